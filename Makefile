@@ -37,7 +37,7 @@ bench:
 	$(BIN)/python -m bench.updates --out $(OUT)
 	$(BIN)/python -m bench.times --out $(OUT)
 	$(BIN)/python -m bench.groups --out $(OUT)
-	$(BIN)/python -m bench.likeness --out $(OUT)
+	$(BIN)/python -m bench.measures --out $(OUT)
 	$(BIN)/python -m bench.serve --out $(OUT)
 
 bench-kafka:

@@ -6,8 +6,8 @@ kept. Every run is a process of its own, one after the other, and is timed witho
 if it is listed, or if both documents of it were dropped. "Newest" are the planted pairs whose older document is one of
 the 1,000 before the newer one.
 
-Then: several `bucket_size` and `candidates`; `against any` with the 10 best matches; and `against any` with everything
-verified, in verified pairs a second.
+Then: several `max_bucket_rows` and `max_candidates`; `against any` with the 10 best matches; and `against any` with
+everything verified, in verified pairs a second.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ANSWERS = {
     "disk": "bytes/document on disk", "cpu_micros": "CPU µs/document",
 }  # fmt: skip
 GRID = {
-    "feed": "feed", "bucket_size": "bucket_size", "candidates": "candidates", "rate": "documents/s",
+    "feed": "feed", "max_bucket_rows": "max_bucket_rows", "max_candidates": "max_candidates", "rate": "documents/s",
     "recall": "recall", "newest": "of the newest", "incomplete": "incomplete %",
 }  # fmt: skip
 ANY = {"feed": "feed", "rate": "documents/s", "of_plain": "of plain", "incomplete": "incomplete %"}
@@ -176,17 +176,17 @@ class Bench:
     def grid(self) -> Iterator[dict[str, Any]]:
         """Speed, recall and what is not compared, for several settings."""
         for name in (name for name in GRID_FEEDS if name in self.given.feeds):
-            for bucket_size in self.given.bucket_sizes:
+            for max_bucket_rows in self.given.bucket_sizes:
                 for candidates in self.given.candidates:
-                    given = {"bucket_size": bucket_size, "candidates": candidates}
+                    given = {"max_bucket_rows": max_bucket_rows, "max_candidates": candidates}
                     row = ours(*self.feed(name, self.given.grid_documents), self.work, given)
                     yield self.take("grid", name, row, **given)
 
     def against_any(self) -> Iterator[dict[str, Any]]:
         """Compared with every earlier document; the 10 best matches are listed."""
         for name in self.given.feeds:
-            row = ours(*self.feed(name), self.work, {"against": "any", "max_matches": 10})
-            yield self.take("any", name, row)
+            row = ours(*self.feed(name), self.work, {"compare_with": "all", "max_matches": 10})
+            yield self.take("all", name, row)
 
     def everything(self) -> Iterator[dict[str, Any]]:
         """All pairs of a family, verified."""
@@ -245,11 +245,11 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true", help="the engine alone")
     parser.add_argument("--peer-documents", type=int, help="documents for the peers (a tenth)")
     parser.add_argument("--rounds", type=int, default=1, help="runs of the engine with default settings (%(default)s)")
-    parser.add_argument("--no-any", dest="any", action="store_false", help="leave out `against any`")
+    parser.add_argument("--no-any", dest="all", action="store_false", help="leave out `against any`")
     parser.add_argument("--no-grid", dest="grid", action="store_false", help="leave out the grid of settings")
     parser.add_argument("--grid-documents", type=int, help="documents for the grid (a quarter)")
     parser.add_argument("--bucket-sizes", type=numbers, default=BUCKET_SIZES, help=f"of the grid {BUCKET_SIZES}")
-    parser.add_argument("--candidates", type=numbers, default=CANDIDATES, help=f"of the grid {CANDIDATES}")
+    parser.add_argument("--max-candidates", type=numbers, default=CANDIDATES, help=f"of the grid {CANDIDATES}")
     parser.add_argument("--pair-documents", type=int, default=4000, help="documents for all pairs (%(default)s)")
     given = parser.parse_args()
     given.feeds = given.feeds.split(",")

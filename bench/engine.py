@@ -13,8 +13,9 @@ import orjson
 from bench.process import Finished
 
 COMMAND = (sys.executable, "-m", "stream_lsh.cli")
-# Everything that is alike, whatever it costs: with verify_matches = 0 there is no limit to buckets and candidates.
-ALL_PAIRS = {"against": "any", "verify_matches": 0, "max_matches": 0}
+# Everything that is alike, whatever it costs: with max_verified_matches = 0 there is no limit to buckets and
+# candidates.
+ALL_PAIRS = {"compare_with": "all", "max_verified_matches": 0, "max_matches": 0}
 REPORT = re.compile(r"([\d,]+) documents? in [^\n(]*\(([\d,.]+)/s\)")
 
 
@@ -38,7 +39,7 @@ def pairs_command(file: Path | str, state: Path | None, pairs: Path | None, opti
     """`stream-lsh pairs FILE ...`; without `pairs` they go to standard output."""
     command = [*COMMAND, "pairs", str(file), *options]
     if state is not None:
-        command += ["--state", str(state)]
+        command += ["--index", str(state)]
     if pairs is not None:
         command += ["--pairs", str(pairs)]
     return command

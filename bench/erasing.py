@@ -30,7 +30,7 @@ from stream_lsh.embedded.erasure import erase, erasure
 from stream_lsh.embedded.information import reading
 
 EXAMPLE = "python -m bench.erasing --documents 10000 --out results"
-SETTINGS = {"on_same_id": "update", "deleted_field": "deleted"}
+SETTINGS = {"on_conflict": "update", "deleted_field": "deleted"}
 THRESHOLD = 0.8
 WAIT = 10  # seconds after which what is deleted is due, where it is to be erased while others come
 REPORTS = 10

@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=5, help="starts of each kind (%(default)s)")
     parser.add_argument("--seconds", type=float, default=30, help="length of the feed at each rate (%(default)s)")
     parser.add_argument("--rates", type=float, nargs="+", default=[1, 1000], help="documents a second (1 1000)")
-    parser.add_argument("--options", default="", help='more options for stream-lsh, for example "--state index"')
+    parser.add_argument("--options", default="", help='more options for stream-lsh, for example "--index index"')
     run(parser.parse_args())
 
 

@@ -152,7 +152,7 @@ def main() -> None:
     parser = report.parser("forgetting", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--window-documents", type=int, default=60_000, help="of a window, at most 60000 (%(default)s)")
     parser.add_argument("--threshold", type=float, default=0.8, help="Jaccard similarity (%(default)s)")
-    parser.add_argument("--settings", default="", help='more settings, for example "memory_documents=16384"')
+    parser.add_argument("--settings", default="", help='more settings, for example "memtable_documents=16384"')
     parser.add_argument("--keep", action="store_true", help="keep the index and the pairs in the work folder")
     parser.add_argument("--print", action="store_true", help="write the documents to standard output, for a pipe")
     given = parser.parse_args()

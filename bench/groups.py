@@ -1,4 +1,4 @@
-"""What groups cost: whole runs of `stream-lsh dedup --state` with and without --no-groups, in turn, by CPU time.
+"""What groups cost: whole runs of `stream-lsh dedup --index` with and without --no-groups, in turn, by CPU time.
 
 Three feeds of as many documents: posts; posts, each then corrected twice under its id; and posts with nine exact copies
 each, where every document joins a group.
@@ -50,15 +50,15 @@ def feeds(posts: Path, documents: int) -> dict[str, Iterator[tuple[str, str]]]:
             yield id, text
             yield from ((f"{id}-{number}", text) for number in range(COPIES))
 
-    return {"posts": iter(some(documents)), "corrections": corrected(), "copies": copied()}
+    return {"posts": iter(some(documents)), "corrections": corrected(), "jaccard": copied()}
 
 
 def run(file: Path, work: Path, *options: str) -> tuple[float, int]:
     """CPU seconds of a run, and bytes of its index."""
     with tempfile.TemporaryDirectory(dir=work, prefix="groups-") as folder:
         index = Path(folder, "index")
-        words = [*COMMAND, "dedup", str(file), "--state", str(index), "--unique", os.devnull, "--quiet"]
-        process = subprocess.Popen([*words, "--on-same-id", "update", *options], stdout=subprocess.DEVNULL)
+        words = [*COMMAND, "dedup", str(file), "--index", str(index), "--unique", os.devnull, "--quiet"]
+        process = subprocess.Popen([*words, "--on-conflict", "update", *options], stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:

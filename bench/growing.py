@@ -1,4 +1,4 @@
-"""The process that grows in bench/growth.py: `producer | python -m bench.growing --state INDEX --report FILE`.
+"""The process that grows in bench/growth.py: `producer | python -m bench.growing --index INDEX --report FILE`.
 
 It is the job of `stream-lsh dedup -`, with a clock around each batch and each commit. After every so many documents it
 writes a line of JSON: how fast they were, memory, disk, the slowest batch and commit among them, runs and generations.
@@ -95,9 +95,9 @@ class Reporter:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.growing", description="Run the job over standard input and report; see bench/growth.py.",
-        epilog="example: python -m bench.edits --print | python -m bench.growing --state index --report report.jsonl",
+        epilog="example: python -m bench.edits --print | python -m bench.growing --index index --report report.jsonl",
     )  # fmt: skip
-    parser.add_argument("--state", type=Path, required=True, help="folder of the index")
+    parser.add_argument("--index", type=Path, required=True, help="folder of the index")
     parser.add_argument("--pairs", type=Path, required=True, help="where the pairs go; the unique documents go nowhere")
     parser.add_argument("--report", type=Path, required=True, help="where the lines go")
     parser.add_argument("--every", type=int, default=1_000_000, help="documents of a line (%(default)s)")

@@ -125,7 +125,7 @@ def openings(state: Path, times: int, name: str) -> list[dict[str, Any]]:
     for number in range(times):
         if number == 0:
             forget(state)
-        finished = watch([*COMMAND, "query", "a text that nobody wrote before", "--state", str(state)], every=0.02)
+        finished = watch([*COMMAND, "query", "a text that nobody wrote before", "--index", str(state)], every=0.02)
         require_success(finished, "query")
         rows.append(
             {
@@ -186,7 +186,7 @@ def grow(
 ) -> Finished:
     """A producer into the job, to the end. touched: the memory of all rings is taken at the start."""
     settings = TRUTHS | {"threshold": given.threshold} | pairs_of(given.settings)
-    command = [sys.executable, "-m", "bench.growing", "--state", str(state), "--pairs", str(pairs)]
+    command = [sys.executable, "-m", "bench.growing", "--index", str(state), "--pairs", str(pairs)]
     command += ["--report", str(told), "--every", str(given.every), *(["--touch"] if touched else [])]
     command += ["--settings", shlex.join(f"{name}={value}" for name, value in settings.items())]
     told.unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1_000_000, help="documents of a report (%(default)s)")
     parser.add_argument("--threshold", type=float, default=0.8, help="Jaccard similarity (%(default)s)")
     parser.add_argument("--openings", type=int, default=6, help="queries of the finished index (%(default)s)")
-    parser.add_argument("--settings", default="", help='more settings, for example "memory_documents=200000"')
+    parser.add_argument("--settings", default="", help='more settings, for example "memtable_documents=200000"')
     parser.add_argument("--keep", action="store_true", help="keep the index and the pairs in the work folder")
     given = parser.parse_args()
     Settings(**TRUTHS | pairs_of(given.settings))  # a mistake is told now

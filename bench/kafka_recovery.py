@@ -222,7 +222,7 @@ async def rebuilding(rig: Rig, documents: Sequence[Post], frame: int, shards: in
 async def prepare(run: Run, documents: Sequence[Post]) -> None:
     """Have the documents signed, sequenced and matched; signing and sequencing go on, matching ends."""
     await fill(run.settings, run.topics.documents, 1, documents)
-    run.worker(roles=["sign", "sequence"], processes="one", name="front", decided_after=AHEAD)
+    run.worker(roles=["sign", "sequence"], processes="one", name="front", decision_lag=AHEAD)
     matcher = run.worker(roles=["match"], processes="one", name="match")
     settings, topics = run.settings, run.topics
 

@@ -86,7 +86,7 @@ class Stages:
         """Run one stage to the end of its input; its row."""
         run, n = self._run, self._documents
         topic, weight = self._weighed(stage)
-        worker = run.worker(roles=[stage], processes="one", name=stage, decided_after=AHEAD)
+        worker = run.worker(roles=[stage], processes="one", name=stage, decision_lag=AHEAD)
         processes = self._rig.watch(worker)
         async with Progress(run, [topic], processes, every=0.02) as progress:
             records = await progress.records(topic, lambda found: total(weights(found, weight)) > n - 0.5, 1)

@@ -34,7 +34,7 @@ def run(
     """One run into the index of a folder, or into a fresh one below `work`; the summary, and what was seen of the
     process."""
     with tempfile.TemporaryDirectory(dir=work, prefix="one-") as folder:
-        command = [sys.executable, "-m", "bench.one", str(file), "--state", str(state or f"{folder}/state")]
+        command = [sys.executable, "-m", "bench.one", str(file), "--index", str(state or f"{folder}/state")]
         command += ["--settings", shlex.join(f"{name}={value}" for name, value in settings.items())]
         command += ["--outputs", shlex.join(f"{name}={path}" for name, path in outputs.items())]
         said = Path(folder, "said.json")
@@ -51,10 +51,10 @@ def pairs_of(given: str) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.one", description="Run the job over one file and print its summary as JSON.",
-        epilog='example: python -m bench.one feed.jsonl --state index --settings "against=any" --outputs "pairs=found"',
+        epilog='example: python -m bench.one feed.jsonl --index index --settings "against=any" --outputs "pairs=found"',
     )  # fmt: skip
     parser.add_argument("file", type=Path)
-    parser.add_argument("--state", type=Path, required=True, help="folder of the index")
+    parser.add_argument("--index", type=Path, required=True, help="folder of the index")
     parser.add_argument("--settings", default="", help="name=value, with blanks between them")
     parser.add_argument("--outputs", default="", help="unique=FILE, pairs=FILE, verdicts=FILE")
     given = parser.parse_args()

@@ -106,7 +106,7 @@ def served(given: argparse.Namespace, *options: str) -> Iterator[Process]:
     """The service on a new index."""
     port = free_port()
     with tempfile.TemporaryDirectory(dir=given.work, prefix="served-") as folder:
-        command = [*COMMAND, "serve", "--state", f"{folder}/index", "--port", str(port), "--quiet"]
+        command = [*COMMAND, "serve", "--index", f"{folder}/index", "--port", str(port), "--quiet"]
         command += ["--text-field", "title", "--text-field", "text", *shlex.split(given.options), *options]
         with started(command, port) as process:
             yield process

@@ -108,7 +108,7 @@ def drawn(labelled: Texts, days: int, seed: int, after: float = 2.0) -> Timed:
 
 def in_time(name: str, feeds: Sequence[Timed]) -> Iterator[dict[str, Any]]:
     """The means over feeds of their agreement with and without what their times say."""
-    for settings in (Settings(likeness="stories"), Settings(likeness="stories", time_field="ts")):
+    for settings in (Settings(measure="tf-idf"), Settings(measure="tf-idf", time_field="ts")):
         rows = [line("", iter([one[:2] for one in f]), settings, [one[2] for one in f]) for f in feeds]
         said = "with times" if settings.time_field else "without"
         yield {"feed": f"{name}, {said}", "documents": rows[0]["documents"], **mean(rows)}
@@ -179,7 +179,7 @@ def mean(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def run(given: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
-    settings = Settings(likeness="stories", memory_documents=given.memory_documents)
+    settings = Settings(measure="tf-idf", memtable_documents=given.memtable_documents)
     found(iter([("", "one document"), ("", "one more document")]), settings)  # compile
     for name in ("stories-ecb.jsonl.xz", "stories.jsonl"):
         labelled = news(given.data / name)
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--posts", type=int, default=200_000, help="posts that the articles are scattered among")
     parser.add_argument("--dense-documents", type=int, default=100_000, help="of each dense feed")
     parser.add_argument("--orders", type=int, default=12, help="random orders of the labelled news")
-    parser.add_argument("--memory-documents", type=int, default=65536, help="as of the engine")
+    parser.add_argument("--memtable-documents", type=int, default=65536, help="as of the engine")
     parser.add_argument("--data", type=Path, default=default_data(), help="folder of the real texts")
     parser.add_argument("--out", type=Path, help="folder for the results")
     given = parser.parse_args(arguments)

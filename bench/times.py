@@ -22,14 +22,14 @@ EXAMPLE = "python -m bench.times --out results"
 HOUR = 3_600_000
 DAY = 24 * HOUR
 WINDOW = 7 * DAY
-AHEAD = 10 * 60_000  # max_ahead, as it is on Kafka
+AHEAD = 10 * 60_000  # max_future, as it is on Kafka
 MAD = 4_080_000_000_000  # in 2099
 START = 1_700_000_000_000
 EVERY = 2 * 60_000  # ms from one document to the next
 COPIES, LAG = 0.3, 2 * DAY  # share of copies, and how long after their originals on average
 TOGETHER = HOUR  # in which a backlog is read
 COLUMNS = {
-    "feed": "feed", "true": "true pairs", "log": "seen by log time", "capped": "with `max_ahead`",
+    "feed": "feed", "true": "true pairs", "log": "seen by log time", "capped": "with `max_future`",
     "clock": "by the clock", "largest": "by the largest time", "log_more": "more than true, log time",
     "clock_more": "clock",
 }  # fmt: skip

@@ -41,7 +41,7 @@ from bench.systems import SYSTEMS
 
 PEERS = ("rensa", "gaoya", "datasketch")
 MOST = 40_000  # a third of the posts
-SETTINGS = {"on_same_id": "update", "deleted_field": "deleted"}
+SETTINGS = {"on_conflict": "update", "deleted_field": "deleted"}
 THRESHOLD = 0.8
 COPIES = 9
 EXAMPLE = "python -m bench.updates --documents 10000 --out results"
@@ -98,7 +98,7 @@ class Posts:
 
         return {
             "inserts": (there, lambda: iter(self.come)),
-            "copies": (there, self.edits),
+            "jaccard": (there, self.edits),
             "corrections": (there, self.corrections),
             "rewritten": (there, self.rewritten),
             "deletions": (there, lambda: ((id, None) for id, _ in self.there)),

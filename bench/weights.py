@@ -5,11 +5,11 @@ products or amounts changed. Two feeds: in `tags` all products are bought equall
 once in k (Zipf), so that most baskets have a few products in common.
 
 All pairs: whatever is at the threshold, by exhaustive comparison. The engine compares with every earlier basket,
-without limits (`verify_matches = 0`), and verifies; datasketch has MinHashLSH with 128 samples, is asked before each
-insertion, and reports what it meets (it has no verification).
+without limits (`max_verified_matches = 0`), and verifies; datasketch has MinHashLSH with 128 samples, is asked before
+each insertion, and reports what it meets (it has no verification).
 
-As a stream: the default settings, and `bucket_size` and `candidates` of most other likenesses. Recall: of the baskets
-that are similar enough to one that was kept before them, by exhaustive comparison, those that were dropped.
+As a stream: the default settings, and `max_bucket_rows` and `max_candidates` of most other measures. Recall: of the
+baskets that are similar enough to one that was kept before them, by exhaustive comparison, those that were dropped.
 
 Without weights: lists of the same products, as `sets` and as `copies` with `set_field`, as streams.
 """
@@ -29,25 +29,25 @@ from stream_lsh.api import Verdict
 from stream_lsh.documents.weights import weights_text
 from stream_lsh.evaluation.lists import EveryList, Lists
 from stream_lsh.families.family import signer_of
-from stream_lsh.families.likeness import Likeness
+from stream_lsh.families.measure import Measure
 
 EXAMPLE = "python -m bench.weights --documents 5000 --out results"
 PRODUCTS = 1000
 Basket = dict[str, float]
 Pairs = set[tuple[int, int]]
-LIMITS = {"bucket_size": 64, "candidates": 32}
+LIMITS = {"max_bucket_rows": 64, "max_candidates": 32}
 FEEDS = {"tags": 0.0, "groceries": 1.0}  # the k-th product is bought once in k to this power
 COLUMNS = {
     "feed": "feed", "threshold": "threshold", "system": "system", "rate": "documents/s", "pairs": "pairs",
     "recall": "recall", "precision": "precision",
 }  # fmt: skip
 STREAM_COLUMNS = {
-    "feed": "feed", "threshold": "threshold", "bucket": "bucket_size", "candidates": "candidates",
+    "feed": "feed", "threshold": "threshold", "bucket": "max_bucket_rows", "max_candidates": "max_candidates",
     "rate": "documents/s", "kept": "kept %", "due": "due", "recall": "recall", "incomplete": "incomplete %",
     "doubtful": "of the kept %",
 }  # fmt: skip
 LIST_COLUMNS = {
-    "feed": "feed", "threshold": "threshold", "likeness": "likeness", "rate": "documents/s", "kept": "kept %",
+    "feed": "feed", "threshold": "threshold", "measure": "measure", "rate": "documents/s", "kept": "kept %",
     "incomplete": "incomplete %",
 }  # fmt: skip
 
@@ -72,7 +72,7 @@ def baskets(documents: int, power: float = 1.0, seed: int = 12) -> list[Basket]:
 def true_pairs(made: list[Basket], threshold: float) -> Pairs:
     """(older, newer) of all that are similar enough."""
     texts = [weights_text(basket, "", b"").encode() for basket in made]
-    signer = signer_of(Settings(likeness="sets").signing)
+    signer = signer_of(Settings(measure="weighted-jaccard").signing)
     words, offsets = signer.shingle(b"".join(texts), np.cumsum([len(text) for text in texts]))
     found = EveryList(Lists(False, words, offsets, np.zeros(len(made), np.uint64)), threshold).run()
     return set(zip(found.older.tolist(), found.newer.tolist(), strict=True))
@@ -91,20 +91,22 @@ def taken(made: Sequence[Basket | list[str]], settings: Settings) -> tuple[list[
 
 def ours(made: list[Basket], threshold: float) -> tuple[Pairs, float]:
     """All pairs, and seconds."""
-    settings = Settings(likeness="sets", threshold=threshold, against="any", verify_matches=0, max_matches=0)
+    settings = Settings(
+        measure="weighted-jaccard", threshold=threshold, compare_with="all", max_verified_matches=0, max_matches=0
+    )
     verdicts, seconds = taken(made, settings)
     return {(match.seq, verdict.seq) for verdict in verdicts for match in verdict.matches}, seconds
 
 
 def streamed(made: list[Basket], true: Pairs, threshold: float, **limits: int) -> dict[str, Any]:
     """What was kept and dropped with default settings, but for those given."""
-    settings = Settings.load(likeness="sets", threshold=threshold, **limits)
+    settings = Settings.load(measure="weighted-jaccard", threshold=threshold, **limits)
     verdicts, seconds = taken(made, settings)
     kept = {verdict.seq for verdict in verdicts if verdict.kind == "unique"}
     cut = {verdict.seq for verdict in verdicts if verdict.incomplete}
     due = {newer for older, newer in true if older in kept}
     return {
-        "threshold": threshold, "bucket": settings.bucket_size, "candidates": settings.candidates,
+        "threshold": threshold, "bucket": settings.max_bucket_rows, "max_candidates": settings.max_candidates,
         "rate": len(made) / seconds,
         "kept": 100 * len(kept) / len(made), "due": len(due), "recall": len(due - kept) / max(1, len(due)),
         "incomplete": 100 * len(cut) / len(made), "doubtful": 100 * len(cut & kept) / len(kept),
@@ -112,13 +114,13 @@ def streamed(made: list[Basket], true: Pairs, threshold: float, **limits: int) -
 
 
 def listed(made: list[Basket], threshold: float) -> Iterator[dict[str, Any]]:
-    """Baskets without their weights, as both likenesses take them."""
+    """Baskets without their weights, as both measures take them."""
     lists = [list(basket) for basket in made]
-    given: dict[Likeness, dict[str, Any]] = {"sets": {}, "copies": {"set_field": "set"}}
-    for likeness, more in given.items():
-        verdicts, seconds = taken(lists, Settings(likeness=likeness, threshold=threshold, **more))
+    given: dict[Measure, dict[str, Any]] = {"weighted-jaccard": {}, "jaccard": {"set_field": "set"}}
+    for measure, more in given.items():
+        verdicts, seconds = taken(lists, Settings(measure=measure, threshold=threshold, **more))
         yield {
-            "threshold": threshold, "likeness": likeness, "rate": len(made) / seconds,
+            "threshold": threshold, "measure": measure, "rate": len(made) / seconds,
             "kept": 100 * sum(verdict.kind == "unique" for verdict in verdicts) / len(made),
             "incomplete": 100 * sum(verdict.incomplete > 0 for verdict in verdicts) / len(made),
         }  # fmt: skip

@@ -21,7 +21,7 @@ from stream_lsh.documents.columns import Columns, Document, Rejection, columns
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows import layout
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
@@ -37,7 +37,7 @@ MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An earlier document that is similar enough; `evidence`: what that rests on, where the likeness says more of it
+    """An earlier document that is similar enough; `evidence`: what that rests on, where the measure says more of it
     than a number."""
 
     id: str | int
@@ -67,7 +67,7 @@ class Verdict:
             known of the id) or "rejected" (then `reason` says why).
         first_kind: of a redelivered document the kind that it had first, with `of`, `similarity` and `group` of then.
         of: id of the oldest match; similarity: with that one.
-        group: number of the document that founded the group, its own if it was kept; None against "any".
+        group: number of the document that founded the group, its own if it was kept; None against "all".
         matches: best first; truncated: how many more there are.
         incomplete: how many things it was not compared with, although they might have matched.
         replaces: number of the version that was replaced or deleted; heir: id and number of the document that stands
@@ -104,7 +104,7 @@ class Verdict:
 class Deduplicator:
     """Finds near-duplicates in a stream of documents.
 
-        with Deduplicator(Settings(threshold=0.7), state="index") as deduplicator:
+        with Deduplicator(Settings(threshold=0.7), index="index") as deduplicator:
             for verdict in deduplicator.process(documents):
                 ...
 
@@ -112,7 +112,7 @@ class Deduplicator:
     threads follow one another in the order in which they come.
 
     Args:
-        settings: those that are not given are the index's own; of a new index, the defaults. state: folder of the
+        settings: those that are not given are the index's own; of a new index, the defaults. index: folder of the
             persistent index; without it the index is temporary.
         read_only: for `query` and `facts` only: the index as it was committed last when this was opened, also while
             another process writes to it.
@@ -125,27 +125,27 @@ class Deduplicator:
         settings: those of the index.
 
     Raises:
-        StateError: if the folder is in use, damaged, or was made with other settings.
+        StoreError: if the folder is in use, damaged, or was made with other settings.
         UsageError: read_only without a folder, or there is no such way to commit.
     """
 
     def __init__(
         self,
         settings: Settings | None = None,
-        state: str | Path | None = None,
+        index: str | Path | None = None,
         *,
         read_only: bool = False,
         commit: Literal["auto", "manual"] = "auto",
     ) -> None:
         if commit not in ("auto", "manual"):
             raise UsageError(f"commit = {commit!r}: there are 'auto' and 'manual'")
-        if read_only and state is None:
-            raise UsageError("read_only = True is for an index that is there: give its folder as state")
+        if read_only and index is None:
+            raise UsageError("read_only = True is for an index that is there: give its folder as index")
         self._lock = threading.RLock()
-        self._temporary = temporary_folder() if state is None else None
-        folder = Path(state) if state is not None else Path(self._temporary.name if self._temporary else "")
+        self._temporary = temporary_folder() if index is None else None
+        folder = Path(index) if index is not None else Path(self._temporary.name if self._temporary else "")
         self._index = Index(
-            settings or Settings(), folder, durable=state is not None, read_only=read_only, now=time.time()
+            settings or Settings(), folder, durable=index is not None, read_only=read_only, now=time.time()
         )
         self.settings = self._index.settings
         self._read_only = read_only
@@ -172,7 +172,7 @@ class Deduplicator:
 
         Raises:
             UsageError: it is read-only; or there is a window, and the very first document has no time.
-            StateError: it is closed, or a batch or a commit was broken off.
+            StoreError: it is closed, or a batch or a commit was broken off.
         """
         if self._read_only:
             raise UsageError("this Deduplicator is read-only: it answers queries and stores nothing")
@@ -259,7 +259,7 @@ class Deduplicator:
         Raises:
             UsageError: the facts are no JSON object or too large, it is read-only, or with commit="manual" verdicts of
                 a batch have not been taken from `process` yet; nothing is committed.
-            StateError: it is closed, or an error or Ctrl-C broke off a batch or a commit; what was committed before is
+            StoreError: it is closed, or an error or Ctrl-C broke off a batch or a commit; what was committed before is
                 kept.
         """
         if self._read_only:
@@ -286,9 +286,9 @@ class Deduplicator:
 
     def _check_whole(self) -> None:
         if self._closed:
-            raise StateError("this Deduplicator is closed: make a new one")
+            raise StoreError("this Deduplicator is closed: make a new one")
         if self._torn:
-            raise StateError(
+            raise StoreError(
                 f"a batch or a commit of the index in {self._index.folder} was broken off: close this Deduplicator and "
                 "make a new one; what was committed before is in the index"
             )

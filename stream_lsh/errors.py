@@ -15,7 +15,7 @@ class UsageError(StreamLshError):
     exit_code = 2
 
 
-class StateError(StreamLshError):
+class StoreError(StreamLshError):
     """The index on disk cannot be used as it is."""
 
     exit_code = 3
@@ -33,7 +33,7 @@ class OutputError(StreamLshError):
     exit_code = 5
 
 
-class DamagedError(StateError):
+class DamagedError(StoreError):
     """What an index has stored is lost or changed: only a backup, or whatever it was made from, brings it back."""
 
 
@@ -43,7 +43,7 @@ class BrokerError(StreamLshError):
     exit_code = 6
 
 
-class FormatError(StateError):
+class FormatError(StoreError):
     """A record on Kafka cannot be read: another version, other settings, or damage."""
 
 

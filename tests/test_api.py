@@ -18,11 +18,11 @@ from support.models.dense import dense
 
 from stream_lsh import Deduplicator, Document, Match, Settings, Verdict
 from stream_lsh.embedded.information import information
-from stream_lsh.errors import OutputError, StateError, UsageError
+from stream_lsh.errors import OutputError, StoreError, UsageError
 from stream_lsh.index.store.rocksdb import Store
 
 FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
-SMALL = {"memory_documents": 16}  # a flush after nearly every batch
+SMALL = {"memtable_documents": 16}  # a flush after nearly every batch
 
 
 def test_a_verdict_says_all(tmp_path: Path) -> None:
@@ -32,9 +32,9 @@ def test_a_verdict_says_all(tmp_path: Path) -> None:
         Document("b", FOX + " today"),
         Document("a", "else"),
     ]
-    with Deduplicator(state=tmp_path / "state") as deduplicator:
+    with Deduplicator(index=tmp_path / "state") as deduplicator:
         first, near, again, reused = deduplicator.process(documents)
-        assert deduplicator.settings.against == "unique"
+        assert deduplicator.settings.compare_with == "kept"
     assert (first.kind, first.of, first.group, first.first_kind) == ("unique", None, 0, None)
     assert (near.kind, near.of, near.group, near.incomplete) == ("near_duplicate", "a", 0, 0)
     assert near.matches == (Match("a", 0, near.similarity or 0),)
@@ -45,24 +45,26 @@ def test_a_verdict_says_all(tmp_path: Path) -> None:
 
 
 def test_against_any_there_are_no_groups() -> None:
-    with Deduplicator(Settings(against="any")) as deduplicator:
+    with Deduplicator(Settings(compare_with="all")) as deduplicator:
         first, second = deduplicator.process([Document(1, FOX), Document(2, FOX + " today")])
     assert (first.group, second.group, second.of) == (None, None, 1)
 
 
 def test_settings_that_are_not_given_are_those_of_the_index(tmp_path: Path) -> None:
-    with Deduplicator(Settings(threshold=0.5, against="any"), state=tmp_path):
+    with Deduplicator(Settings(threshold=0.5, compare_with="all"), index=tmp_path):
         pass
-    with Deduplicator(state=tmp_path) as deduplicator:
-        assert (deduplicator.settings.threshold, deduplicator.settings.against) == (0.5, "any")
-    with pytest.raises(StateError, match=r"threshold = 0.5 \(now 0.6\)"):
-        Deduplicator(Settings(threshold=0.6), state=tmp_path)
+    with Deduplicator(index=tmp_path) as deduplicator:
+        assert (deduplicator.settings.threshold, deduplicator.settings.compare_with) == (0.5, "all")
+    with pytest.raises(StoreError, match=r"threshold = 0.5 \(now 0.6\)"):
+        Deduplicator(Settings(threshold=0.6), index=tmp_path)
 
 
-@pytest.mark.parametrize("given", [{"threshold": 0.3, "likeness": "sets"}, {"likeness": "cosine", "dimensions": 8}])
+@pytest.mark.parametrize(
+    "given", [{"threshold": 0.3, "measure": "weighted-jaccard"}, {"measure": "cosine", "dimensions": 8}]
+)
 def test_a_number_that_is_none_is_not_given(given: dict[str, Any], tmp_path: Path) -> None:
     for numbers in (["signature_size"], [], ["signature_size", "bands", "rows"], ["bands"], ["rows"]):
-        with Deduplicator(Settings(**given, **dict.fromkeys(numbers)), state=tmp_path):
+        with Deduplicator(Settings(**given, **dict.fromkeys(numbers)), index=tmp_path):
             pass
 
 
@@ -71,21 +73,21 @@ def test_a_number_that_is_none_is_not_given(given: dict[str, Any], tmp_path: Pat
 
 def test_facts_are_those_of_the_last_commit(tmp_path: Path) -> None:
     facts: dict[str, Any] = {"position": 7, "names": ["é", None, True, 0.25], "more": {"": -(2**63)}}
-    with Deduplicator(state=tmp_path) as deduplicator:
+    with Deduplicator(index=tmp_path) as deduplicator:
         assert deduplicator.facts == {}
         deduplicator.commit(facts)
         assert deduplicator.facts == facts
         deduplicator.facts["position"] = 8  # a copy
         assert deduplicator.facts == facts
-        with Deduplicator(state=tmp_path, read_only=True) as reader:
+        with Deduplicator(index=tmp_path, read_only=True) as reader:
             assert reader.facts == facts
         list(deduplicator.process([Document(1, FOX)]))
         deduplicator.commit()  # leaves them as they are
         assert deduplicator.facts == facts
-    with Deduplicator(state=tmp_path) as deduplicator:
+    with Deduplicator(index=tmp_path) as deduplicator:
         assert deduplicator.facts == facts
         deduplicator.commit({})
-    with Deduplicator(state=tmp_path) as deduplicator:
+    with Deduplicator(index=tmp_path) as deduplicator:
         assert deduplicator.facts == {}
 
 
@@ -96,18 +98,18 @@ def test_facts_are_those_of_the_last_commit(tmp_path: Path) -> None:
     ids=repr,
 )  # fmt: skip
 def test_facts_that_are_no_json_object_are_refused(tmp_path: Path, facts: Any) -> None:
-    with Deduplicator(state=tmp_path, commit="manual") as deduplicator:
+    with Deduplicator(index=tmp_path, commit="manual") as deduplicator:
         list(deduplicator.process([Document(1, FOX)]))
         with pytest.raises(UsageError, match="facts: "):
             deduplicator.commit(facts)
         assert deduplicator.facts == {}
-    with Deduplicator(state=tmp_path, read_only=True) as reader:
+    with Deduplicator(index=tmp_path, read_only=True) as reader:
         assert len(reader) == 0  # nothing was committed
 
 
 def test_facts_have_64_kilobytes(tmp_path: Path) -> None:
     just = {"text": "x" * (65536 - len('{"text":""}'))}
-    with Deduplicator(state=tmp_path) as deduplicator:
+    with Deduplicator(index=tmp_path) as deduplicator:
         deduplicator.commit(just)
         with pytest.raises(UsageError, match="65,537 bytes as JSON, at most 65,536"):
             deduplicator.commit({"text": just["text"] + "x"})
@@ -120,7 +122,7 @@ def test_facts_and_documents_are_committed_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: Literal["auto", "manual"], place: str
 ) -> None:
     """A commit that is broken off, before or behind the one write that makes it durable."""
-    deduplicator = Deduplicator(state=tmp_path, commit=commit)
+    deduplicator = Deduplicator(index=tmp_path, commit=commit)
     list(deduplicator.process(dense(10)[:5]))
     deduplicator.commit({"position": 5})
     list(deduplicator.process(dense(10)[5:]))
@@ -135,10 +137,10 @@ def test_facts_and_documents_are_committed_together(
         patch.setattr(Store, "write", broken)
         deduplicator.commit({"position": 10})
     for use in (lambda: deduplicator.query(FOX), lambda: list(deduplicator.process(dense(5))), deduplicator.commit):
-        with pytest.raises(StateError, match="was broken off: close this Deduplicator and make a new one"):
+        with pytest.raises(StoreError, match="was broken off: close this Deduplicator and make a new one"):
             use()
     deduplicator.close()
-    with Deduplicator(state=tmp_path) as again:
+    with Deduplicator(index=tmp_path) as again:
         count = 5 if place == "before" else 10
         assert (len(again), again.facts) == (count, {"position": count})
 
@@ -149,11 +151,11 @@ def test_facts_and_documents_are_committed_together(
 def test_what_is_not_committed_by_hand_is_gone(tmp_path: Path) -> None:
     """Also where its rows were flushed to files already, and merged."""
     documents = dense(900)
-    with Deduplicator(Settings(**SMALL), state=tmp_path / "whole") as deduplicator:
+    with Deduplicator(Settings(**SMALL), index=tmp_path / "whole") as deduplicator:
         expected = list(deduplicator.process(documents))
     state = tmp_path / "state"
     for committed, reached in ((0, 400), (400, 401), (401, 900), (650, 900)):
-        with Deduplicator(Settings(**SMALL), state=state, commit="manual") as deduplicator:
+        with Deduplicator(Settings(**SMALL), index=state, commit="manual") as deduplicator:
             start = deduplicator.facts.get("position", 0)
             assert len(deduplicator) == start <= committed
             assert list(deduplicator.process(documents[start:committed], batch=37)) == expected[start:committed]
@@ -165,17 +167,17 @@ def test_what_is_not_committed_by_hand_is_gone(tmp_path: Path) -> None:
 
 
 def test_automatic_commits_leave_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), Deduplicator(state=tmp_path) as deduplicator:
+    with pytest.raises(ZeroDivisionError), Deduplicator(index=tmp_path) as deduplicator:
         list(deduplicator.process([Document(1, FOX)]))
         raise ZeroDivisionError
-    with Deduplicator(state=tmp_path) as deduplicator:
+    with Deduplicator(index=tmp_path) as deduplicator:
         (again,) = deduplicator.process([Document(1, FOX)])
     assert again.kind == "redelivered"
 
 
 def test_a_commit_by_hand_does_not_run_ahead_of_the_verdicts(tmp_path: Path) -> None:
     """A crash right behind it would lose the verdicts of the batch that nobody has seen."""
-    with Deduplicator(state=tmp_path, commit="manual") as deduplicator:
+    with Deduplicator(index=tmp_path, commit="manual") as deduplicator:
         verdicts = deduplicator.process(dense(10))
         assert isinstance(verdicts, Iterator)
         next(verdicts)
@@ -203,7 +205,7 @@ def test_after_close_nothing_works() -> None:
     deduplicator.close()
     deduplicator.close()
     for use in (lambda: deduplicator.query(FOX), lambda: list(deduplicator.process(dense(5))), deduplicator.commit):
-        with pytest.raises(StateError, match="closed"):
+        with pytest.raises(StoreError, match="closed"):
             use()
 
 
@@ -211,10 +213,10 @@ def test_after_close_nothing_works() -> None:
 
 
 def test_a_reader_stores_nothing(tmp_path: Path) -> None:
-    with Deduplicator(state=tmp_path / "state") as deduplicator:
+    with Deduplicator(index=tmp_path / "state") as deduplicator:
         list(deduplicator.process([Document("a", FOX)]))
         deduplicator.commit()
-        with Deduplicator(state=tmp_path / "state", read_only=True) as reader:
+        with Deduplicator(index=tmp_path / "state", read_only=True) as reader:
             assert [match.id for match in reader.query(FOX)] == ["a"]
             list(deduplicator.process([Document("b", "something else that is kept as well, for all to be found")]))
             deduplicator.commit()
@@ -223,28 +225,28 @@ def test_a_reader_stores_nothing(tmp_path: Path) -> None:
                 next(reader.process([Document("c", FOX)]))
             with pytest.raises(UsageError, match="read-only"):
                 reader.commit()
-    with Deduplicator(state=tmp_path / "state", read_only=True) as reader:
+    with Deduplicator(index=tmp_path / "state", read_only=True) as reader:
         assert len(reader) == 2
 
 
 def test_a_reader_needs_an_index(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give its folder"):
         Deduplicator(read_only=True)
-    with pytest.raises(StateError, match="there is no index"):
-        Deduplicator(state=tmp_path / "none", read_only=True)
+    with pytest.raises(StoreError, match="there is no index"):
+        Deduplicator(index=tmp_path / "none", read_only=True)
     assert not (tmp_path / "none").exists()
 
 
 # -- threads ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("against", [pytest.param("unique", marks=pytest.mark.long), "any"])
-def test_eight_threads_give_the_answers_of_one(against: Literal["unique", "any"]) -> None:
+@pytest.mark.parametrize("compare_with", [pytest.param("kept", marks=pytest.mark.long), "all"])
+def test_eight_threads_give_the_answers_of_one(compare_with: Literal["kept", "all"]) -> None:
     """Every verdict is the one that the order of the numbers gives; every query sees the index between two batches."""
     before = sys.getswitchinterval()
     documents, threads, batch = dense(160), 8, 5
     texts = [documents[place].text or "" for place in range(threads)]
-    settings = Settings(**SMALL, against=against)
+    settings = Settings(**SMALL, compare_with=compare_with)
     shares = [documents[number::threads] for number in range(threads)]
     verdicts: list[Verdict] = []
     answers: list[tuple[int, int, int, list[Match]]] = []
@@ -277,7 +279,7 @@ def test_eight_threads_give_the_answers_of_one(against: Literal["unique", "any"]
             assert list(alone.process([by_id[verdict.id or 0]])) == [verdict]
             known.append([alone.query(text) for text in texts])
     assert len(answers) == 160 // batch
-    assert against == "unique" or len({tuple(answer) for *_, answer in answers}) > threads  # they do change
+    assert compare_with == "kept" or len({tuple(answer) for *_, answer in answers}) > threads  # they do change
     for number, least, most, answer in answers:
         assert any(known[count][number] == answer for count in range(least, most + 1))
 
@@ -300,11 +302,11 @@ def test_the_limit_of_open_files_is_raised() -> None:
 
 def test_updates_and_deletions(tmp_path: Path) -> None:
     texts = [f"the {word} fox jumps over the lazy dog and runs far into the deep forest" for word in ("red", "old")]
-    with Deduplicator(Settings(on_same_id="update", shingles="words:1", threshold=0.7), tmp_path) as deduplicator:
+    with Deduplicator(Settings(on_conflict="update", shingles="words:1", threshold=0.7), tmp_path) as deduplicator:
         feed = [Document("a", texts[0]), Document("b", texts[1]), Document("a", "something else that is not like it")]
         _, _, changed = deduplicator.process(feed)
         assert (changed.kind, changed.replaces, changed.heir) == ("unique", 0, ("b", 1))
-    with Deduplicator(state=tmp_path) as deduplicator:
+    with Deduplicator(index=tmp_path) as deduplicator:
         assert [match.id for match in deduplicator.query(texts[0])] == ["b"]
         (gone,) = deduplicator.process([Document("b", deleted=True, time=1_700_000_000)])
         assert (gone.kind, gone.group, gone.replaces, gone.heir) == ("deleted", 0, 1, None)

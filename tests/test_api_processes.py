@@ -23,7 +23,7 @@ from stream_lsh import Deduplicator, Document, Settings
 
 folder, pause = Path(sys.argv[1]), float(sys.argv[2])
 documents = [Document(**json.loads(line)) for line in (folder / "documents.jsonl").open()]
-with Deduplicator(Settings(memory_documents=64), state=folder / "index", commit="manual") as deduplicator, \\
+with Deduplicator(Settings(memtable_documents=64), index=folder / "index", commit="manual") as deduplicator, \\
         (folder / "used.jsonl").open("a+b") as used:
     print("ready", flush=True)
     position = deduplicator.facts.get("position", 0)
@@ -71,5 +71,5 @@ def test_a_killed_caller_loses_no_pair(tmp_path: Path) -> None:
     assert list(dict.fromkeys(used.read_bytes().splitlines())) == expected
     health = information(tmp_path / "broken" / "index", check=True)["health"]
     assert health == {"interrupted": False, "checked": "every byte", "problems": []}
-    with Deduplicator(state=tmp_path / "broken" / "index", read_only=True) as reader:
+    with Deduplicator(index=tmp_path / "broken" / "index", read_only=True) as reader:
         assert (len(reader), reader.facts) == (2000, {"position": 2000})

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from stream_lsh.cli import main
-from stream_lsh.families.likeness import LIKENESSES, unused
+from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.judging.events import Change
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
 from stream_lsh.kafka.settings import KafkaSettings
@@ -120,26 +120,26 @@ def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
     assert seen > 10
 
 
-def rows_of_likenesses() -> dict[str, tuple[str, str]]:
-    """Likeness -> its settings, and what `incomplete` counts, as the table of docs/likeness.md has them."""
-    row = r"^\| `(\w+)` \|(?:[^|]*\|){2} ([^|]*) \|[^|]*\| ([^|]*) \|.*\.md\) \|$"
-    rows = re.findall(row, page("docs/likeness.md"), re.MULTILINE)
-    return {likeness: (settings, cut) for likeness, settings, cut in rows}
+def rows_of_measures() -> dict[str, tuple[str, str]]:
+    """Measure -> its settings, and what `incomplete` counts, as the table of docs/measures.md has them."""
+    row = r"^\| `([\w-]+)` \|(?:[^|]*\|){2} ([^|]*) \|[^|]*\| ([^|]*) \|.*\.md\) \|$"
+    rows = re.findall(row, page("docs/measures.md"), re.MULTILINE)
+    return {measure: (settings, cut) for measure, settings, cut in rows}
 
 
-def test_every_likeness_has_a_row_with_its_settings_and_their_defaults() -> None:
-    rows = rows_of_likenesses()
-    assert rows.keys() == set(LIKENESSES)
-    for likeness in LIKENESSES:
-        named, cut = rows[likeness]
-        needed: dict[str, Any] = {"distance": 8, "dimensions": 64}
-        made = Settings(likeness=likeness, **{name: needed[name] for name in needed.keys() - unused(likeness)})
+def test_every_measure_has_a_row_with_its_settings_and_their_defaults() -> None:
+    rows = rows_of_measures()
+    assert rows.keys() == set(MEASURES)
+    for measure in MEASURES:
+        named, cut = rows[measure]
+        needed: dict[str, Any] = {"max_distance": 8, "dimensions": 64}
+        made = Settings(measure=measure, **{name: needed[name] for name in needed.keys() - unused(measure)})
         for name, _, default in re.findall(r"`(\w+)`( \(([^)]*)\))?", named):
-            assert name not in unused(likeness), likeness
-            assert default == ("" if name in needed else default_text(getattr(made, name))), (likeness, name)
-        assert needed.keys() - unused(likeness) <= set(re.findall(r"`(\w+)`", named)), likeness
-        for word, limit in (("more than", made.bucket_size), ("after", made.candidates)):
-            assert set(re.findall(rf"{word} ([\d,]+\d)", cut)) <= {f"{limit:,}"}, likeness
+            assert name not in unused(measure), measure
+            assert default == ("" if name in needed else default_text(getattr(made, name))), (measure, name)
+        assert needed.keys() - unused(measure) <= set(re.findall(r"`(\w+)`", named)), measure
+        for word, limit in (("more than", made.max_bucket_rows), ("after", made.max_candidates)):
+            assert set(re.findall(rf"{word} ([\d,]+\d)", cut)) <= {f"{limit:,}"}, measure
 
 
 def test_modules_named_in_the_architecture_exist() -> None:

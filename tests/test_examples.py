@@ -1,4 +1,4 @@
-"""The examples in the pages of the likenesses, run: what stands behind a command is what it says."""
+"""The examples in the pages of the measures, run: what stands behind a command is what it says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["bits", "edit", "quotations", "sets", "stories", "vectors"])
+@pytest.mark.parametrize("page", ["bit-vectors", "levenshtein", "containment", "weighted-jaccard", "tf-idf", "vectors"])
 def test_the_examples_of_a_page(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

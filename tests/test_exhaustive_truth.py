@@ -32,7 +32,7 @@ def found_and_true(
 def test_the_pairs_are_those_of_exhaustive_comparison(
     shared_data: Path, tmp_path: Path, corpus: str, threshold: float, shards: int
 ) -> None:
-    given = {"against": "any", "verify_matches": 0, "max_matches": 0, "shards": shards}
+    given = {"compare_with": "all", "max_verified_matches": 0, "max_matches": 0, "shards": shards}
     pairs, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "pairs", **given)
     found = {}
     for pair in pairs:
@@ -46,7 +46,7 @@ def test_the_pairs_are_those_of_exhaustive_comparison(
 @pytest.mark.long
 def test_signatures_alone_are_right_for_most(shared_data: Path, tmp_path: Path) -> None:
     """Recall and precision of at least 0.97 on posts, with the signature's size chosen by the settings."""
-    given = {"verify": "signature", "against": "any", "verify_matches": 0, "max_matches": 0}
+    given = {"verify": "signature", "compare_with": "all", "max_verified_matches": 0, "max_matches": 0}
     pairs, true = found_and_true(shared_data, tmp_path, "posts", 0.8, "pairs", **given)
     found, truth = {frozenset((pair["older"], pair["newer"])) for pair in pairs}, true.keys()
     assert len(found & truth) >= 0.97 * len(truth)
@@ -59,7 +59,7 @@ def test_what_is_dropped_has_a_kept_one_and_no_two_kept_ones_are_similar(
 ) -> None:
     """By the truth: every `of` was kept and is as similar as the verdict says; who was kept in spite of a similar one
     that was kept before is within the recall. Segments and memory are small."""
-    given = {"shards": shards, "decided_after": 1000, "memory_documents": 500, "generation_documents": 1500}
+    given = {"shards": shards, "decision_lag": 1000, "memtable_documents": 500, "segment_documents": 1500}
     verdicts, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "verdicts", **given)
     kept = {verdict["id"] for verdict in verdicts if verdict["kind"] == "unique"}
     dropped = [verdict for verdict in verdicts if verdict["kind"] in ("near_duplicate", "exact_duplicate")]

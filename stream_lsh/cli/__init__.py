@@ -37,8 +37,8 @@ COMMANDS = {
 EXAMPLES = """\
 stream-lsh demo
 stream-lsh dedup feed.jsonl > unique.jsonl
-producer | stream-lsh pairs --state index - | consumer
-stream-lsh query "some text" --state index
+producer | stream-lsh pairs --index index - | consumer
+stream-lsh query "some text" --index index
 """
 
 

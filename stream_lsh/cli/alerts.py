@@ -18,10 +18,10 @@ from stream_lsh.cli.options import (
     KAFKA,
     KAFKA_SECTIONS,
     OUTPUTS,
+    index_option,
     load_settings,
     quiet_option,
     settings_options,
-    state_option,
     with_options,
 )
 from stream_lsh.documents.times import moment
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 COMPRESSED = (".gz", ".xz", ".zst")
 TEST_EXAMPLES = """
-stream-lsh alerts test rules.toml --state index
-stream-lsh alerts test rules.toml --state index --json | jq -r .rule | sort | uniq -c
+stream-lsh alerts test rules.toml --index index
+stream-lsh alerts test rules.toml --index index --json | jq -r .rule | sort | uniq -c
 """
 SEND_EXAMPLES = """
 stream-lsh alerts send alerts.jsonl --url https://hooks.example.org/copies --secret-env HOOK_SECRET
@@ -49,7 +49,7 @@ SENDING = "Sending"
 NOT_KNOWN = (
     "by what the index has stored of kept and dropped documents, as if the rules had been there from the beginning: "
     "log time is made of their times again, without those of redelivered and rejected documents and without "
-    "--max-ahead, so it may be another by some documents; rows of groups as they were then, and ids of kept documents "
+    "--max-future, so it may be another by some documents; rows of groups as they were then, and ids of kept documents "
     "without copies, are not known"
 )
 
@@ -74,7 +74,7 @@ def alerts() -> None:
 (`dedup --groups` or `--alerts`). Nothing is changed, and another process may be writing to it.
 
 It goes by what is stored, so some things it cannot know: how log time was moved by redelivered and rejected documents
-and by --max-ahead, what groups were like at that time (`group` is a number here), and the ids of kept documents
+and by --max-future, what groups were like at that time (`group` is a number here), and the ids of kept documents
 without copies (null).
 
 On a terminal these are sentences, elsewhere JSON lines.""",
@@ -82,18 +82,18 @@ On a terminal these are sentences, elsewhere JSON lines.""",
 @click.argument("rules", type=click.Path(path_type=Path))
 @with_options(
     [
-        state_option(required=True),
+        index_option(required=True),
         Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, on a terminal too"),
         quiet_option(),
     ]
 )
-def test(rules: Path, state: Path, as_json: bool, quiet: bool) -> None:
+def test(rules: Path, folder: Path, as_json: bool, quiet: bool) -> None:
     from stream_lsh.alerts.rules import read_rules
 
     found = read_rules(rules)
     from stream_lsh.embedded.rehearsal import rehearse  # here, because it takes RocksDB with it
 
-    rehearsed = rehearse(state, found)
+    rehearsed = rehearse(folder, found)
     lines = as_json or not sys.stdout.isatty()
     for told in rehearsed.told:
         click.echo(told.line if lines else sentence(told), nl=not lines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stream_lsh.cli.image import image
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.likeness import CERTAIN
+from stream_lsh.families.measure import CERTAIN
 from stream_lsh.families.tuning import Banding
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def _cell(filled: float, unicode: bool) -> str:
 
 def _reach(curve: Curve) -> float:
     """How far a plot goes: a cosine to 1; distances to where strangers are."""
-    if curve.likeness == "hamming":
+    if curve.measure == "hamming":
         return max(curve.asked + 1, curve.dimensions / 2)
-    if curve.likeness == "edit":
+    if curve.measure == "levenshtein":
         return 2 * curve.asked + 2
     return 8 * curve.asked if curve.by_distance else 1.0
 
@@ -80,7 +80,7 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
     Raises:
         OutputError: the file cannot be written.
     """
-    reach, blocks = _reach(curve), curve.likeness in CERTAIN
+    reach, blocks = _reach(curve), curve.measure in CERTAIN
     grid = [reach * number / 400 for number in range(401)]
     if blocks:
         grid = [float(bits) for bits in range(int(reach) + 1)]
@@ -94,23 +94,21 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
         for other in others:
             if other != curve:
                 label = f"{other.banding.bands} × {other.banding.rows}"
-                if curve.likeness == "quotations":
+                if curve.measure == "containment":
                     label = f"one in {other.sampling} of {other.shingles:,}"
                 axes.plot(grid, [other.at(x) for x in grid], linewidth=0.8, alpha=0.6, label=label)
         label = f"{curve.banding.bands} {'keys' if blocks else 'bands'} × {curve.banding.rows} "
-        label += {"hamming": "blocks", "edit": "pieces"}.get(curve.likeness, "rows")
-        if curve.likeness == "quotations":
+        label += {"hamming": "blocks", "levenshtein": "pieces"}.get(curve.measure, "rows")
+        if curve.measure == "containment":
             label = f"one shingle in {curve.sampling} of {curve.shingles:,}"
         axes.plot(grid, [curve.at(x) for x in grid], color="black", linewidth=2, label=label)
         found = f"{_asked(curve)} {curve.asked:g}: {100 * curve.at(curve.asked):.4g} % found"
         axes.axvline(curve.asked, color="tab:red", linewidth=1, label=found)
         names = {
-            "euclidean": "distance", "hamming": "bits that differ", "edit": "edits", "quotations": "share",
-            "sets": "weighted Jaccard similarity",
+            "euclidean": "distance", "hamming": "bits that differ", "levenshtein": "edits", "containment": "share",
+            "weighted-jaccard": "weighted Jaccard similarity",
         }  # fmt: skip
-        axes.set(
-            xlim=(0, reach), ylim=(0, 1.02), xlabel=names.get(curve.likeness, curve.likeness), ylabel="P(candidate)"
-        )
+        axes.set(xlim=(0, reach), ylim=(0, 1.02), xlabel=names.get(curve.measure, curve.measure), ylabel="P(candidate)")
         axes.legend(loc="upper right" if curve.by_distance else "upper left", fontsize=8)
 
 

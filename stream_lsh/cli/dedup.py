@@ -13,11 +13,11 @@ from stream_lsh.errors import UsageError
 
 EXAMPLES = """
 stream-lsh dedup feed.jsonl > unique.jsonl
-stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --state index --unique unique.jsonl.zst --verdicts verdicts.jsonl
-stream-lsh dedup feed.jsonl --state index --on-same-id update --deleted-field deleted --time-field changed
-stream-lsh dedup feed.jsonl --state index --groups groups.jsonl --source-field outlet --time-field published
-stream-lsh dedup feed.jsonl --state index --alerts alerts.jsonl --rules rules.toml --time-field published
-producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --text-field body - | consumer
+stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --index index --unique unique.jsonl.zst --verdicts verdicts.jsonl
+stream-lsh dedup feed.jsonl --index index --on-conflict update --deleted-field deleted --time-field changed
+stream-lsh dedup feed.jsonl --index index --groups groups.jsonl --source-field outlet --time-field published
+stream-lsh dedup feed.jsonl --index index --alerts alerts.jsonl --rules rules.toml --time-field published
+producer | stream-lsh dedup --index index --threshold 0.7 --text-field title --text-field body - | consumer
 """
 
 
@@ -29,7 +29,7 @@ producer | stream-lsh dedup --state index --threshold 0.7 --text-field title --t
     + """
 The unique documents go to standard output, unless --unique names a file or another output is given as -.
 
-With --state the index keeps groups, unless it is made with --no-groups: a kept document with what was dropped for it.
+With --index the index keeps groups, unless it is made with --no-groups: a kept document with what was dropped for it.
 `stream-lsh groups` shows them, --groups writes what becomes of them, --alerts what the rules of --rules find.""",
 )
 @job_options("unique")
@@ -43,7 +43,7 @@ def dedup(context: click.Context, /, **_: Any) -> None:
     if params["no_groups"] and given:
         raise UsageError(f"{given[0]} is for groups; leave out --no-groups")
     if given == ["--source-field"] and params["state"] is None:
-        raise UsageError("--source-field is for groups, which an index keeps: add --state DIR or --groups FILE")
+        raise UsageError("--source-field is for groups, which an index keeps: add --index DIR or --groups FILE")
     if (alerts is None) != (rules is None):
         missing = "--rules FILE, which says what for" if rules is None else "--alerts FILE, which they go to"
         raise UsageError(f"--{'rules' if alerts is None else 'alerts'}: add {missing}")

@@ -20,10 +20,10 @@ from stream_lsh.cli.options import (
     KAFKA_SECTIONS,
     OUTPUTS,
     erase_option,
+    index_option,
     load_settings,
     quiet_option,
     settings_options,
-    state_option,
     with_options,
 )
 from stream_lsh.cli.stored import stored_settings
@@ -35,10 +35,10 @@ from stream_lsh.serve.beside import is_served
 from stream_lsh.wording import count
 
 EXAMPLES = """
-stream-lsh delete a1 --state index
-stream-lsh delete a1 a2 --state index --unique unique.jsonl
-stream-lsh delete 17 18 --json-id --state index
-withdrawn | stream-lsh delete --state index -
+stream-lsh delete a1 --index index
+stream-lsh delete a1 a2 --index index --unique unique.jsonl
+stream-lsh delete 17 18 --json-id --index index
+withdrawn | stream-lsh delete --index index -
 stream-lsh delete a1 a2 --topic-prefix news --key-is-id string
 """
 STANDARD = "-"
@@ -48,8 +48,9 @@ SETTINGS = (*KAFKA_SECTIONS[KAFKA], "give_up_seconds", "id_field", "deleted_fiel
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Delete documents from an index that was made with --on-same-id update. They are seen no more, and the oldest
-of those that were dropped for one takes its place. With --state the verdicts go to standard output, a JSON line each;
+    help="""Delete documents from an index that was made with --on-conflict update. They are seen no more, and the
+    oldest
+of those that were dropped for one takes its place. With --index the verdicts go to standard output, a JSON line each;
 without it, on Kafka, deletions are sent to the documents topic, and their verdicts go where all verdicts go: with
 --key-is-id tombstones, else with --deleted-field records that say so. Partitions are chosen as by produce.
 
@@ -76,7 +77,7 @@ deletes by itself, with --deleted-field.""",
             ["--groups"], metavar="FILE", section=OUTPUTS,
             help="the events of groups that dedup has written: what becomes of groups is added",
         ),
-        state_option(),
+        index_option(),
         erase_option(),
         *settings_options(SETTINGS, KafkaSettings),
         quiet_option(),
@@ -85,7 +86,7 @@ deletes by itself, with --deleted-field.""",
 @click.pass_context
 def delete(
     context: click.Context, /, ids: tuple[str, ...], as_json: bool, unique: str | None, groups: str | None,
-    state: Path | None, erase_hours: float | None, quiet: bool, **_: Any,
+    folder: Path | None, erase_hours: float | None, quiet: bool, **_: Any,
 ) -> None:  # fmt: skip
     if not ids:
         raise UsageError("no ID: name documents, or - for ids from standard input, one a line")
@@ -94,19 +95,19 @@ def delete(
     for option, path in (("--unique", unique), ("--groups", groups)):
         if path == STANDARD:
             raise UsageError(f"{option} - goes where the verdicts go; give the file that dedup has written")
-        if path is not None and state is None:
-            raise UsageError(f"{option} is a file that dedup has written: it needs --state")
-    if erase_hours is not None and state is None:
-        raise UsageError("--erase-hours is for an index on this machine: it needs --state")
+        if path is not None and folder is None:
+            raise UsageError(f"{option} is a file that dedup has written: it needs --index")
+    if erase_hours is not None and folder is None:
+        raise UsageError("--erase-hours is for an index on this machine: it needs --index")
     wanted = map(_json_id, chosen(ids)) if as_json else chosen(ids)
-    if state is None:
+    if folder is None:
         _send(context, wanted, quiet=quiet)
         return
     for name in (*SETTINGS, "config"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{name.replace('_', '-')} is for Kafka, --state for an index on this machine: give one")
+            raise UsageError(f"--{name.replace('_', '-')} is for Kafka, --index for an index on this machine: give one")
     asked = there = 0
-    for many, found, lines in deletions(wanted, state, unique, groups, erase_hours):
+    for many, found, lines in deletions(wanted, folder, unique, groups, erase_hours):
         asked, there = asked + many, there + found
         click.echo(lines, nl=False)
     if not quiet:
@@ -124,18 +125,18 @@ def _json_id(text: str) -> str | int:
 
 
 def deletions(
-    ids: Iterator[str | int], state: Path, unique: str | None, groups: str | None, erase_hours: float | None
+    ids: Iterator[str | int], folder: Path, unique: str | None, groups: str | None, erase_hours: float | None
 ) -> Iterator[tuple[int, int, bytes]]:
     """Delete documents; as soon as some are: how many were asked for, how many were there, and the verdicts."""
-    settings = stored_settings(state, **({} if erase_hours is None else {"erase_hours": erase_hours}))
-    if is_served(state):
+    settings = stored_settings(folder, **({} if erase_hours is None else {"erase_hours": erase_hours}))
+    if is_served(folder):
         for option, given in (("--unique", unique), ("--groups", groups), ("--erase-hours", erase_hours)):
             if given is not None:
                 raise UsageError(
-                    f"{option}: a service has the index in {state}, and takes no such option; leave it out, or stop "
+                    f"{option}: a service has the index in {folder}, and takes no such option; leave it out, or stop "
                     "the service first"
                 )
-        for line in delete_beside(ids, state):
+        for line in delete_beside(ids, folder):
             yield 1, b',"replaces":' in line, line
         return
 
@@ -143,14 +144,14 @@ def deletions(
     from stream_lsh.embedded.deleting import delete as deleted
     from stream_lsh.judging.verdicts import deletion, verdicts
 
-    for judgement in deleted(ids, state, unique, groups, settings.erase_hours):
+    for judgement in deleted(ids, folder, unique, groups, settings.erase_hours):
         lines = b"".join(deletion(verdict + b"}") + b"\n" for verdict in verdicts(judgement))
         yield len(judgement.ids), int((judgement.replaces >= 0).sum()), lines
 
 
 def _send(context: click.Context, ids: Iterator[str | int], *, quiet: bool) -> None:
     """Have ids deleted by records of the documents topic."""
-    settings = load_settings(context, KafkaSettings, defaults={"on_same_id": "update"})
+    settings = load_settings(context, KafkaSettings, defaults={"on_conflict": "update"})
     require_kafka()
     from stream_lsh.kafka.tools.delete import check, lines
     from stream_lsh.kafka.tools.produce import Feeder

@@ -8,14 +8,14 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import INDEX, quiet_option, state_option, with_options
+from stream_lsh.cli.options import INDEX, index_option, quiet_option, with_options
 from stream_lsh.cli.stored import stored_settings
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.wording import count
 
 EXAMPLES = """
-stream-lsh erase --state index
-stream-lsh erase --state index --now
+stream-lsh erase --index index
+stream-lsh erase --index index --now
 """
 _IN_USE = "is in use by another process"  # as the index says it
 
@@ -31,31 +31,31 @@ Nobody else may be writing to the index: a service or a run that has it erases b
 )
 @with_options(
     [
-        state_option(required=True),
+        index_option(required=True),
         Option(["--now"], is_flag=True, section=INDEX, help="also what is not due yet"),
         quiet_option(),
     ]
 )
-def erase(state: Path, now: bool, quiet: bool) -> None:
-    stored_settings(state)  # there is one
+def erase(folder: Path, now: bool, quiet: bool) -> None:
+    stored_settings(folder)  # there is one
 
     # Here, because it takes numba and RocksDB with it.
     from stream_lsh.embedded import erasure
     from stream_lsh.embedded.information import reading
 
-    with reading(state) as store:
+    with reading(folder) as store:
         before = erasure.erasure(store)
     try:
-        after = erasure.erase(state, everything=now)
-    except StateError as error:
+        after = erasure.erase(folder, everything=now)
+    except StoreError as error:
         if _IN_USE not in str(error):
             raise
-        raise StateError(
-            f"the index in {state} {_IN_USE}, which erases by itself what was deleted or replaced, after its "
+        raise StoreError(
+            f"the index in {folder} {_IN_USE}, which erases by itself what was deleted or replaced, after its "
             "erase_hours; stop that process to erase sooner"
         ) from None
     if now and after.waiting:
-        raise StateError(f"somebody checks the files of {state}: erase again when that is done")
+        raise StoreError(f"somebody checks the files of {folder}: erase again when that is done")
     if not quiet:
         left = f", {count(after.waiting, 'version')} not due yet" if after.waiting else ""
         complain(f"{count(after.erased - before.erased, 'version')} erased{left}")

@@ -20,7 +20,7 @@ from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import UsageError
-from stream_lsh.families.likeness import CERTAIN
+from stream_lsh.families.measure import CERTAIN
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, duration, ratio
 
@@ -33,14 +33,14 @@ stream-lsh evaluate feed.jsonl --threshold 0.8
 stream-lsh evaluate feed.jsonl.xz --limit 40000 --text-field title --text-field text --verify signature
 stream-lsh evaluate products.jsonl --truth products.pairs.jsonl --threshold 0.3 --shingles words:1
 stream-lsh evaluate stories.jsonl --labels story --threshold 0.5
-stream-lsh evaluate stories.jsonl --labels story --likeness stories --time-field published
-stream-lsh evaluate vectors.jsonl --likeness cosine --dimensions 384 --threshold 0.9
+stream-lsh evaluate stories.jsonl --labels story --measure tf-idf --time-field published
+stream-lsh evaluate vectors.jsonl --measure cosine --dimensions 384 --threshold 0.9
 """
 SETTINGS = (
-    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows",
-    "least_shingles", "sampling", "shingles", "bag", "normalize", "tokens", "verify",
+    "measure", "threshold", "max_distance", "dimensions", "target_recall", "signature_size", "bands", "rows",
+    "min_shingles", "sampling", "shingles", "bag", "normalize", "tokens", "verify",
     "id_field", "text_field", "time_field", "match_within", "set_field", "vector_field", "bits_field",
-    "max_document_bytes", "shards", "bucket_size", "memory_documents",
+    "max_document_bytes", "shards", "max_bucket_rows", "memtable_documents",
 )  # fmt: skip
 LONG = 3.0  # seconds of comparing that are announced
 WORKERS = 2
@@ -55,14 +55,14 @@ By default those are all pairs whose shingles have a Jaccard similarity at the t
 comparison. With --truth they are the pairs of a file: tab-separated lines (id, id and perhaps their similarity), or
 with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
 gives similarities, its pairs below the threshold do not count.
-With another --likeness they are the pairs of documents that are alike by that, each of which is compared with each;
-similarities are those of verdicts (docs/likeness.md). Stories need --labels.
+With another --measure they are the pairs of documents that are alike by that, each of which is compared with each;
+similarities are those of verdicts (docs/measures.md). Stories need --labels.
 
-Every match is reported and compared with every earlier document (--max-matches 0, --against any).
+Every match is reported and compared with every earlier document (--max-matches 0, --compare-with all).
 
-With --labels the groups that `dedup` makes (--against unique) are compared with the labels in a field of the documents:
-B-cubed precision and recall, and the adjusted Rand index; --likeness stories is measured so, with a --time-field by
-what times say too.""",
+With --labels the groups that `dedup` makes (--compare-with kept) are compared with the labels in a field of the
+documents: B-cubed precision and recall, and the adjusted Rand index; --measure tf-idf is measured so, with a
+--time-field by what times say too.""",
 )
 @click.argument("inputs", nargs=-1, metavar="INPUT ...")
 @with_options(
@@ -100,13 +100,11 @@ def evaluate(
 ) -> None:
     if truth is not None and labels is not None:
         raise UsageError("--truth is for pairs, --labels for groups: give one of them")
-    if labels is None and context.params.get("likeness") == "stories":
-        raise UsageError("likeness = stories is measured by groups: give --labels FIELD, which names the true story")
-    if context.params.get("likeness") != "stories" and context.params.get("time_field") is not None:
-        raise UsageError(
-            "--time-field is for --likeness stories: times decide about nothing else that is measured here"
-        )
-    settings = load_settings(context, defaults={"against": "any" if labels is None else "unique"})
+    if labels is None and context.params.get("measure") == "tf-idf":
+        raise UsageError("measure = tf-idf is measured by groups: give --labels FIELD, which names the true story")
+    if context.params.get("measure") != "tf-idf" and context.params.get("time_field") is not None:
+        raise UsageError("--time-field is for --measure tf-idf: times decide about nothing else that is measured here")
+    settings = load_settings(context, defaults={"compare_with": "all" if labels is None else "kept"})
     names = chosen_inputs(inputs, "stream-lsh evaluate feed.jsonl")
     if labels is not None:
         from stream_lsh.cli.labelled import evaluate_groups
@@ -130,7 +128,7 @@ def evaluate(
     if as_json:
         click.echo(json.dumps(as_object(settings, collection, figures, notes, seconds, show), ensure_ascii=False))
         return
-    for line in as_text(settings, collection, figures, notes, seconds, show, against="given" if truth else "true"):
+    for line in as_text(settings, collection, figures, notes, seconds, show, compare_with="given" if truth else "true"):
         click.echo(line)
 
 
@@ -229,8 +227,8 @@ def as_object(
         "rejected": dict(collection.rejected),
         "repeated_ids": collection.repeated,
         **asked_of(settings),
-        **(settings.banding._asdict() if settings.likeness != "quotations" else {}),
-        **({"shingles": settings.shingles} if settings.likeness in ("copies", "quotations") else {}),
+        **(settings.banding._asdict() if settings.measure != "containment" else {}),
+        **({"shingles": settings.shingles} if settings.measure in ("jaccard", "containment") else {}),
         "verify": settings.verify,
         **notes,
         "true_pairs": quality.truth,
@@ -276,7 +274,7 @@ def as_text(
     seconds: float,
     show: int,
     *,
-    against: str,
+    compare_with: str,
 ) -> Iterator[str]:
     """The report for people."""
     quality = report.quality
@@ -299,19 +297,19 @@ def as_text(
     if notes.get("different_similarity"):
         yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
     yield ""
-    parts = {"hamming": "keys of {} blocks", "edit": "pieces"}.get(settings.likeness, "bands of {} rows")
+    parts = {"hamming": "keys of {} blocks", "levenshtein": "pieces"}.get(settings.measure, "bands of {} rows")
     keys = f"{settings.banding.bands} {parts.format(settings.banding.rows)}"
-    if settings.likeness == "quotations":
+    if settings.measure == "containment":
         keys = f"one shingle in {settings.sampled} is a key"
     yield f"{limit_of(settings)}, {keys}"
-    yield f"  recall     {ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {against} pairs found"
+    yield f"  recall     {ratio(quality.recall)}   {quality.correct:,} of {quality.truth:,} {compare_with} pairs found"
     yield f"  precision  {ratio(quality.precision)}   {quality.false:,} of {quality.found:,} pairs reported are false"
     yield f"  F1         {ratio(quality.f1)}"
-    at_least = f", of {settings.least_shingles} shingles" if settings.likeness == "quotations" else ""
+    at_least = f", of {settings.min_shingles} shingles" if settings.measure == "containment" else ""
     if report.expected_recall is not None:
         yield f"  expected   {ratio(report.expected_recall)}   recall that the curve promises for these pairs{at_least}"
     if report.below_threshold:
-        yield f"  {report.below_threshold:,} of the {against} pairs are less similar than the threshold: only a lower"
+        yield f"  {report.below_threshold:,} of the {compare_with} pairs are less similar than the threshold: a lower"
         yield "  threshold or other shingles can find them"
     if report.largest_error is not None and report.largest_error > 1e-6:
         errors = f"{report.mean_error:.4f} on average, {report.largest_error:.4f} at most"
@@ -324,11 +322,11 @@ def as_text(
     for bucket, expected in zip(report.buckets, report.expected, strict=True):
         part = bucket.quality
         name = f"{bucket.low:.4g} to {bucket.high:.4g}"
-        if curve.likeness in CERTAIN:
+        if curve.measure in CERTAIN:
             low, high = (round(curve.apart(similarity), 9) for similarity in (bucket.high, bucket.low))
             name = " to ".join(str(steps) for steps in sorted({math.ceil(low), math.floor(high)}))
         elif curve.by_distance:
-            name = " to ".join(f"{curve.measure_of(similarity):.4g}" for similarity in (bucket.high, bucket.low))
+            name = " to ".join(f"{curve.value_of(similarity):.4g}" for similarity in (bucket.high, bucket.low))
         yield (
             f"  {name:<15}  {part.truth:>9,}  {part.found:>9,}  {ratio(part.recall):>8}  {ratio(expected):>8}"
             f"  {ratio(part.precision):>9}"

@@ -27,9 +27,9 @@ _RESUMES, _COMMAND, _WAITING = "stream_lsh.resumes", "stream_lsh.command", "stre
 INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
 
 
-def set_resumes(context: click.Context, state: Path | None) -> None:
+def set_resumes(context: click.Context, folder: Path | None) -> None:
     """Remember whether the same command would go on where this one stops, for the message if it is stopped."""
-    context.meta[_RESUMES] = state is not None
+    context.meta[_RESUMES] = folder is not None
 
 
 def name_command(context: click.Context) -> None:
@@ -101,7 +101,7 @@ def _stopped(context: click.Context, what: str) -> str:
         return what
     if resumes:
         return f"{what}; run the same command again to go on"
-    return f"{what}; with --state DIR the same command would go on from here"
+    return f"{what}; with --index DIR the same command would go on from here"
 
 
 def _explain(error: OSError, context: click.Context) -> str:

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from stream_lsh.judging.groups import Group
 
 EXAMPLES = """
-stream-lsh groups --state index
-stream-lsh groups --state index --order growing --since 6h --limit 5
-stream-lsh groups --state index --json | head -1
-stream-lsh groups --state index 4711
-stream-lsh groups --state index 4711 --plot growth.svg
+stream-lsh groups --index index
+stream-lsh groups --index index --order growing --since 6h --limit 5
+stream-lsh groups --index index --json | head -1
+stream-lsh groups --index index 4711
+stream-lsh groups --index index 4711 --plot growth.svg
 stream-lsh groups --topic-prefix news --order newest
 """
 SHOWN = 20  # groups of a table for people
@@ -69,7 +69,7 @@ class Duration(click.ParamType):
 them unless it was made by `dedup --no-groups` or `pairs`. Another process may be writing to it: it is seen as it was
 committed last.
 
-Without --state those of a pipeline on Kafka whose workers have `groups`: what its role group remembers is read from
+Without --index those of a pipeline on Kafka whose workers have `groups`: what its role group remembers is read from
 PREFIX.group-changelog into a temporary folder.
 
 GROUP is the number of a group: its members are shown in the order in which they came.
@@ -80,7 +80,7 @@ On a terminal this is a table, elsewhere JSON lines.""",
 @with_options(
     [
         Option(
-            ["--state"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section=INDEX,
+            ["--index", "folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section=INDEX,
             help="folder of the index; without it: of a pipeline on Kafka",
         ),
         Option(
@@ -106,25 +106,25 @@ On a terminal this is a table, elsewhere JSON lines.""",
 )  # fmt: skip
 @click.pass_context
 def groups(
-    context: click.Context, /, group: int | None, state: Path | None, order: Order, since: int | None,
+    context: click.Context, /, group: int | None, folder: Path | None, order: Order, since: int | None,
     limit: int | None, as_json: bool, plot: Path | None, **_: Any,
 ) -> None:  # fmt: skip
     if plot is not None:
         if group is None:
             raise UsageError("--plot draws one group: name it by its number")
         check_plot(plot)
-    with _folder(context, state) as folder:
+    with _folder(context, folder) as found:
         if group is not None:
-            _show_one(folder, group, limit, plot, lines=as_json or not sys.stdout.isatty())
+            _show_one(found, group, limit, plot, lines=as_json or not sys.stdout.isatty())
         else:
-            _show_table(folder, order, since, limit, lines=as_json or not sys.stdout.isatty())
+            _show_table(found, order, since, limit, lines=as_json or not sys.stdout.isatty())
 
 
 @contextmanager
-def _folder(context: click.Context, state: Path | None) -> Iterator[Path]:
+def _folder(context: click.Context, folder: Path | None) -> Iterator[Path]:
     """The folder of an index; without one, of what a pipeline on Kafka remembers of its groups."""
-    if state is not None:
-        yield state
+    if folder is not None:
+        yield folder
         return
     settings = load_settings(context, KafkaSettings)
     require_kafka()
@@ -132,29 +132,29 @@ def _folder(context: click.Context, state: Path | None) -> Iterator[Path]:
     from stream_lsh.embedded.temporary import temporary_folder
     from stream_lsh.kafka.tools.groups import fetch
 
-    with temporary_folder() as folder:
-        asyncio.run(fetch(settings, Path(folder)))
-        yield Path(folder)
+    with temporary_folder() as made:
+        asyncio.run(fetch(settings, Path(made)))
+        yield Path(made)
 
 
-def _show_one(state: Path, group: int, limit: int | None, plot: Path | None, *, lines: bool) -> None:
+def _show_one(folder: Path, group: int, limit: int | None, plot: Path | None, *, lines: bool) -> None:
     from stream_lsh.embedded.group_table import member_json, whole  # here, because it takes RocksDB with it
 
-    with whole(state, group) as (row, members):
+    with whole(folder, group) as (row, members):
         if lines:
             for member in members:
                 click.echo(member_json(row, member))
         else:
             show_members(row, members, limit or SHOWN)
     if plot is not None:
-        with whole(state, group) as (row, members):
+        with whole(folder, group) as (row, members):
             draw_growth(plot, row, members)
 
 
-def _show_table(state: Path, order: Order, since: int | None, limit: int | None, *, lines: bool) -> None:
+def _show_table(folder: Path, order: Order, since: int | None, limit: int | None, *, lines: bool) -> None:
     from stream_lsh.embedded.group_table import table
 
-    found = table(state, order, since, limit or (None if lines else SHOWN))
+    found = table(folder, order, since, limit or (None if lines else SHOWN))
     if lines:
         for each in found:
             click.echo(each.json)

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import state_option, with_options
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.cli.options import index_option, with_options
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.wording import duration, plain_table, size
 
 SIZES = ("bytes", "outputs")  # sections of numbers of bytes
@@ -30,24 +30,24 @@ outputs it has written, and whether it is sound.
 
 With --check everything in it is read and compared with its checksums; the exit code is 3 if something is wrong.""",
 )
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
+@click.argument("argument", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
 @with_options(
     [
-        state_option(),
+        index_option(),
         Option(["--check"], is_flag=True, section="Index", help="read all of it and look for damage"),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object"),
     ]
 )
-def info(folder: Path | None, state: Path | None, check: bool, as_json: bool) -> None:
-    if folder is not None and state is not None:
-        raise UsageError(f"the index is named twice, {folder} and --state {state}; name it once")
-    state = folder or state
-    if state is None:
+def info(argument: Path | None, folder: Path | None, check: bool, as_json: bool) -> None:
+    if argument is not None and folder is not None:
+        raise UsageError(f"the index is named twice, {argument} and --index {folder}; name it once")
+    folder = argument or folder
+    if folder is None:
         raise UsageError("no index: name its folder, for example: stream-lsh info index")
 
     from stream_lsh.embedded.information import information
 
-    facts = information(state, check)
+    facts = information(folder, check)
     if as_json:
         click.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     else:
@@ -55,7 +55,7 @@ def info(folder: Path | None, state: Path | None, check: bool, as_json: bool) ->
     health = facts["health"]
     problems = health["problems"] if isinstance(health, Mapping) else []
     if problems:
-        raise StateError(f"the index in {state} is damaged: {'; '.join(map(str, problems))}")
+        raise StoreError(f"the index in {folder} is damaged: {'; '.join(map(str, problems))}")
 
 
 def show(facts: Mapping[str, object]) -> None:

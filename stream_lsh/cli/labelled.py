@@ -42,7 +42,7 @@ def as_object(settings: Settings, labelled: Labelled, found: Agreement, alone: A
         "repeated_ids": labelled.repeated,
         "without_label": labelled.without,
         **asked_of(settings),
-        **({"shingles": settings.shingles} if settings.likeness == "copies" else {}),
+        **({"shingles": settings.shingles} if settings.measure == "jaccard" else {}),
         "labels": found.labels,
         "groups": found.groups,
         "b_cubed": {"precision": found.precision, "recall": found.recall, "f1": found.f1},
@@ -83,5 +83,5 @@ def as_text(settings: Settings, labelled: Labelled, found: Agreement, alone: Agr
         (pairs.found, "in one group", "have one label", pairs.precision),
     ):
         yield f"  of {count(all_pairs, 'pair')} {same}, {pairs.correct:,} {other} ({ratio(part)})"
-    if settings.likeness != "stories":
+    if settings.measure != "tf-idf":
         yield "Groups hold near-copies. The same event in other words is not one, and stays outside."

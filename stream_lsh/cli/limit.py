@@ -14,12 +14,12 @@ def limit_of(settings: Settings) -> str:
 
 
 def asked_of(settings: Settings) -> dict[str, Any]:
-    """The same for machines; with the likeness, unless it is that of copies."""
+    """The same for machines; with the measure, unless it is that of copies."""
     curve = settings.curve
-    asked = {"distance" if curve.by_distance else "threshold": curve.asked}
-    if settings.likeness == "quotations":
-        return {"likeness": settings.likeness, "sampling": settings.sampled, **asked}
-    if settings.likeness == "copies":
+    asked = {"max_distance" if curve.by_distance else "threshold": curve.asked}
+    if settings.measure == "containment":
+        return {"measure": settings.measure, "sampling": settings.sampled, **asked}
+    if settings.measure == "jaccard":
         return asked
     dimensions = {"dimensions": settings.dimensions} if settings.dimensions is not None else {}
-    return {"likeness": settings.likeness, **dimensions, **asked}
+    return {"measure": settings.measure, **dimensions, **asked}

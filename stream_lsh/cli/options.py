@@ -28,17 +28,18 @@ KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames
 FOLDING = "Groups and alerts"
 SECTIONS = {
     SIMILARITY: (
-        "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows",
-        "least_shingles", "sampling", "passage_words", "shingles", "bag", "normalize", "tokens", "verify", "against",
-        "max_matches", "verify_matches", "candidates",
+        "measure", "threshold", "max_distance", "dimensions", "target_recall", "signature_size", "bands", "rows",
+        "min_shingles", "sampling", "min_passage_words", "shingles", "bag", "normalize", "tokens", "verify",
+        "compare_with",
+        "max_matches", "max_verified_matches", "max_candidates",
     ),
     DOCUMENTS: (
         "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field", "vector_field",
         "bits_field", "max_document_bytes",
     ),
     INDEX: (
-        "on_same_id", "window", "max_ahead", "shards", "decided_after", "bucket_size", "generation_documents",
-        "memory_documents", "erase_hours",
+        "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows", "segment_documents",
+        "memtable_documents", "erase_hours",
     ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
@@ -62,9 +63,9 @@ KAFKA_SECTIONS = {
 }  # fmt: skip
 KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in names)
 METAVARS = {
-    "threshold": "S", "distance": "D", "recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
+    "threshold": "S", "max_distance": "D", "target_recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
-    "max_ahead": "DURATION", "match_within": "FIELD",
+    "max_future": "DURATION", "match_within": "FIELD",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "ssl_cafile": "FILE",
     "ssl_certfile": "FILE", "ssl_keyfile": "FILE", "sasl_username": "NAME", "sasl_kerberos_service_name": "NAME",
     "sasl_oauth_token_file": "FILE", "trace_headers": "NAME", "frame_bytes": "BYTES", "linger_ms": "MS",
@@ -122,11 +123,12 @@ def config_option() -> Option:
     )  # fmt: skip
 
 
-def state_option(*, required: bool = False) -> Option:
-    """`--state DIR`: the persistent index."""
+def index_option(*, required: bool = False) -> Option:
+    """`--index DIR`: the persistent index."""
     text = "folder of the index" if required else "folder of a persistent index, made if missing; without it: temporary"
     return Option(
-        ["--state"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", required=required, section=INDEX,
+        ["--index", "folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", required=required,
+        section=INDEX,
         help=text,
     )  # fmt: skip
 
@@ -182,7 +184,7 @@ def output_options(standard: str) -> list[Option]:
     ]  # fmt: skip
     overwrite = Option(
         ["--overwrite"], is_flag=True, section=OUTPUTS,
-        help="with --state, replace files that are there but not from that index (without --state they always are)",
+        help="with --index, replace files that are there but not from that index (without --index they always are)",
     )  # fmt: skip
     return [*files, overwrite]
 

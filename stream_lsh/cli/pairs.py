@@ -14,7 +14,7 @@ MOST = 1000
 EXAMPLES = """
 stream-lsh pairs feed.jsonl > pairs.jsonl
 stream-lsh pairs archive/ --threshold 0.5 --max-matches 0 --pairs pairs.jsonl.gz
-producer | stream-lsh pairs --state index - | consumer
+producer | stream-lsh pairs --index index - | consumer
 """
 
 
@@ -26,14 +26,15 @@ producer | stream-lsh pairs --state index - | consumer
     + """
 The pairs go to standard output, unless --pairs names a file or another output is given as -.
 
-A new index compares with every earlier document (--against any) and verifies up to 1,000 candidates of each, and
-up to 1,000 matches of a document are listed. On an index that `dedup` made (--against unique) these are the pairs with
-kept documents only.""",
+A new index compares with every earlier document (--compare-with all) and verifies up to 1,000 candidates of each, and
+up to 1,000 matches of a document are listed. On an index that `dedup` made (--compare-with kept) these are the pairs
+with kept documents only.""",
 )
 @job_options("pairs")
 @click.pass_context
 def pairs(context: click.Context, /, **_: Any) -> None:
     run_job(
         context, "pairs", "stream-lsh pairs feed.jsonl > pairs.jsonl",
-        always={"max_matches": MOST}, when_new={"against": "any", "verify_matches": MOST, "candidates": MOST},
+        always={"max_matches": MOST}, when_new={"compare_with": "all", "max_verified_matches": MOST,
+        "max_candidates": MOST},
     )  # fmt: skip

@@ -14,7 +14,7 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.marked import marked
-from stream_lsh.cli.options import OUTPUTS, SIMILARITY, quiet_option, state_option, with_options
+from stream_lsh.cli.options import OUTPUTS, SIMILARITY, index_option, quiet_option, with_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from stream_lsh.settings.model import Settings
 
 EXAMPLES = """
-stream-lsh query "the text to look for" --state index
-stream-lsh query article.txt --state index --top 5 --threshold 0.9
-stream-lsh query article.txt --state index --within lang=en
-stream-lsh query --input feed.jsonl.gz --state index --output verdicts.jsonl
-stream-lsh query "[0.12, -0.5, 0.33]" --state vectors
-stream-lsh query c3a15f0e9b7d2468 --state hashes
-cat article.txt | stream-lsh query - --state index --json | head -1
+stream-lsh query "the text to look for" --index index
+stream-lsh query article.txt --index index --top 5 --threshold 0.9
+stream-lsh query article.txt --index index --within lang=en
+stream-lsh query --input feed.jsonl.gz --index index --output verdicts.jsonl
+stream-lsh query "[0.12, -0.5, 0.33]" --index vectors
+stream-lsh query c3a15f0e9b7d2468 --index hashes
+cat article.txt | stream-lsh query - --index index --json | head -1
 """
 NOTHING = 1
 """The exit code if nothing matches, as of grep."""
@@ -60,7 +60,7 @@ the reason.""",
 @click.argument("text", metavar="[TEXT|FILE|-]", required=False)
 @with_options(
     [
-        state_option(required=True),
+        index_option(required=True),
         Option(
             ["--threshold"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
             help="with TEXT, the least similarity of a match; not below that of the index, which is the default",
@@ -91,7 +91,7 @@ def query(
     context: click.Context,
     /,
     text: str | None,
-    state: Path,
+    folder: Path,
     threshold: float | None,
     top: int | None,
     within: tuple[str, ...],
@@ -110,20 +110,20 @@ def query(
         raise UsageError("--threshold is for TEXT; the verdicts of --input are those of the index and its threshold")
     given = {} if top is None else {"max_matches": top}
     if text is None:
-        query_documents(chosen_inputs(inputs, ""), output or STANDARD, state, given, quiet)
+        query_documents(chosen_inputs(inputs, ""), output or STANDARD, folder, given, quiet)
     else:
-        found = query_text(text, values_of(within), state, given, threshold, as_json=as_json, quiet=quiet)
+        found = query_text(text, values_of(within), folder, given, threshold, as_json=as_json, quiet=quiet)
         context.exit(0 if found else NOTHING)
 
 
-def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapping[str, Any], quiet: bool) -> None:
+def query_documents(inputs: Sequence[str], output: str, folder: Path, given: Mapping[str, Any], quiet: bool) -> None:
     """The verdicts on the documents of some inputs, with progress and summary on standard error."""
-    settings = stored_settings(state, **given)
+    settings = stored_settings(folder, **given)
 
     from stream_lsh.embedded.querying import query  # here, because it takes numba and RocksDB with it
 
     with progress_display(quiet=quiet, writes_standard_output=output == STANDARD) as progress:
-        summary = query(settings, inputs, output, state, progress)
+        summary = query(settings, inputs, output, folder, progress)
     if not quiet:
         lines = summary_lines(summary, max_matches=settings.max_matches, dead_letters=None, queried=True)
         complain("\n  ".join(lines))
@@ -132,7 +132,7 @@ def query_documents(inputs: Sequence[str], output: str, state: Path, given: Mapp
 def query_text(
     text: str,
     within: Mapping[str, Any],
-    state: Path,
+    folder: Path,
     given: Mapping[str, Any],
     threshold: float | None,
     *,
@@ -145,21 +145,21 @@ def query_text(
     Raises:
         UsageError: the index does not look for what is less similar than its own threshold.
     """
-    items = (stored_answers(state) or {}).get("likeness", "copies") not in ("copies", "quotations")
+    items = (stored_answers(folder) or {}).get("measure", "jaccard") not in ("jaccard", "containment")
     wanted = read_text(text, bare=not items)
     if not wanted.strip():
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
-    settings = stored_settings(state, **given)
-    check_values(within, settings.match_within, state)
+    settings = stored_settings(folder, **given)
+    check_values(within, settings.match_within, folder)
     if threshold is not None and threshold < settings.least:
         raise UsageError(
-            f"--threshold {threshold:g}: the index in {state} looks for a similarity of {settings.least:g} or more; "
+            f"--threshold {threshold:g}: the index in {folder} looks for a similarity of {settings.least:g} or more; "
             "give that or more, or feed the documents into an index with a lower threshold"
         )
 
     from stream_lsh import Deduplicator
 
-    with Deduplicator(settings, state=state, read_only=True) as deduplicator:
+    with Deduplicator(settings, index=folder, read_only=True) as deduplicator:
         found = deduplicator.query(asked(wanted, settings), within)
         matches = [match for match in found if threshold is None or match.similarity >= threshold]
         documents = len(deduplicator)
@@ -196,13 +196,13 @@ def values_of(within: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def check_values(within: Collection[str], fields: Sequence[str], state: Path) -> None:
+def check_values(within: Collection[str], fields: Sequence[str], folder: Path) -> None:
     """Raise UsageError if these are not the fields that the documents of an index match within."""
     if within and not fields:
-        raise UsageError(f"all documents of the index in {state} may match: leave out --within")
+        raise UsageError(f"all documents of the index in {folder} may match: leave out --within")
     if set(within) != set(fields):
         given = " ".join(f"--within {name}=VALUE" for name in fields)
-        raise UsageError(f"the documents of the index in {state} match within {', '.join(fields)}: give {given}")
+        raise UsageError(f"the documents of the index in {folder} match within {', '.join(fields)}: give {given}")
 
 
 def read_text(argument: str, *, bare: bool = True) -> str:
@@ -243,13 +243,13 @@ def asked(text: str, settings: Settings) -> str | list[str] | list[float] | dict
     Raises:
         UsageError: it begins like JSON, and is none.
     """
-    if settings.likeness == "sets" and text.lstrip().startswith("{"):
+    if settings.measure == "weighted-jaccard" and text.lstrip().startswith("{"):
         try:
             weights: dict[str, float] = json.loads(text)
         except (ValueError, RecursionError):
             raise UsageError("the set begins with { and is no JSON object of weights") from None
         return weights
-    if settings.likeness == "sets" or settings.set_field is not None:
+    if settings.measure == "weighted-jaccard" or settings.set_field is not None:
         return elements(text)
     if settings.item is None:
         return text

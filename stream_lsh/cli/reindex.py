@@ -31,9 +31,9 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count, duration, per_second
 
 EXAMPLES = """
-stream-lsh reindex --to-prefix news-2 --against any --shards 4
+stream-lsh reindex --to-prefix news-2 --compare-with all --shards 4
 stream-lsh reindex --to-prefix news-2 --topic-prefix news --threshold 0.7 --data-folder /var/lib/stream-lsh-2
-stream-lsh reindex --to-prefix news-2 --topic-prefix news --against any --shards 4 --from-changelog
+stream-lsh reindex --to-prefix news-2 --topic-prefix news --compare-with all --shards 4 --from-changelog
 """
 Work = tuple[Sequence[str], int | None, Callable[[asyncio.Event, Callable[[int], object]], Coroutine[None, None, bool]]]
 """Roles that are needed, documents to be done where that is known, and what tells how far it is until all are."""

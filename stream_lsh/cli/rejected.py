@@ -39,9 +39,9 @@ def check_rejected(summary: Summary, most: float | None, letters: str | None) ->
     wrong = next((one for one in summary.inputs if one.documents and one.rejected == one.documents), None)
     if most is None:
         if wrong is not None:
-            empty = summary.state is not None and not summary.index_documents
+            empty = summary.folder is not None and not summary.index_documents
             anew = (
-                [f"The index {summary.state} has no documents: delete it before you name other fields."]
+                [f"The index {summary.folder} has no documents: delete it before you name other fields."]
                 if empty
                 else []
             )

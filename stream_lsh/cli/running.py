@@ -22,12 +22,12 @@ from stream_lsh.cli.options import (
     SIMILARITY,
     config_option,
     groups_options,
+    index_option,
     load_settings,
     output_options,
     quiet_option,
     rules_option,
     setting,
-    state_option,
     with_options,
 )
 from stream_lsh.cli.progress import progress_display
@@ -54,7 +54,7 @@ def job_options(standard: str) -> Callable[[Function], Function]:
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         *((*groups_options(), rules_option()) if standard == "unique" else ()),
-        state_option(),
+        index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
         Option(
@@ -92,14 +92,14 @@ def run_job(
     given = context.params
     inputs = chosen_inputs(given["inputs"], example)
     outputs = chosen_outputs(given, standard, inputs)
-    state: Path | None = given["state"]
-    set_resumes(context, state)
+    folder: Path | None = given["folder"]
+    set_resumes(context, folder)
 
-    stored = stored_answers(state)
-    own = when_new if stored is None else bound(stored, given["likeness"])
+    stored = stored_answers(folder)
+    own = when_new if stored is None else bound(stored, given["measure"])
     settings = load_settings(context, defaults={**always, **own})
     asked = standard == "pairs"
-    if asked and not given["quiet"] and settings.against == "unique":
+    if asked and not given["quiet"] and settings.compare_with == "kept":
         complain(ONLY_KEPT)
 
     from stream_lsh.alerts.rules import read_rules
@@ -108,9 +108,9 @@ def run_job(
 
     rules = read_rules(given["rules"]) if given.get("rules") is not None else ()
     # Of a temporary index nobody would see them.
-    kept = None if groups and state is not None and settings.against == "unique" else False
+    kept = None if groups and folder is not None and settings.compare_with == "kept" else False
     job = Job(
-        settings, inputs, outputs, state, overwrite=given["overwrite"], rules=rules, groups=kept,
+        settings, inputs, outputs, folder, overwrite=given["overwrite"], rules=rules, groups=kept,
         no_groups=not groups and not asked,
     )  # fmt: skip
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
@@ -120,7 +120,7 @@ def run_job(
             summary, max_matches=settings.max_matches, dead_letters=outputs.get("dead_letters"), pairs=asked
         )
         complain("\n  ".join(lines))
-    letters = outputs.get("dead_letters", str(state / DEAD_LETTERS) if state is not None else None)
+    letters = outputs.get("dead_letters", str(folder / DEAD_LETTERS) if folder is not None else None)
     check_rejected(summary, given["max_rejected"], letters)
 
 

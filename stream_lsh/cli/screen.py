@@ -38,7 +38,7 @@ def _documents(report: Report, before: Report | None) -> Iterator[str]:
         rows.append(("being compared", "not known", "no commits of sequence and judge that this version can read"))
     else:
         full = report.under_way >= 0.9 * report.window
-        room = f"{share(report.under_way, report.window)} of {count(report.window)} (decided_after)"
+        room = f"{share(report.under_way, report.window)} of {count(report.window)} (decision_lag)"
         room += "; sequence waits for judge" if full else ""
         rows.append(("being compared", count(report.under_way), room + (f"; {report.waits}" if report.waits else "")))
     if report.decided is not None:

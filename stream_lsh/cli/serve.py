@@ -23,10 +23,10 @@ from stream_lsh.cli.options import (
     SECTIONS,
     SIMILARITY,
     config_option,
+    index_option,
     load_settings,
     quiet_option,
     setting,
-    state_option,
     with_options,
 )
 from stream_lsh.cli.stored import bound, stored_answers
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     Made = Callable[[Callable[[BaseException], None]], Interface]
 
 EXAMPLES = """
-stream-lsh serve --state index
-stream-lsh serve --state index --groups --source-field outlet --time-field published --rules rules.toml
-stream-lsh serve --state index --host 0.0.0.0 --token-file tokens.toml --tls-certificate cert.pem --tls-key key.pem
+stream-lsh serve --index index
+stream-lsh serve --index index --groups --source-field outlet --time-field published --rules rules.toml
+stream-lsh serve --index index --host 0.0.0.0 --token-file tokens.toml --tls-certificate cert.pem --tls-key key.pem
 stream-lsh serve --kafka --config settings.toml
 """
 # What is looked at on Kafka besides the settings that fix the answers.
 KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours", "give_up_seconds")
 # What is the pipeline's there, and what an index here does not have.
-EMBEDDED_ONLY = ("state", "rules", "erase_hours")
+EMBEDDED_ONLY = ("folder", "rules", "erase_hours")
 KAFKA_ONLY = (*KAFKA_NAMES, "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -108,14 +108,14 @@ it.""",
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         Option(
             ["--groups/--no-groups"], default=None, section=GROUPS,
-            help="whether a new index keeps groups  [yes, under --against unique]; on Kafka as the workers have it",
+            help="whether a new index keeps groups  [yes, under --compare-with kept]; on Kafka as the workers have it",
         ),
         *(setting(name) for name in SECTIONS[GROUPS]),
         Option(
             ["--rules"], type=_FILE, metavar="FILE", section=GROUPS,
             help="TOML file with the rules of alerts, which go to the events",
         ),
-        state_option(),
+        index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         *(setting(name, KafkaSettings) for name in KAFKA_NAMES),
         config_option(),
@@ -140,7 +140,7 @@ def serve(
     answer_seconds: float,
     groups: bool | None,
     rules: Path | None,
-    state: Path | None,
+    folder: Path | None,
     quiet: bool,
     **_: object,
 ) -> None:
@@ -169,8 +169,8 @@ def serve(
         logging.getLogger("stream_lsh.kafka").setLevel(logging.ERROR)  # what it means for the service is said by it
         what, made = _pipeline(context, tokens, limits)
     else:
-        assert state is not None, "`_check` has seen to it"
-        what, made = str(state), _index(context, state, groups, rules, tokens, limits)
+        assert folder is not None, "`_check` has seen to it"
+        what, made = str(folder), _index(context, folder, groups, rules, tokens, limits)
 
     def started(url: str) -> None:
         if not quiet:
@@ -186,8 +186,8 @@ def _check(context: click.Context, kafka: bool) -> None:
     Raises:
         UsageError: they do not.
     """
-    if not kafka and context.params["state"] is None:
-        raise UsageError("--state DIR names the index that is to be served; with --kafka it is a pipeline's topics")
+    if not kafka and context.params["folder"] is None:
+        raise UsageError("--index DIR names the index that is to be served; with --kafka it is a pipeline's topics")
     for name in EMBEDDED_ONLY if kafka else KAFKA_ONLY:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = f"--{name.replace('_', '-')}"
@@ -196,16 +196,16 @@ def _check(context: click.Context, kafka: bool) -> None:
 
 
 def _index(
-    context: click.Context, state: Path, groups: bool | None, rules: Path | None, tokens: Tokens | None, limits: Limits
+    context: click.Context, folder: Path, groups: bool | None, rules: Path | None, tokens: Tokens | None, limits: Limits
 ) -> Made:
     """What makes the service of an index."""
     from stream_lsh.alerts.rules import read_rules
     from stream_lsh.serve.service import Service
 
-    settings = load_settings(context, defaults=bound(stored_answers(state), context.params["likeness"]))
+    settings = load_settings(context, defaults=bound(stored_answers(folder), context.params["measure"]))
     found = read_rules(rules) if rules is not None else ()
     return lambda failed: Service(
-        settings, state, groups=groups, rules=found, tokens=tokens, limits=limits, failed=failed
+        settings, folder, groups=groups, rules=found, tokens=tokens, limits=limits, failed=failed
     )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ async def _once(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> R
     from stream_lsh.kafka.tools.status import report
 
     async with observing(settings, firsts) as observer:
-        return report(await observer.look(), settings.decided_after)
+        return report(await observer.look(), settings.decision_lag)
 
 
 async def _watch(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> None:

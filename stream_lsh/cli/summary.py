@@ -46,9 +46,9 @@ def summary_lines(
         yield f"the last line of {name} has no end yet: its {count(left, 'byte')} {are} left to the next run"
     if queried:
         yield f"nothing was added to the index: {count(summary.index_documents, 'document')}"
-    elif summary.state is not None:
+    elif summary.folder is not None:
         space = f", {size(summary.index_bytes)}" if summary.index_bytes else ""
-        yield f"index {summary.state}: {count(summary.index_documents, 'document')}{space}"
+        yield f"index {summary.folder}: {count(summary.index_documents, 'document')}{space}"
 
 
 def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
             yield f"  {number:>{width},}{part}  {text}"
     if summary.replaced:
         yield f"{count(summary.replaced, 'document')} replaced the version before"
-    with_kept = " with kept ones only (against unique)" if pairs and summary.against == "unique" else ""
+    with_kept = " with kept ones only (against unique)" if pairs and summary.compare_with == "kept" else ""
     yield f"{count(summary.pairs, 'pair')} of similar documents{with_kept}"
     if summary.truncated:
         have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"
@@ -81,7 +81,7 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
         have = "1 document was" if summary.incomplete == 1 else f"{summary.incomplete:,} documents were"
         yield (
             f"{have} not compared with all that might match (`incomplete` in the verdict); "
-            "larger --bucket-size and --candidates compare with more"
+            "larger --max-bucket-rows and --max-candidates compare with more"
         )
 
 
@@ -89,7 +89,7 @@ def _window(window: Forgetting) -> Iterator[str]:
     if window.jumps:
         yield (
             f"the times of the documents went on by more than the window {count(window.jumps, 'time')}: all that came "
-            "before was forgotten; if that was a mistake in the feed, see --max-ahead"
+            "before was forgotten; if that was a mistake in the feed, see --max-future"
         )
     if window.log_time >= 0:
         yield f"documents from {moment(window.log_time - 1000 * seconds_of(window.window))} on are remembered"
@@ -107,9 +107,9 @@ def _alerts(told: Alerted) -> Iterator[str]:
 def _rejected(summary: Summary, dead_letters: str | None) -> str:
     if dead_letters is not None:
         return f"rejected documents are in {'standard output' if dead_letters == '-' else dead_letters}"
-    if summary.state is not None:
-        return f"rejected documents are in {summary.state}/dead-letters.jsonl"
-    return "rejected documents are kept, with the reason, if --dead-letters FILE or --state DIR is given"
+    if summary.folder is not None:
+        return f"rejected documents are in {summary.folder}/dead-letters.jsonl"
+    return "rejected documents are kept, with the reason, if --dead-letters FILE or --index DIR is given"
 
 
 def _reasons(rejected: dict[str, int]) -> str:

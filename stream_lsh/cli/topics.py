@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 CREATE_EXAMPLES = """
 stream-lsh topics create
-stream-lsh topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --against any --shards 4 --partitions 16
+stream-lsh topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --compare-with all --shards 4 --partitions 16
 stream-lsh topics create --topic-prefix news --documents-topic crawl --replication-factor 3
 """
 SHOW_EXAMPLES = """
 stream-lsh topics show
 stream-lsh topics show --topic-prefix news --json
 """
-COLUMNS = ("topic", "partitions", "copies", "kept", "cleanup", "largest record", "state")
+COLUMNS = ("topic", "partitions", "jaccard", "kept", "cleanup", "largest record", "state")
 
 
 @click.group(
@@ -42,7 +42,7 @@ def topics() -> None:
 
 def _options() -> list[Option]:
     shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object a topic")
-    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "against", "shards", "max_document_bytes", "groups")
+    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups")
     return [*settings_options(names, KafkaSettings), shape]
 
 

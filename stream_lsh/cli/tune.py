@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_lsh.cli import tune_copies, tune_items, tune_quotations
+from stream_lsh.cli import tune_containment, tune_copies, tune_items
 from stream_lsh.cli.curve import measured_plot, terminal_plot, write_measured_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
 from stream_lsh.cli.options import load_settings, settings_options, with_options
 from stream_lsh.errors import OutputError, UsageError
-from stream_lsh.families.likeness import unused
+from stream_lsh.families.measure import unused
 from stream_lsh.settings.model import Settings
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.sample import Sample
 
 EXAMPLES = """
-stream-lsh tune --threshold 0.8 --recall 0.999
+stream-lsh tune --threshold 0.8 --target-recall 0.999
 stream-lsh tune feed.jsonl --threshold 0.8 --write stream-lsh.toml
 stream-lsh tune feed.jsonl.gz --threshold 0.5 --expected-docs 5000000 --plot curve.png
 stream-lsh tune feed.jsonl --text-field title --text-field body --shingles chars:9
-stream-lsh tune --likeness cosine --dimensions 384 --threshold 0.9
-stream-lsh tune --likeness quotations --threshold 0.5 --least-shingles 20
+stream-lsh tune --measure cosine --dimensions 384 --threshold 0.9
+stream-lsh tune --measure containment --threshold 0.5 --min-shingles 20
 """
 SETTINGS = (
-    "likeness", "threshold", "distance", "dimensions", "recall", "signature_size", "bands", "rows",
-    "least_shingles", "sampling", "shingles", "bag", "normalize", "tokens",
+    "measure", "threshold", "max_distance", "dimensions", "target_recall", "signature_size", "bands", "rows",
+    "min_shingles", "sampling", "shingles", "bag", "normalize", "tokens",
     "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 USUAL_DOCUMENTS = 1_000_000
@@ -50,7 +50,7 @@ Prints the curve P(candidate | s) = 1 - (1 - s^r)^b, what lies beside the choice
 for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what a sample of it says: false candidates a
 document among --expected-docs documents, and whether the shingles have the right length.
 
-With --likeness cosine, euclidean or sets the curve is over the cosine, the distance or the similarity of weights, with
+With --measure cosine, euclidean or sets the curve is over the cosine, the distance or the similarity of weights, with
 what one component distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of rows of bits (hamming)
 and short texts (edit) it says which keys find all within the distance, and whom else they meet. A sample has at most
 4,000 of them.""",
@@ -100,11 +100,11 @@ def tune(
         check_plot(plot)
     if write is not None and write.exists():
         raise OutputError(f"--write {write}: there is such a file already; name a new one")
-    if settings.likeness == "quotations":
+    if settings.measure == "containment":
         _tune_quotations(settings, inputs, sample, limit, plot, as_json)
-    elif settings.likeness == "stories":
+    elif settings.measure == "tf-idf":
         _tune_stories(settings, inputs, plot, as_json)
-    elif settings.likeness != "copies":
+    elif settings.measure != "jaccard":
         _tune_items(settings, inputs, expected_docs, min(sample, tune_items.MOST_ITEMS), limit, plot, as_json)
     else:
         _tune_copies(settings, inputs, expected_docs, sample, limit, plot, as_json)
@@ -132,10 +132,10 @@ def _tune_copies(
     rejected: Counter[str] = Counter()
     if inputs:
         # Here, because it takes numba with it.
-        from stream_lsh.evaluation.advice import measure
+        from stream_lsh.evaluation.advice import background_of
 
         drawn = _draw(settings, inputs, sample, limit, rejected)
-        found = measure(drawn, settings.signing)
+        found = background_of(drawn, settings.signing)
     documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
     others = tune_copies.others_of(settings)
     if plot is not None:
@@ -177,7 +177,7 @@ def _tune_items(
     rejected: Counter[str] = Counter()
     if inputs:
         drawn = _draw(settings, inputs, sample, limit, rejected)
-        found = tune_items.measure(drawn, settings)
+        found = tune_items.background_of(drawn, settings)
     documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
     others = tune_items.others_of(settings)
     if plot is not None:
@@ -212,26 +212,26 @@ def _tune_quotations(
     rejected: Counter[str] = Counter()
     if inputs:
         drawn = _draw(settings, inputs, sample, limit, rejected)
-        sizes = tune_quotations.sizes_of(drawn, settings)
+        sizes = tune_containment.sizes_of(drawn, settings)
     if plot is not None:
-        others = [replace(settings.curve, shingles=n) for n in tune_quotations.lengths_of(settings)]
+        others = [replace(settings.curve, shingles=n) for n in tune_containment.lengths_of(settings)]
         write_measured_plot(plot, settings.curve, others, None)
     if as_json:
-        click.echo(json.dumps(tune_quotations.as_object(settings, drawn, sizes)))
+        click.echo(json.dumps(tune_containment.as_object(settings, drawn, sizes)))
         return
     unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
     lines = [
-        *tune_quotations.choice(settings),
+        *tune_containment.choice(settings),
         "",
-        *tune_quotations.table(settings),
+        *tune_containment.table(settings),
         "",
-        f"P(candidate) over the share, of {settings.least_shingles} shingles",
+        f"P(candidate) over the share, of {settings.min_shingles} shingles",
         *measured_plot(settings.curve, unicode=unicode),
         "",
-        *tune_quotations.beside(settings),
+        *tune_containment.beside(settings),
     ]
     if drawn is not None:
-        lines += tune_quotations.sampled(settings, drawn, sizes, rejected)
+        lines += tune_containment.sampled(settings, drawn, sizes, rejected)
     if plot is not None:
         lines += ["", f"The curve is in {plot}."]
     for line in lines:
@@ -242,12 +242,12 @@ def _tune_stories(settings: Settings, inputs: tuple[str, ...], plot: Path | None
     """The threshold of stories, which have no bands."""
     for given, what in ((inputs, "INPUT"), (plot, "--plot")):
         if given:
-            raise UsageError(f"likeness = stories has no curve and nothing to measure on a sample: leave out {what}")
+            raise UsageError(f"measure = tf-idf has no curve and nothing to measure on a sample: leave out {what}")
     if as_json:
-        click.echo(json.dumps({"likeness": settings.likeness, "threshold": settings.threshold}))
+        click.echo(json.dumps({"measure": settings.measure, "threshold": settings.threshold}))
         return
     click.echo(f"Threshold {settings.threshold:g} (stories): there is nothing else to tune. Documents with labels")
-    click.echo("measure it: stream-lsh evaluate --likeness stories --labels FIELD")
+    click.echo("measure it: stream-lsh evaluate --measure tf-idf --labels FIELD")
 
 
 def _write(settings: Settings, path: Path) -> None:
@@ -282,15 +282,15 @@ def toml_lines(settings: Settings) -> Iterator[str]:
     """The settings chosen, and all others that are not the default."""
     size_, bands, rows = settings.banding
     chosen: dict[str, Any] = {
-        "threshold": settings.threshold, "recall": settings.recall,
+        "threshold": settings.threshold, "target_recall": settings.target_recall,
         "signature_size": size_, "bands": bands, "rows": rows, "shingles": settings.shingles,
     }  # fmt: skip
-    if settings.likeness != "copies":
-        chosen = {"likeness": settings.likeness} | {
-            name: value for name, value in chosen.items() if name not in unused(settings.likeness)
+    if settings.measure != "jaccard":
+        chosen = {"measure": settings.measure} | {
+            name: value for name, value in chosen.items() if name not in unused(settings.measure)
         }
-    if settings.likeness == "quotations":
-        chosen |= {"least_shingles": settings.least_shingles, "sampling": settings.sampled}
+    if settings.measure == "containment":
+        chosen |= {"min_shingles": settings.min_shingles, "sampling": settings.sampled}
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
         if name not in chosen and value != field.default:

@@ -23,7 +23,7 @@ ADVICE_DOCUMENTS = 2000
 
 def others_of(settings: Settings) -> list[Banding]:
     """What the choice can be compared with: nothing, if bands and rows are both given."""
-    return alternatives(settings.threshold, settings.recall, settings.banding)
+    return alternatives(settings.threshold, settings.target_recall, settings.banding)
 
 
 def choice(settings: Settings) -> list[str]:
@@ -36,16 +36,17 @@ def choice(settings: Settings) -> list[str]:
     odds = f", 1 pair in {1 / missed:,.0f}" if missed > 1e-12 else ""
     error = math.sqrt(settings.threshold * (1 - settings.threshold) / size_)
     lines = [
-        f"Threshold {settings.threshold:g}, recall {settings.recall:g}:",
+        f"Threshold {settings.threshold:g}, recall {settings.target_recall:g}:",
         f"  K = {size_} components, of which b = {bands} bands of r = {rows} rows use {bands * rows}",
         f"  found at the threshold   {percent(found)}",
         f"  missed at the threshold  {percent(missed)}{odds}",
         f"  (1/b)^(1/r)              {settings.banding.halfway:.3f}  (the curve is steepest around it)",
         f"  estimated similarity     ± {error:.3f} at the threshold (standard error)",
     ]
-    if found < settings.recall - 1e-12:
+    if found < settings.target_recall - 1e-12:
         lines.append(
-            f"  The bands and rows given miss the recall of {settings.recall:g}; leave one of them out to meet it."
+            f"  The bands and rows given miss the recall of {settings.target_recall:g}; leave one of them out to meet "
+            f"it."
         )
     return lines
 
@@ -136,7 +137,7 @@ def as_object(
     """All of it for machines."""
     at = settings.banding.probability
     made: dict[str, Any] = {
-        "likeness": settings.likeness, "threshold": settings.threshold, "recall": settings.recall,
+        "measure": settings.measure, "threshold": settings.threshold, "recall": settings.target_recall,
         **_banding(settings.banding), "found": at(settings.threshold),
         "curve": [{"similarity": s, "found": at(s)} for s in sorted({*SIMILARITIES, settings.threshold})],
         "alternatives": [{**_banding(other), "found": other.probability(settings.threshold)} for other in others],

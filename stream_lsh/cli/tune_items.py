@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.likeness import CERTAIN, lookups
+from stream_lsh.families.measure import CERTAIN, lookups
 from stream_lsh.families.tuning import alternatives, component_bytes
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, size
@@ -23,14 +23,14 @@ DISTANCES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
 """In units of the one that is asked for."""
 FAR = 3.0
 """The farther of the two distances of which a family is sensitive, in the same units."""
-UNKNOWN = ("euclidean", "edit", "sets")
-"""Likenesses of which nobody can say how far strangers are from each other."""
+UNKNOWN = ("euclidean", "levenshtein", "weighted-jaccard")
+"""Measures of which nobody can say how far strangers are from each other."""
 SIMILARITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 MOST_ITEMS = 4000
 """Of a sample: eight million pairs, and a second or two."""
 
 
-def measure(drawn: Sample, settings: Settings) -> ItemBackground:
+def background_of(drawn: Sample, settings: Settings) -> ItemBackground:
     """How similar the pairs of a sample are."""
     import numpy as np
 
@@ -40,11 +40,11 @@ def measure(drawn: Sample, settings: Settings) -> ItemBackground:
 
     words, offsets = signer_of(settings.signing).shingle(drawn.texts, drawn.ends)
     salts = np.zeros(len(drawn), np.uint64)
-    if settings.likeness in ("edit", "sets"):
-        lists = Lists(settings.likeness == "edit", words, offsets, salts)
+    if settings.measure in ("levenshtein", "weighted-jaccard"):
+        lists = Lists(settings.measure == "levenshtein", words, offsets, salts)
         return lists.background(2 * int(settings.curve.asked) + 2)
     words = words.reshape(len(drawn), -1 if len(drawn) else 0)
-    items = Items(settings.likeness, settings.dimensions or 0, words, salts)
+    items = Items(settings.measure, settings.dimensions or 0, words, salts)
     return background(items, settings.curve)
 
 
@@ -52,22 +52,22 @@ def others_of(settings: Settings) -> list[Curve]:
     """What the choice can be compared with; of rows of bits and short texts there is one choice
     only."""
     curve = settings.curve
-    if curve.likeness in CERTAIN:
+    if curve.measure in CERTAIN:
         return [curve]
     p = curve.component(curve.asked)
-    return [replace(curve, banding=banding) for banding in alternatives(p, settings.recall, curve.banding)]
+    return [replace(curve, banding=banding) for banding in alternatives(p, settings.target_recall, curve.banding)]
 
 
-def measures_of(curve: Curve) -> list[float]:
+def values_of(curve: Curve) -> list[float]:
     """The similarities or distances of the table, ascending."""
-    if curve.likeness == "cosine":
+    if curve.measure == "cosine":
         return sorted({*COSINES, curve.asked})
-    if curve.likeness == "sets":
+    if curve.measure == "weighted-jaccard":
         return sorted({*SIMILARITIES, curve.asked})
-    if curve.likeness == "euclidean":
+    if curve.measure == "euclidean":
         return [curve.asked * times for times in DISTANCES]
     asked = int(curve.asked)
-    if curve.likeness == "edit":
+    if curve.measure == "levenshtein":
         return [float(edits) for edits in range(2 * asked + 3)]
     more = (0, asked // 2, asked, asked + 1, asked + 2, asked + 4, 2 * asked, 3 * asked, curve.dimensions // 2)
     return [float(bits) for bits in sorted(set(more)) if bits <= max(asked, curve.dimensions // 2)]
@@ -76,11 +76,11 @@ def measures_of(curve: Curve) -> list[float]:
 def sensitive(curve: Curve) -> tuple[float, float, float, float] | None:
     """(d1, d2, p1, p2) of a single component (MMDS 3.6.1): angles in degrees, or distances (of sets 1 - s); None of
     rows of bits and short texts, whose keys are no random ones."""
-    if curve.likeness == "cosine":
+    if curve.measure == "cosine":
         return math.degrees(math.acos(curve.asked)), 90.0, curve.component(curve.asked), curve.component(0.0)
-    if curve.likeness == "sets":
+    if curve.measure == "weighted-jaccard":
         return 1 - curve.asked, 1.0, curve.asked, 0.0
-    if curve.likeness == "euclidean":
+    if curve.measure == "euclidean":
         near, far = curve.asked, FAR * curve.asked
         return near, far, curve.component(near), curve.component(far)
     return None
@@ -91,18 +91,21 @@ def choice(settings: Settings) -> Iterator[str]:
     from stream_lsh.evaluation.shares import percent
 
     curve, banding = settings.curve, settings.banding
-    keys = {"hamming": _keys_of_bits, "edit": _keys_of_pieces}.get(curve.likeness)
+    keys = {"hamming": _keys_of_bits, "levenshtein": _keys_of_pieces}.get(curve.measure)
     yield from _bands(settings) if keys is None else keys(curve)
     found = curve.at(curve.asked)
-    if curve.likeness not in CERTAIN:
+    if curve.measure not in CERTAIN:
         missed = 1 - found
         odds = f", 1 pair in {1 / missed:,.0f}" if missed > 1e-12 else ""
         where = "at the distance " if curve.by_distance else "at the threshold"
         yield f"  found {where}   {percent(found)}"
         yield f"  missed {where}  {percent(missed)}{odds}"
-        if found < settings.recall - 1e-12:
-            yield f"  Bands and rows as given miss the recall of {settings.recall:g}; leave one of them out to meet it."
-    own = {"hamming": curve.dimensions // 8, "edit": 0, "sets": 0}.get(curve.likeness, 4 * curve.dimensions)
+        if found < settings.target_recall - 1e-12:
+            lost = f"the recall of {settings.target_recall:g}"
+            yield f"  Bands and rows as given miss {lost}; leave one of them out to meet it."
+    own = {"hamming": curve.dimensions // 8, "levenshtein": 0, "weighted-jaccard": 0}.get(
+        curve.measure, 4 * curve.dimensions
+    )
     behind = f", {size(own)} of its own" if own else ", and its own"
     yield f"  bytes of a document         {size(signature_bytes(curve))} of signature{behind}"
     yield f"  keys of a document          {banding.bands}"
@@ -112,16 +115,16 @@ def _bands(settings: Settings) -> Iterator[str]:
     curve = settings.curve
     size_, bands, rows = curve.banding
     lines = f"lines, in buckets {4 * curve.asked:g} wide"
-    what = {"cosine": "hyperplanes", "sets": "samples"}.get(curve.likeness, lines)
+    what = {"cosine": "hyperplanes", "weighted-jaccard": "samples"}.get(curve.measure, lines)
     extent = f" {curve.dimensions} dimensions," if curve.dimensions else ""
     asked = "Threshold" if not curve.by_distance else "Distance"
-    yield f"{asked} {curve.asked:g} ({curve.likeness}),{extent} recall {settings.recall:g}:"
+    yield f"{asked} {curve.asked:g} ({curve.measure}),{extent} recall {settings.target_recall:g}:"
     yield f"  K = {size_} {what}"
     yield f"  b = {bands} bands of r = {rows} rows use {bands * rows} of them"
     family = sensitive(curve)
     assert family is not None
     near, far, p1, p2 = family
-    unit = " deg" if curve.likeness == "cosine" else ""
+    unit = " deg" if curve.measure == "cosine" else ""
     one, other = (near, far) if curve.by_distance else (curve.asked, 0.0)
     for name, first, second in (("one", p1, p2), ("all bands", curve.at(one), curve.at(other))):
         yield f"  {name:<9}  ({near:.4g}{unit}, {far:.4g}{unit}, {first:.4g}, {second:.4g})-sensitive"
@@ -144,48 +147,48 @@ def _keys_of_pieces(curve: Curve) -> Iterator[str]:
 
 
 def _measure(curve: Curve) -> str:
-    """What the curve of a likeness is over."""
-    return {"cosine": "cosine", "sets": "similarity"}.get(curve.likeness, "distance")
+    """What the curve of a measure is over."""
+    return {"cosine": "cosine", "weighted-jaccard": "similarity"}.get(curve.measure, "distance")
 
 
 def signature_bytes(curve: Curve) -> int:
     """Bytes of a signature with the K of this curve."""
     size_, _, rows = curve.banding
-    return size_ * component_bytes(rows) if curve.likeness in ("euclidean", "sets") else size_ // 8
+    return size_ * component_bytes(rows) if curve.measure in ("euclidean", "weighted-jaccard") else size_ // 8
 
 
 def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
     """The curve at some similarities or distances."""
     from stream_lsh.evaluation.shares import odds, percent
 
-    bits, cosine = curve.likeness in CERTAIN, curve.likeness == "cosine"
+    bits, cosine = curve.measure in CERTAIN, curve.measure == "cosine"
     head = f"  {_measure(curve):>10}" + (f"  {'angle':>7}" if cosine else "")
     head += "" if bits else f"  {'component':>9}  {'band':>9}"
     head += f"  {'found':>10}" + (f"  {'missed':>10}" if bits else "")
     yield head + (f"  {'pairs of sample ' + ('<=' if curve.by_distance else '>='):>18}" if found is not None else "")
-    for measure in measures_of(curve):
-        line = f"  {measure:>10.4g}"
+    for value in values_of(curve):
+        line = f"  {value:>10.4g}"
         if cosine:
-            line += f"  {math.degrees(math.acos(measure)):>7.1f}"
+            line += f"  {math.degrees(math.acos(value)):>7.1f}"
         if not bits:
-            line += f"  {percent(curve.component(measure)):>9}  {percent(curve.band(measure)):>9}"
-        line += f"  {percent(curve.at(measure)):>10}"
-        line += f"  {percent(1 - curve.at(measure)):>10}" if bits else ""
+            line += f"  {percent(curve.component(value)):>9}  {percent(curve.band(value)):>9}"
+        line += f"  {percent(curve.at(value)):>10}"
+        line += f"  {percent(1 - curve.at(value)):>10}" if bits else ""
         if found is not None:
-            line += f"  {odds(found.alike(measure), found.pairs):>18}"
+            line += f"  {odds(found.alike(value), found.pairs):>18}"
         mark = "  <-" + ("" if found is not None else " distance" if curve.by_distance else " threshold")
-        yield line + (mark if measure == curve.asked else "")
+        yield line + (mark if value == curve.asked else "")
 
 
 def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None, documents: int) -> Iterator[str]:
     """Alternatives, and candidates that are none."""
     from stream_lsh.evaluation.shares import few, percent
 
-    if chosen.likeness not in CERTAIN:
+    if chosen.measure not in CERTAIN:
         far = FAR * chosen.asked if chosen.by_distance else 0.0
         yield "Alternatives" + (f" (false candidates a document among {documents:,})" if found is not None else "")
         head = f"  {'rows':>4}  {'bands':>5}  {'K':>5}  {'signature':>9}  {'found':>8}  "
-        head += f"{f'at {far:.4g}' if chosen.by_distance or chosen.likeness == 'sets' else 'at cos 0':>8}"
+        head += f"{f'at {far:.4g}' if chosen.by_distance or chosen.measure == 'weighted-jaccard' else 'at cos 0':>8}"
         yield head + (f"  {'false candidates':>16}" if found is not None else "")
         for curve in others:
             banding = curve.banding
@@ -198,12 +201,12 @@ def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None,
                 line += f"  {few(curve.false_candidates(documents, found.histogram())):>16}"
             yield line + ("  <- chosen" if curve == chosen else "")
         yield ""
-    if chosen.likeness in UNKNOWN:
+    if chosen.measure in UNKNOWN:
         if found is None:
             yield f"What strangers cost depends on their {_measure(chosen)}: give an INPUT to measure it."
         return
     strangers = chosen.among_strangers()
-    what = "rows of random bits" if chosen.likeness == "hamming" else "vectors of random directions"
+    what = "rows of random bits" if chosen.measure == "hamming" else "vectors of random directions"
     yield f"Strangers ({what})"
     yield f"  meet by accident            {percent(strangers)}{f', 1 in {1 / strangers:,.0f}' if strangers else ''}"
     yield f"  candidates a document       {few(documents * strangers)}  (among {documents:,} documents)"
@@ -245,24 +248,24 @@ def as_object(
     settings: Settings, others: Sequence[Curve], drawn: Sample | None, found: ItemBackground | None, documents: int
 ) -> dict[str, Any]:
     """All of it for machines. Angles are in degrees."""
-    curve, bits = settings.curve, settings.likeness in CERTAIN
+    curve, bits = settings.curve, settings.measure in CERTAIN
     name = _measure(curve)
     family = sensitive(curve)
     far = (FAR * curve.asked if curve.by_distance else 0.0) if family is not None else None
     made: dict[str, Any] = {
-        "likeness": curve.likeness, "dimensions": curve.dimensions,
-        "distance" if curve.by_distance else "threshold": curve.asked,
-        **({} if bits else {"recall": settings.recall}), **_banding(curve),
+        "measure": curve.measure, "dimensions": curve.dimensions,
+        "max_distance" if curve.by_distance else "threshold": curve.asked,
+        **({} if bits else {"target_recall": settings.target_recall}), **_banding(curve),
         **({"blocks": curve.blocks} if bits else {}),
         "found": curve.at(curve.asked),
         "component": None if family is None else dict(zip(("d1", "d2", "p1", "p2"), family, strict=True)),
         "amplified": None if family is None or far is None else dict(
             zip(("d1", "d2", "p1", "p2"), (*family[:2], curve.at(curve.asked), curve.at(far)), strict=True)
         ),
-        "curve": [{name: measure, "found": curve.at(measure)} for measure in measures_of(curve)],
+        "curve": [{name: value, "found": curve.at(value)} for value in values_of(curve)],
         "alternatives": [{**_banding(other), "found": other.at(other.asked)} for other in others],
         "documents": documents,
-        "strangers_meet": None if curve.likeness in UNKNOWN else curve.among_strangers(),
+        "strangers_meet": None if curve.measure in UNKNOWN else curve.among_strangers(),
     }  # fmt: skip
     if drawn is not None and found is not None:
         made["sample"] = {

@@ -108,7 +108,7 @@ def _when(ts: int) -> str:
 
 def quality(diary: Diary) -> Group:
     """How right it is, in words."""
-    q, stories = diary.quality, count(diary.quality.groups, "story", "stories")
+    q, stories = diary.quality, count(diary.quality.groups, "story", "tf-idf")
     english, others = diary.singles
     alone = 2 * q.labels / (q.labels + q.documents)  # precision 1, recall the labels by the documents
     facts = (
@@ -138,17 +138,17 @@ def _twin(diary: Diary, twin: Twin) -> str:
 
 def go_on(diary: Diary) -> Text:
     """Commands to try next, with the paths of this run if it was kept."""
-    settings = "--likeness stories --text-field title --text-field text --time-field ts --match-within lang"
-    own = ("your own news", f"stream-lsh dedup news.jsonl {settings} --state stories --verdicts verdicts.jsonl")
+    settings = "--measure tf-idf --text-field title --text-field text --time-field ts --match-within lang"
+    own = ("your own news", f"stream-lsh dedup news.jsonl {settings} --index stories --verdicts verdicts.jsonl")
     if diary.folder is None:
         return to_try([("keep the week, its truth and the index", "stream-lsh demo --stories --keep week"), own])
     folder = shlex.quote(str(diary.folder))
     language = diary.entries[diary.stories[0].members[-1]].document["lang"]  # that of article.txt
-    query = f"stream-lsh query {folder}/article.txt --within lang={language} --state {folder}/index"
+    query = f"stream-lsh query {folder}/article.txt --within lang={language} --index {folder}/index"
     return to_try(
         [
-            ("the stories of the week", f"stream-lsh groups --state {folder}/index"),
-            ("one of them", f"stream-lsh groups {diary.stories[0].members[0]} --state {folder}/index"),
+            ("the stories of the week", f"stream-lsh groups --index {folder}/index"),
+            ("one of them", f"stream-lsh groups {diary.stories[0].members[0]} --index {folder}/index"),
             ("what tells of the same as an article", query),
             (
                 "another threshold, against the truth",

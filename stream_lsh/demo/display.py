@@ -153,7 +153,7 @@ def verdict_table(run: Run) -> Table:
 def kind_table(run: Run, width: int) -> Group:
     """For each thing that was done to documents, how many there are, should be found, and were."""
     table = plain_table(f"What was done to them, and what was found (similarity {run.threshold:g} and above)")
-    table.add_column("edit")
+    table.add_column("levenshtein")
     table.add_column("documents", justify="right")
     table.add_column("similar", justify="right")
     table.add_column("found", justify="right")
@@ -220,19 +220,19 @@ def go_on(run: Run) -> Text:
         commands = [
             ("keep the feed, its truth and the index", "stream-lsh demo --keep demo"),
             ("the same events in other words", STORIES),
-            ("your own documents", "stream-lsh dedup your.jsonl --state index --unique unique.jsonl"),
+            ("your own documents", "stream-lsh dedup your.jsonl --index index --unique unique.jsonl"),
             ("what the settings mean", "stream-lsh tune --threshold 0.8"),
         ]
     else:
         folder = shlex.quote(str(run.folder))
         commands = [
-            ("what the index holds", f"stream-lsh info --state {folder}/index"),
-            ("what is like one of its texts", f"stream-lsh query {folder}/article.txt --state {folder}/index"),
+            ("what the index holds", f"stream-lsh info --index {folder}/index"),
+            ("what is like one of its texts", f"stream-lsh query {folder}/article.txt --index {folder}/index"),
             ("the same with a lower threshold", f"stream-lsh pairs {folder}/feed.jsonl {fields} --threshold 0.5"),
             ("how good that is", f"stream-lsh evaluate {folder}/feed.jsonl {fields} --threshold 0.5"),
-            ("who printed the story that spreads", f"stream-lsh groups 0 --state {folder}/spread/index"),
+            ("who printed the story that spreads", f"stream-lsh groups 0 --index {folder}/spread/index"),
             ("the same events in other words", STORIES),
-            ("your own documents", "stream-lsh dedup your.jsonl --state index --unique unique.jsonl"),
+            ("your own documents", "stream-lsh dedup your.jsonl --index index --unique unique.jsonl"),
         ]
     return to_try(commands)
 

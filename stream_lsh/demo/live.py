@@ -16,10 +16,10 @@ from stream_lsh.settings.model import Settings
 TICKS = 4  # a second, at each of which some documents are sent
 
 
-def service(state: Path, failed: Callable[[BaseException], None]) -> Service:
+def service(folder: Path, failed: Callable[[BaseException], None]) -> Service:
     """A service for the feed."""
     settings = Settings.model_validate({"text_field": TEXT_FIELDS, "time_field": "ts", "source_field": "source"})
-    return Service(settings, state, failed=failed)
+    return Service(settings, folder, failed=failed)
 
 
 class Flow:

@@ -136,7 +136,7 @@ def spread_settings(settings: Settings) -> Settings:
     """With corrections, withdrawals, sources and times."""
     return Settings.model_validate(
         settings.model_dump(exclude_unset=True)
-        | {"on_same_id": "update", "deleted_field": "deleted", "source_field": "source", "time_field": "ts"}
+        | {"on_conflict": "update", "deleted_field": "deleted", "source_field": "source", "time_field": "ts"}
     )
 
 

@@ -20,7 +20,7 @@ from stream_lsh.evaluation.clusters import Agreement, agreement
 from stream_lsh.settings.model import Settings
 
 SETTINGS: Mapping[str, Any] = {
-    "likeness": "stories", "text_field": TEXT_FIELDS, "time_field": "ts", "source_field": "source",
+    "measure": "tf-idf", "text_field": TEXT_FIELDS, "time_field": "ts", "source_field": "source",
     "match_within": ("lang",),
 }  # fmt: skip
 OUTPUTS = ("verdicts", "groups")

@@ -36,7 +36,7 @@ class Document:
     within: with `match_within`, the value of each of its fields (a string, an integer, a boolean or None). deleted: it
     has none of these, but perhaps a time, and what there is under its id goes. vector: numbers, as a sequence, a NumPy
     array or float32 in base64; bits: hexadecimal, base64, bytes or an integer; set: also weights by element; each where
-    the likeness is of such."""
+    the measure is of such."""
 
     id: str | int
     text: str | None = None

@@ -1,4 +1,4 @@
-"""Dead letters in a state folder: those of ids that were deleted are erased with them.
+"""Dead letters in a index folder: those of ids that were deleted are erased with them.
 
 They are written over where they stand, and none is moved: a run goes on behind the last one.
 """

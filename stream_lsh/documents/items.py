@@ -41,7 +41,7 @@ class Item:
     @property
     def plural(self) -> str:
         """What they are called, for messages."""
-        return {"bits": "rows of bits", "set": "sets"}.get(self.kind, "vectors")
+        return {"bits": "rows of bits", "set": "weighted-jaccard"}.get(self.kind, "vectors")
 
     @property
     def single(self) -> str:
@@ -64,15 +64,15 @@ class Item:
         return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 
-def item_of(likeness: str, dimensions: int, vector: str | None, bits: str | None, set: str | None) -> Item | None:
-    """What documents of a likeness have instead of a text, in the fields with these names; None of texts."""
-    if likeness in ("copies", "edit", "quotations", "stories"):
+def item_of(measure: str, dimensions: int, vector: str | None, bits: str | None, set: str | None) -> Item | None:
+    """What documents of a measure have instead of a text, in the fields with these names; None of texts."""
+    if measure in ("jaccard", "levenshtein", "containment", "tf-idf"):
         return None
-    if likeness == "sets":
+    if measure == "weighted-jaccard":
         return Item(set or "set", "set", 0)
-    if likeness == "hamming":
+    if measure == "hamming":
         return Item(bits or "bits", "bits", dimensions)
-    return Item(vector or "vector", "vector", dimensions, directed=likeness == "cosine")
+    return Item(vector or "vector", "vector", dimensions, directed=measure == "cosine")
 
 
 def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -14,7 +14,7 @@ from stream_lsh.embedded.erasure import erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.sink import Sink, gone_lines
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement
 from stream_lsh.settings.model import Settings
@@ -24,7 +24,7 @@ BATCH = 2048
 
 def delete(
     ids: Iterable[str | int],
-    state: Path,
+    folder: Path,
     unique: str | None = None,
     groups: str | None = None,
     erase_hours: float | None = 24,
@@ -39,18 +39,18 @@ def delete(
         StreamLshError: what was told before is deleted; likewise KeyboardInterrupt.
     """
     with ExitStack() as stack:
-        index = Index(Settings(erase_hours=erase_hours), state, now=time.time())
+        index = Index(Settings(erase_hours=erase_hours), folder, now=time.time())
         stack.callback(index.close)
-        if index.settings.on_same_id != "update":
+        if index.settings.on_conflict != "update":
             raise UsageError(
-                f"nothing can be deleted from the index in {state}, whose documents stay as they are (on_same_id = "
-                "reject): feed them into a new one with dedup --on-same-id update"
+                f"nothing can be deleted from the index in {folder}, whose documents stay as they are (on_conflict = "
+                "reject): feed them into a new one with dedup --on-conflict update"
             )
         engine = Engine(index, opened(index, False, None))
         if engine.groups is None and groups is not None:
-            raise StateError(NO_GROUPS.format(state))
+            raise StoreError(NO_GROUPS.format(folder))
         outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
-        sink = Sink(outputs, (), engine.job["outputs"], bool(engine.job["open"]), state, index.settings.verify)
+        sink = Sink(outputs, (), engine.job["outputs"], bool(engine.job["open"]), folder, index.settings.verify)
         stack.callback(sink.close)
         deleting = _Deleting(engine, sink)
         iterator = iter(ids)

@@ -18,7 +18,7 @@ from stream_lsh.documents.columns import Columns, Fields, Rejection
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.groups import Groups, opened
-from stream_lsh.errors import StateError, StreamLshError, UsageError
+from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.matches import Matches
@@ -76,7 +76,7 @@ class Engine:
                 rules: of alerts, which need groups; None = there are none.
 
         Raises:
-            StateError: the folder is in use, damaged, made with other settings, or an interrupted run is to go on
+            StoreError: the folder is in use, damaged, made with other settings, or an interrupted run is to go on
             first. UsageError: the settings do not say what is needed.
         """
         if not (folder / "db" / "CURRENT").exists():  # before an index is made
@@ -98,9 +98,9 @@ class Engine:
             raise
 
     def check_finished(self) -> None:
-        """Raise StateError if an interrupted run is to go on first."""
+        """Raise StoreError if an interrupted run is to go on first."""
         if self.job["open"]:
-            raise StateError(
+            raise StoreError(
                 f"the index in {self.index.folder} belongs to an interrupted run of the command line; finish that run "
                 "first, or use another folder"
             )

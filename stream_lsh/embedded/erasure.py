@@ -75,13 +75,13 @@ def remains(
         yield f"ids that were erased of shard {shard} can still be read in what {store.path} has of groups"
 
 
-def erase(state: Path, *, everything: bool = False) -> Erasure:
+def erase(folder: Path, *, everything: bool = False) -> Erasure:
     """Erase what is due from the index in a folder; everything: also what is not due yet.
 
     Raises:
-        StateError: another process has it, or it cannot be read. OutputError: it cannot be written.
+        StoreError: another process has it, or it cannot be read. OutputError: it cannot be written.
     """
-    index = Index(Settings(), state, now=time.time())
+    index = Index(Settings(), folder, now=time.time())
     try:
         opened(index, False, None)
         erase_due(index, float("inf") if everything else time.time())

@@ -51,7 +51,7 @@ class FolderInput(Input):
         if self.fields.item is not None:
             raise UsageError(
                 f"{self.name} is a folder of text files, and the index is of {self.fields.item.plural}: give files of "
-                f"JSON lines with the field {self.fields.item.name}, or an index of texts (likeness = copies)."
+                f"JSON lines with the field {self.fields.item.name}, or an index of texts (measure = jaccard)."
             )
         if self.fields.set_field is not None or self.fields.time_field is not None:
             remedy = "leave out " + ("--set-field" if self.fields.set_field is not None else "--time-field")
@@ -61,7 +61,7 @@ class FolderInput(Input):
         if (index := index_at(Path(self.name))) is not None:
             raise InputError(
                 f"{self.name} is the folder of an index{'' if index.samefile(self.name) else f' ({index})'}, not of "
-                f"documents: name the files that it was made from; stream-lsh info --state {index} lists them."
+                f"documents: name the files that it was made from; stream-lsh info --index {index} lists them."
             )
         if not self._list():
             raise InputError(f"there is no file in the folder {self.name}.")
@@ -89,7 +89,7 @@ class FolderInput(Input):
         if len(files) < position.line:
             raise InputError(
                 f"{self.name} has become shorter: {position.line} files of it were read before, now it has "
-                f"{len(files)}. Put them back, or start with an empty state directory."
+                f"{len(files)}. Put them back, or start with an empty index directory."
             )
         offset = position.offset
         self.raw_position = offset

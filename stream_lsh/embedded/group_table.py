@@ -12,7 +12,7 @@ from typing import Any, Literal
 from stream_lsh.embedded.group_store import FACT, Member, dropped, members, row, rows
 from stream_lsh.embedded.groups import NO_GROUPS
 from stream_lsh.embedded.information import reading
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.segments.identity import check_format
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.groups import Group, time_text
@@ -35,7 +35,7 @@ class Row:
         return self.group.json if self.grown is None else self.group.json[:-1] + b',"grown":%d}' % self.grown
 
 
-def table(state: Path, order: Order = "largest", since: int | None = None, limit: int | None = None) -> list[Row]:
+def table(folder: Path, order: Order = "largest", since: int | None = None, limit: int | None = None) -> list[Row]:
     """Rows of the groups, the first ones of an order.
 
     Args:
@@ -44,14 +44,14 @@ def table(state: Path, order: Order = "largest", since: int | None = None, limit
             for "growing" a day if it is not given.
 
     Raises:
-        StateError: there is no index, or it keeps no groups. UsageError: there are no event times, which this needs.
+        StoreError: there is no index, or it keeps no groups. UsageError: there are no event times, which this needs.
     """
-    with reading_groups(state) as (store, fact):
+    with reading_groups(folder) as (store, fact):
         latest = fact["latest"]
         if since is None and order == "growing":
             since = DAY
         if since is not None and latest is None:
-            raise UsageError(NO_TIMES.format(state, "--since" if order != "growing" else "--order growing"))
+            raise UsageError(NO_TIMES.format(folder, "--since" if order != "growing" else "--order growing"))
         after = None if since is None else (latest or 0) - since
         found = (
             Row(group, None if after is None else _grown(store, group, after))
@@ -96,13 +96,13 @@ def member_json(group: Group, member: Member) -> bytes:
 
 
 @contextmanager
-def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
+def whole(folder: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
     """The row of a group, and all that has been a member of it, in order: who founded it first.
 
     Raises:
-        StateError: there is no index, or it keeps no groups. UsageError: there is no such group.
+        StoreError: there is no index, or it keeps no groups. UsageError: there is no such group.
     """
-    with reading_groups(state) as (store, fact):
+    with reading_groups(folder) as (store, fact):
         group = row(store, number) if number >= fact.get("ended", 0) else None
         if group is None:
             raise UsageError(
@@ -113,16 +113,16 @@ def whole(state: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
 
 
 @contextmanager
-def reading_groups(state: Path) -> Iterator[tuple[Store, Mapping[str, Any]]]:
+def reading_groups(folder: Path) -> Iterator[tuple[Store, Mapping[str, Any]]]:
     """The store of an index that keeps groups, and what it says of them: `latest` event time, `source_field`.
 
     Raises:
-        StateError: there is no index, or it keeps no groups.
+        StoreError: there is no index, or it keeps no groups.
     """
-    with reading(state) as store:
+    with reading(folder) as store:
         index, fact = store.named("index"), store.named(FACT)
         if index is not None:
             check_format(index, store.path)
         if fact is None:
-            raise StateError(NO_GROUPS.format(state))
+            raise StoreError(NO_GROUPS.format(folder))
         yield store, fact

@@ -25,7 +25,7 @@ from stream_lsh.embedded.group_store import (
     source_key,
 )
 from stream_lsh.embedded.shelf import Shelf
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.erasure.queue import Version
 from stream_lsh.index.index import Index
 from stream_lsh.index.store.rocksdb import Range, Store
@@ -198,24 +198,24 @@ def opened(index: Index, wanted: bool | None, source_field: str | None) -> Group
     run, which is to have groups then.
 
     Raises:
-        UsageError: an index against `any` has none. StateError: there are documents already, or another source field.
+        UsageError: an index against `all` has none. StoreError: there are documents already, or another source field.
     """
     fact = index.store.named(FACT)
     fed = bool((index.store.named("job") or {}).get("next_seq"))
     if wanted is None:
-        wanted = source_field is not None or (index.settings.against == "unique" and not fed)
+        wanted = source_field is not None or (index.settings.compare_with == "kept" and not fed)
     if fact is None and wanted:
-        if index.settings.against != "unique":
+        if index.settings.compare_with != "kept":
             raise UsageError(
-                "--groups: only under --against unique there are groups: what was dropped for one document"
+                "--groups: only under --compare-with kept there are groups: what was dropped for one document"
             )
         if fed:
-            raise StateError(NO_GROUPS.format(index.folder))
+            raise StoreError(NO_GROUPS.format(index.folder))
         fact = {"source_field": source_field, "latest": None}
     if fact is None:
         return None
     if source_field not in (None, fact["source_field"]):
-        raise StateError(
+        raise StoreError(
             f"the groups of the index in {index.folder} have source_field = {fact['source_field']!r} "
             f"(now {source_field!r}); use that, leave it out, or use another folder"
         )

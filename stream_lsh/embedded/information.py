@@ -12,8 +12,8 @@ from typing import Any
 
 from stream_lsh.documents.times import moment
 from stream_lsh.embedded.erasure import Erasure, erasure, remains
-from stream_lsh.errors import DamagedError, StateError, StreamLshError
-from stream_lsh.families.likeness import unused
+from stream_lsh.errors import DamagedError, StoreError, StreamLshError
+from stream_lsh.families.measure import unused
 from stream_lsh.index.index import TRIES
 from stream_lsh.index.postings.run import REMEDY, Run, read_header
 from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, Dead
@@ -29,14 +29,14 @@ from stream_lsh.settings.model import Settings
 SHOWN = 20  # inputs and generations, the latest
 
 
-def stored_answers(state: Path) -> Mapping[str, Any] | None:
-    """The settings that fix the answers of the index in a state folder, as `Settings.answers` has them; None if its
+def stored_answers(folder: Path) -> Mapping[str, Any] | None:
+    """The settings that fix the answers of the index in a index folder, as `Settings.answers` has them; None if its
     store holds none yet. Another process may be writing to it.
 
     Raises:
-        StateError: there is no store in the folder, it cannot be read, or has another format.
+        StoreError: there is no store in the folder, it cannot be read, or has another format.
     """
-    with reading(state) as store:
+    with reading(folder) as store:
         index = store.named("index")
         if index is not None:
             check_format(index, store.path)
@@ -56,30 +56,30 @@ class _Stored:
     erasure: Erasure
 
 
-def information(state: Path, check: bool = False) -> dict[str, object]:
-    """Nested facts about the index in a state folder, as it was committed last; another process may be writing to it.
+def information(folder: Path, check: bool = False) -> dict[str, object]:
+    """Nested facts about the index in a index folder, as it was committed last; another process may be writing to it.
 
     Args:
         check: verify every file to the last byte (reads them all).
 
     Raises:
-        StateError: if there is no index, it has another format, or its store is damaged.
+        StoreError: if there is no index, it has another format, or its store is damaged.
     """
-    with reading(state) as store:
-        found = _stored(store, state)
-        problems = list(_problems(state, found, store if check else None))
-    return _worded(state, found, problems, check)
+    with reading(folder) as store:
+        found = _stored(store, folder)
+        problems = list(_problems(folder, found, store if check else None))
+    return _worded(folder, found, problems, check)
 
 
 @contextmanager
-def reading(state: Path) -> Iterator[Store]:
-    """The store of the index in a state folder, as it was committed last; another process may be writing to it.
+def reading(folder: Path) -> Iterator[Store]:
+    """The store of the index in a index folder, as it was committed last; another process may be writing to it.
 
     Raises:
-        StateError: there is none, or it cannot be read.
+        StoreError: there is none, or it cannot be read.
     """
-    with plainly(state), looking(state):
-        store = _opened(state / "db")
+    with plainly(folder), looking(folder):
+        store = _opened(folder / "db")
         try:
             yield store
         finally:
@@ -93,13 +93,13 @@ def _opened(path: Path) -> Store:
     return Store(path, read_only=True)
 
 
-def _stored(store: Store, state: Path) -> _Stored:
+def _stored(store: Store, folder: Path) -> _Stored:
     index = store.named("index")
     if index is not None:
         check_format(index, store.path)
     elif (index := store.named("replica")) is None:  # a shard of a match worker on Kafka
-        raise StateError(f"{state} holds no index: the run that made it wrote nothing, or its files were lost")
-    settings = Settings().of_index(index["settings"], f"the index in {state}")
+        raise StoreError(f"{folder} holds no index: the run that made it wrote nothing, or its files were lost")
+    settings = Settings().of_index(index["settings"], f"the index in {folder}")
     shards = [
         store.named(f"shard/{number}") or {"rows": 0, "generations": []} for number in range(settings.shards)
     ]  # fmt: skip
@@ -107,7 +107,7 @@ def _stored(store: Store, state: Path) -> _Stored:
     return _Stored(index, store.named("job") or {}, shards, inputs, store.named("window"), settings, erasure(store))
 
 
-def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]:
+def _problems(folder: Path, found: _Stored, store: Store | None) -> Iterator[str]:
     """What is wrong with the files; without a store only a look at names and sizes."""
     if store is not None and (problem := store.verify()) is not None:
         yield problem
@@ -115,7 +115,7 @@ def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]
         for generation, later in zip_longest(shard["generations"], shard["generations"][1:]):
             try:
                 end = shard["rows"] if later is None else later["first"]
-                yield from _of_generation(state, found, store, number, generation, end)
+                yield from _of_generation(folder, found, store, number, generation, end)
             except StreamLshError as error:
                 yield str(error)
         if store is not None:
@@ -127,9 +127,9 @@ def _problems(state: Path, found: _Stored, store: Store | None) -> Iterator[str]
 
 
 def _of_generation(
-    state: Path, found: _Stored, store: Store | None, shard: int, known: Mapping[str, Any], end: int
+    folder: Path, found: _Stored, store: Store | None, shard: int, known: Mapping[str, Any], end: int
 ) -> Iterator[str]:
-    folder, runs = folder_of(state, known["number"]), known["runs"]
+    folder, runs = folder_of(folder, known["number"]), known["runs"]
     for item in runs:
         path = folder / "postings" / item["file"]
         try:
@@ -153,14 +153,14 @@ def _of_generation(
         rows.close()
 
 
-def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> dict[str, object]:
+def _worded(folder: Path, found: _Stored, problems: list[str], check: bool) -> dict[str, object]:
     index, job = found.index, found.job
     created, committed = index["created"], job.get("time", index["created"])
     held = [shard["rows"] - _gone(shard) - shard.get(DEAD_ROWS, 0) for shard in found.shards]
     rows = sum(held)
-    bytes_on_disk = {name: disk_bytes(state / name) for name in ("db", FOLDER) if (state / name).is_dir()}
+    bytes_on_disk = {name: disk_bytes(folder / name) for name in ("db", FOLDER) if (folder / name).is_dir()}
     total = sum(bytes_on_disk.values())
-    generations = _generations(state, found)
+    generations = _generations(folder, found)
     return {
         "documents": {
             "stored": rows, "seen": job.get("next_seq", rows), "shards": held
@@ -181,7 +181,7 @@ def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> di
                 {"path": item["path"], "line": item["line"], "done": item["done"]} for item in found.inputs[-SHOWN:]
             ],
         },
-        "outputs": {place: state["length"] for place, state in job.get("outputs", {}).items()},
+        "outputs": {place: folder["length"] for place, folder in job.get("outputs", {}).items()},
         "health": {
             "interrupted": bool(job.get("open")),
             "checked": "every byte" if check else "names and sizes (use --check for every byte)",
@@ -191,9 +191,9 @@ def _worded(state: Path, found: _Stored, problems: list[str], check: bool) -> di
 
 
 def _used(settings: Settings) -> dict[str, Any]:
-    """The answers, without what this likeness does not use; K, b and r follow from what it does."""
-    idle = unused(settings.likeness)
-    if settings.likeness != "quotations":
+    """The answers, without what this measure does not use; K, b and r follow from what it does."""
+    idle = unused(settings.measure)
+    if settings.measure != "containment":
         idle -= set(settings.banding._fields)
     return {name: value for name, value in settings.answers.items() if name not in idle}
 
@@ -232,7 +232,7 @@ def _erased(found: _Stored, problems: list[str] | None) -> dict[str, object]:
     return {"erasing": said}
 
 
-def _generations(state: Path, found: _Stored) -> list[dict[str, Any]]:
+def _generations(folder: Path, found: _Stored) -> list[dict[str, Any]]:
     """Each generation with the documents of all shards, how many of them are in files, and its runs of postings; with a
     window, the log times that it spans."""
     spans = {
@@ -249,7 +249,7 @@ def _generations(state: Path, found: _Stored) -> list[dict[str, Any]]:
             values["in_files"] += item["runs"][-1]["last"] if item["runs"] else 0
             values["runs"] += len(item["runs"])
     return [
-        {"generation": number, **spans.get(number, {}), **values, "bytes": disk_bytes(folder_of(state, number))}
+        {"generation": number, **spans.get(number, {}), **values, "bytes": disk_bytes(folder_of(folder, number))}
         for number, values in sorted(sums.items())
     ]
 

@@ -315,7 +315,7 @@ class LineInput(Input):
     def _shrunk(self, size: int, position: Position) -> None:
         raise InputError(
             f"{self.name} has become shorter: {position.offset} bytes of it were read before, now it has {size}. "
-            "Put the file back, or start with an empty state directory."
+            "Put the file back, or start with an empty index directory."
         )
 
 

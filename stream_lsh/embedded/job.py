@@ -19,7 +19,7 @@ from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, Inp
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.temporary import temporary_folder
-from stream_lsh.errors import StateError, StreamLshError
+from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.store.files import disk_bytes
@@ -37,8 +37,8 @@ class Job:
     Args:
         inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `groups`, `alerts`, `dead_letters` to a
             path or "-". With `groups` or `alerts` a new index keeps groups; one that keeps them does so in every run.
-        state: folder of the persistent index; without it a temporary one. Dead letters that have no output go there.
-        overwrite: replace output files that are there, but not from this index (without `state` they always are).
+        folder: of the persistent index; without it a temporary one. Dead letters that have no output go there.
+        overwrite: replace output files that are there, but not from this index (without `folder` they always are).
         rules: of `alerts`. groups: a new index keeps them, None: if it can; with `groups` or `alerts` it does anyway.
         no_groups: an index that keeps them is refused.
 
@@ -52,7 +52,7 @@ class Job:
         settings: Settings,
         inputs: Sequence[str],
         outputs: Mapping[str, str],
-        state: Path | None = None,
+        folder: Path | None = None,
         *,
         overwrite: bool = False,
         rules: Sequence[Rule] = (),
@@ -62,7 +62,7 @@ class Job:
         self._settings = settings
         self._inputs = list(inputs)
         self._outputs = dict(outputs)
-        self._state = state
+        self._folder = folder
         self._overwrite = overwrite
         self._rules = tuple(rules)
         self._groups = True if "groups" in outputs or "alerts" in outputs else groups
@@ -75,14 +75,14 @@ class Job:
             StreamLshError: with everything before the error written and committed; likewise KeyboardInterrupt and
                 BrokenPipeError.
         """
-        if self._state is not None:
-            return self._run(self._state, progress)
+        if self._folder is not None:
+            return self._run(self._folder, progress)
         with temporary_folder() as folder:
             return self._run(Path(folder), progress)
 
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
         check_inputs(self._inputs)
-        persistent = self._state is not None
+        persistent = self._folder is not None
         watched = "alerts" in self._outputs
         engine = Engine.open(
             self._settings, folder, durable=persistent, resuming=True, groups=self._groups,
@@ -91,17 +91,17 @@ class Job:
         index, job = engine.index, engine.job
         with _closing(index):
             if self._no_groups and engine.groups is not None:
-                raise StateError(GROUPS.format(folder))
+                raise StoreError(GROUPS.format(folder))
             feed = Feed(self._inputs, engine.fields, index.store, growing=persistent)
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
             sink = Sink(
-                outputs, self._inputs, job["outputs"], bool(job["open"]), self._state, self._settings.verify,
+                outputs, self._inputs, job["outputs"], bool(job["open"]), self._folder, self._settings.verify,
                 overwrite=self._overwrite, finished=all(source.done_before for source in feed.sources),
             )  # fmt: skip
             try:
-                summary = _Run(engine, feed, sink, progress, sync=persistent).go(self._state)
+                summary = _Run(engine, feed, sink, progress, sync=persistent).go(self._folder)
             finally:
                 sink.close()
             index.erase(time.time())  # what commits have not come to
@@ -151,11 +151,11 @@ class _Run:
         self._moved: dict[int, Source] = {}  # sources that were read since the last commit
         self._current: Source | None = None
 
-    def go(self, state: Path | None) -> Summary:
+    def go(self, folder: Path | None) -> Summary:
         already = tuple(source.input.name for source in self._feed.sources if source.done_before)
         if len(already) == len(self._feed.sources):
             self._sink.finish()
-            return self._summary(already, state)
+            return self._summary(already, folder)
         self._commit(open=True)
         stage, stop = chain(self._feed.batches(), self._sign)
         error: BaseException | None = None
@@ -169,7 +169,7 @@ class _Run:
             self._close(error)
             if error is not None:
                 raise error  # here: a signal of the last moment does not take its place
-        return self._summary(already, state)
+        return self._summary(already, folder)
 
     def _sign(self, item: tuple[Source, Batch]) -> _Item:
         return *item, self._index.sign(item[1])
@@ -271,18 +271,18 @@ class _Run:
             return None
         return Forgetting(length, window.now, window.jumps - self._jumps)
 
-    def _summary(self, already: Iterable[str], state: Path | None) -> Summary:
+    def _summary(self, already: Iterable[str], folder: Path | None) -> Summary:
         self._show()
         return self._counts.summary(
             index_documents=self._index.count,
-            index_bytes=disk_bytes(state) if state is not None else None,
+            index_bytes=disk_bytes(folder) if folder is not None else None,
             seconds=time.monotonic() - self._started,
             resumed_from=self._resumed_from,
             already_done=tuple(already),
             unfinished={source.input.name: source.input.left for source in self._feed.sources if source.input.left},
-            against=self._index.settings.against,
+            compare_with=self._index.settings.compare_with,
             window=self._window(),
             alerts=self._engine.alerts.told if self._engine.alerts is not None else None,
-            state=str(state) if state is not None else None,
+            folder=str(folder) if folder is not None else None,
             inputs=tuple(InputCount(one.input.name, one.documents, one.rejected) for one in self._feed.sources),
         )

@@ -104,7 +104,7 @@ class Output:
         except FileNotFoundError:
             raise OutputError(
                 f"{name} is missing, which the run to be continued has written {state.length} bytes of: "
-                "put the file back, or start with an empty state directory."
+                "put the file back, or start with an empty index directory."
             ) from None
         except (OSError, ValueError) as error:
             raise _refused("write", name, error) from None
@@ -142,7 +142,7 @@ class Output:
                 raise OutputError(
                     f"the run to be continued has written {state.length} bytes to standard output, which the shell "
                     f"has emptied since ({size} bytes are left): redirect with >> instead of >, or name the file by "
-                    "--unique, --pairs or --verdicts FILE; or start with an empty state directory."
+                    "--unique, --pairs or --verdicts FILE; or start with an empty index directory."
                 )
             _check_length(name, descriptor, state)
             os.ftruncate(descriptor, state.length)
@@ -309,13 +309,13 @@ def _check_length(name: str, descriptor: int, state: OutputState) -> None:
     if size < state.length:
         raise OutputError(
             f"{name} has {size} bytes, fewer than the {state.length} that the run to be continued has written: "
-            "put the file back, or start with an empty state directory."
+            "put the file back, or start with an empty index directory."
         )
     size, _ = state.end
     if size and (end := _bytes_before(descriptor, state.length)[-size:]) and end_of(end) != state.end:
         raise OutputError(
             f"{name} is not the file that the run to be continued has written (its bytes before {state.length} are "
-            "others): put the file back, or start with an empty state directory."
+            "others): put the file back, or start with an empty index directory."
         )
 
 

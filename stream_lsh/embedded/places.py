@@ -15,7 +15,7 @@ class Places:
     """The places of an index that is being written: lines and bytes in its inputs; none where nobody has an heir."""
 
     def __init__(self, index: Index) -> None:
-        heirs = index.settings.updates and index.settings.against == "unique"
+        heirs = index.settings.updates and index.settings.compare_with == "kept"
         self._shards = [source_positions.Places(shard, index.store) for shard in index.shards if heirs]
 
     def add(self, batch: Batch, found: Sequence[Matches]) -> None:

@@ -31,7 +31,7 @@ def query(
     settings: Settings,
     inputs: Sequence[str],
     output: str,
-    state: Path,
+    folder: Path,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> Summary:
     """Write a verdict for every document of the inputs, in their order, a line each; they are not compared with each
@@ -44,10 +44,10 @@ def query(
         StreamLshError: with the verdicts before the error written; likewise KeyboardInterrupt and BrokenPipeError.
     """
     check_distinct({"--output": output}, inputs)
-    index = Index(settings, state, read_only=True)
+    index = Index(settings, folder, read_only=True)
     try:
         own = index.settings
-        time = own.time_field if own.on_same_id == "update" else None  # which may make a document outdated
+        time = own.time_field if own.on_conflict == "update" else None  # which may make a document outdated
         fields = Fields(
             own.id_field, own.text_field, time, own.set_field, own.max_document_bytes, timed=own.window is None,
             match_within=own.match_within, item=own.item,
@@ -97,7 +97,7 @@ class _Run:
         self._show()
         return self._counts.summary(
             index_documents=self._index.count, seconds=time.monotonic() - self._started,
-            against=self._index.settings.against,
+            compare_with=self._index.settings.compare_with,
         )  # fmt: skip
 
     def _batches(self) -> Iterator[tuple[Input, Batch]]:

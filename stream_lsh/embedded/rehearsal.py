@@ -54,17 +54,17 @@ class Rehearsal:
     forgotten: int
 
 
-def rehearse(state: Path, rules: Sequence[Rule]) -> Rehearsal:
+def rehearse(folder: Path, rules: Sequence[Rule]) -> Rehearsal:
     """The alerts of all documents of an index whose groups are kept, as if the rules had been there from the beginning.
 
     It takes some 40 bytes of memory for a document, and each source.
 
     Raises:
-        StateError: there is no index, or it keeps no groups. UsageError: its documents have no times, or no sources.
+        StoreError: there is no index, or it keeps no groups. UsageError: its documents have no times, or no sources.
     """
-    with reading_groups(state) as (store, fact):
+    with reading_groups(folder) as (store, fact):
         if fact["latest"] is None:
-            raise UsageError(NO_TIMES.format(state, "a rule"))
+            raise UsageError(NO_TIMES.format(folder, "a rule"))
         check_fields(rules, "time_field", fact["source_field"])
         documents, sources = _documents(store)
         watch, log = Watch(rules), LogTime()

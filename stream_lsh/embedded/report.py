@@ -74,7 +74,7 @@ class Summary:
     met.
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
-    against: what documents were compared with, "unique" or "any". window: None = nothing is forgotten. alerts: None =
+    against: what documents were compared with, "unique" or "all". window: None = nothing is forgotten. alerts: None =
     there are no rules. replaced: versions that went because a new one came. inputs: what was read of each so far.
     first_rejected: of this run.
     """
@@ -94,8 +94,8 @@ class Summary:
     resumed_from: int
     already_done: tuple[str, ...]
     unfinished: dict[str, int]
-    against: str
-    state: str | None
+    compare_with: str
+    folder: str | None
     window: Forgetting | None = None
     alerts: Alerted | None = None
     deleted: int = 0
@@ -140,12 +140,12 @@ class Counts:
         *,
         index_documents: int,
         seconds: float,
-        against: str,
+        compare_with: str,
         index_bytes: int | None = None,
         resumed_from: int = 0,
         already_done: tuple[str, ...] = (),
         unfinished: Mapping[str, int] = MappingProxyType({}),
-        state: str | None = None,
+        folder: str | None = None,
         window: Forgetting | None = None,
         alerts: Alerted | None = None,
         inputs: tuple[InputCount, ...] = (),
@@ -166,8 +166,8 @@ class Counts:
             resumed_from=resumed_from,
             already_done=already_done,
             unfinished=dict(unfinished),
-            against=against,
-            state=state,
+            compare_with=compare_with,
+            folder=folder,
             window=window,
             alerts=alerts,
             deleted=self.kinds[Kind.DELETED],

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stream_lsh.embedded.webhook import Answer, Webhook
-from stream_lsh.errors import InputError, OutputError, StateError
+from stream_lsh.errors import InputError, OutputError, StoreError
 from stream_lsh.index.store.files import sync_folder
 
 WAIT = 0.5  # seconds between two looks at a file
@@ -46,7 +46,7 @@ class Journal:
     """A line for every alert that is done with, the last of which is the position. One sender has it at a time.
 
     Raises:
-        StateError: another process has it, or it is none. OutputError: it cannot be written.
+        StoreError: another process has it, or it is none. OutputError: it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +61,7 @@ class Journal:
             self._last = self._read()
         except BlockingIOError:
             os.close(self._file)
-            raise StateError(f"another process sends by {path}: give each receiver its own with --position") from None
+            raise StoreError(f"another process sends by {path}: give each receiver its own with --position") from None
         except BaseException:
             os.close(self._file)
             raise
@@ -100,7 +100,7 @@ class Journal:
             last = json.loads(lines[-1])
             return {**last, **{name: int(last[name]) for name in ("offset", "size", "crc")}}
         except (ValueError, KeyError, TypeError):
-            raise StateError(
+            raise StoreError(
                 f"{self.path} is no position of a sender of alerts: name another file with --position"
             ) from None
 

@@ -36,7 +36,7 @@ class Sink:
         paths: `unique`, `pairs`, `verdicts`, `groups`, `alerts`, `dead_letters` to a path or "-". known: states by
             place, from the index.
         resuming: an interrupted run goes on: what was written after the last commit is cut off.
-        state: folder of the index; without one, files are overwritten. overwrite: also with one, unless the index
+        folder: of the index; without one, files are overwritten. overwrite: also with one, unless the index
             knows them.
         finished: all inputs were read by earlier runs. If the last of these was killed after its last commit, what it
             kept of standard output is still there and is written again, as the shell's `>` has emptied the file.
@@ -48,7 +48,7 @@ class Sink:
         inputs: Iterable[str],
         known: Mapping[str, Any],
         resuming: bool,
-        state: Path | None,
+        folder: Path | None,
         verified: str,
         *,
         overwrite: bool = False,
@@ -57,7 +57,7 @@ class Sink:
         check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()}, inputs)
         self._known = dict(known)
         self._verified = verified
-        self._state = state
+        self._folder = folder
         self._spool: Output | None = None
         self._copied: int | None = known.get(STANDARD, {}).get("since")  # since when there is a copy, if it says so
         self._outputs: dict[str, Output] = {}
@@ -65,9 +65,9 @@ class Sink:
             for name, path in paths.items():
                 before = _unpacked(known.get(_place(path)))
                 if path == STANDARD:
-                    kept = finished and state is not None and (state / SPOOL).exists()
+                    kept = finished and folder is not None and (folder / SPOOL).exists()
                     self._outputs[name] = self._standard(before if resuming or kept else None)
-                elif state is None:
+                elif folder is None:
                     self._outputs[name] = Output.create(path, overwrite=True)
                 elif before is not None and before.length >= 0 and (resuming or Path(path).exists()):
                     self._outputs[name] = Output.resume(path, before)
@@ -79,11 +79,11 @@ class Sink:
         self._places = {name: _place(path) for name, path in paths.items()}
 
     def _standard(self, before: OutputState | None) -> Output:
-        """Standard output. With a state folder what goes into a file is also kept there until the job is done, because
+        """Standard output. With a index folder what goes into a file is also kept there until the job is done, because
         the shell's `>` empties the file when the same command line is run again."""
-        if self._state is None or not stat.S_ISREG(os.fstat(STANDARD_OUTPUT).st_mode):
+        if self._folder is None or not stat.S_ISREG(os.fstat(STANDARD_OUTPUT).st_mode):
             return Output.standard()
-        path = self._state / SPOOL
+        path = self._folder / SPOOL
         if before is None or before.length < 0:
             self._spool, self._copied = Output.create(path, overwrite=True), None
             return Output.standard()
@@ -134,19 +134,19 @@ class Sink:
                 self._copied = now if self._copied is None else self._copied
                 self._known[place]["since"] = self._copied
                 output.checkpoint(sync)
-            elif self._state is not None and place == _place(str(self._state / DEAD_LETTERS)):
+            elif self._folder is not None and place == _place(str(self._folder / DEAD_LETTERS)):
                 del self._known[place]["end"]  # of which something may be erased
         return self._known
 
     def let_go(self, time: int) -> None:
-        """Keep nothing in the state folder that was written by this time, seconds since 1970: it is to be erased. So
+        """Keep nothing in the index folder that was written by this time, seconds since 1970: it is to be erased. So
         frames end, and there is no copy of standard output any more."""
         for output in self._outputs.values():
             output.let_go(time)
-        if self._spool is not None and self._copied is not None and self._copied <= time and self._state is not None:
+        if self._spool is not None and self._copied is not None and self._copied <= time and self._folder is not None:
             self._spool.close()
             self._spool = None
-            (self._state / SPOOL).unlink(missing_ok=True)
+            (self._folder / SPOOL).unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Complete all files: nothing is pending any more."""
@@ -155,8 +155,8 @@ class Sink:
 
     def done(self) -> None:
         """The job is finished, committed, and nothing is left to do."""
-        if self._spool is not None and self._state is not None:
-            (self._state / SPOOL).unlink(missing_ok=True)
+        if self._spool is not None and self._folder is not None:
+            (self._folder / SPOOL).unlink(missing_ok=True)
 
     def close(self) -> None:
         for output in (*self._outputs.values(), *([self._spool] if self._spool else [])):
@@ -230,5 +230,5 @@ def _unpacked(value: Any) -> OutputState | None:
         return OutputState(value["length"], base64.b64decode(value["tail"]), known, value.get("since", 0))
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(
-            f"the index's record of an output is damaged ({error}); start with an empty state folder"
+            f"the index's record of an output is damaged ({error}); start with an empty index folder"
         ) from None

@@ -23,5 +23,5 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
             return tempfile.TemporaryDirectory(prefix="stream-lsh-", dir=MEMORY)
         raise OutputError(
             f"no folder for temporary files can be written ({error.strerror or error}); "
-            "set TMPDIR to one, or name a folder for the index by --state"
+            "set TMPDIR to one, or name a folder for the index by --index"
         ) from None

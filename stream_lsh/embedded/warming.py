@@ -39,11 +39,11 @@ def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> 
     chosen = Settings.model_validate(
         {name: getattr(settings, name) for name in Settings.model_fields}
         | {
-            "id_field": "id", "text_field": ("text",), "time_field": "time", "memory_documents": 16,
+            "id_field": "id", "text_field": ("text",), "time_field": "time", "memtable_documents": 16,
             "match_within": settings.match_within and ("lang",), "set_field": settings.set_field and "set",
-            "max_document_bytes": 2**20, "generation_documents": GENERATION, "vector_field": None, "bits_field": None,
+            "max_document_bytes": 2**20, "segment_documents": GENERATION, "vector_field": None, "bits_field": None,
             **({} if settings.dimensions is None else {"dimensions": DIMENSIONS}),
-            **({"distance": min(3, settings.distance or 0)} if settings.likeness == "hamming" else {}),
+            **({"max_distance": min(3, settings.max_distance or 0)} if settings.measure == "hamming" else {}),
         }
     )  # fmt: skip
     with suppress(_Stopped):
@@ -80,7 +80,7 @@ def _run(chosen: Settings, stopped: Callable[[], bool]) -> None:
         merge(runs, Path(folder) / "run.bin")
 
 
-IN_IMAGES: tuple[dict[str, Any], ...] = ({}, {"shards": 2}, {"likeness": "stories"}, {"likeness": "quotations"})
+IN_IMAGES: tuple[dict[str, Any], ...] = ({}, {"shards": 2}, {"measure": "tf-idf"}, {"measure": "containment"})
 """Settings whose kernels an image has: the defaults, in one process and on Kafka, stories, quotations."""
 
 if __name__ == "__main__":

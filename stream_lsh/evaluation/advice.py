@@ -46,7 +46,7 @@ class Length:
         return self.chance <= LOW_CHANCE
 
 
-def measure(sample: Sample, signing: SigningSettings) -> Background:
+def background_of(sample: Sample, signing: SigningSettings) -> Background:
     """The similarity of all pairs of the sample, with these shingles."""
     signed = Signer(signing).sign(sample.texts, sample.ends, want_shingles=True)
     return background(Ranked.of(signed.shingles, signed.offsets))
@@ -55,7 +55,7 @@ def measure(sample: Sample, signing: SigningSettings) -> Background:
 def measure_lengths(sample: Sample, settings: Settings, documents: float) -> Iterator[Length]:
     """The lengths worth trying on these texts, ascending, each measured when it is asked for."""
     for shingles, signing in lengths(settings, continuous_share(sample)):
-        yield length_of(shingles, measure(sample, signing), settings.banding, settings.threshold, documents)
+        yield length_of(shingles, background_of(sample, signing), settings.banding, settings.threshold, documents)
 
 
 def length_of(shingles: str, found: Background, banding: Banding, threshold: float, documents: float) -> Length:

@@ -24,7 +24,7 @@ from stream_lsh.settings.model import Settings
 class Collection:
     """Documents by position: those that the engine compares, each id once. Shingles of documents that are not to match,
     as they differ in a field to match within, are different. What other
-    likenesses compare stands for itself."""
+    measures compare stands for itself."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
@@ -77,7 +77,7 @@ def collect(
             salts = batch.salts[places] if len(batch.salts) else np.zeros(len(texts), np.uint64)
             collection.salts = np.concatenate((collection.salts, salts))
             sizes.append(np.diff(signed.offsets))
-            apart = settings.likeness == "copies"
+            apart = settings.measure == "jaccard"
             shingles.append(signed.shingles ^ np.repeat(salts, sizes[-1]) if apart else signed.shingles)
             if copy is not None:
                 new = collection.ids[-len(texts) :]
@@ -86,15 +86,15 @@ def collect(
             break
     if settings.dimensions is not None:
         words = np.concatenate([np.empty(0, np.uint64), *shingles]).reshape(len(collection), -1 if shingles else 0)
-        collection.compared = Items(settings.likeness, settings.dimensions, words, collection.salts)
+        collection.compared = Items(settings.measure, settings.dimensions, words, collection.salts)
     elif shingles:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
         words = np.concatenate(shingles)
-        if settings.likeness in ("edit", "sets"):
-            collection.compared = Lists(settings.likeness == "edit", words, offsets, collection.salts)
+        if settings.measure in ("levenshtein", "weighted-jaccard"):
+            collection.compared = Lists(settings.measure == "levenshtein", words, offsets, collection.salts)
         else:
             collection.compared = Ranked.of(words, offsets)
-    if settings.likeness == "quotations" and isinstance(collection.compared, Ranked):
+    if settings.measure == "containment" and isinstance(collection.compared, Ranked):
         collection.compared = Contained(collection.compared)
     return collection
 
@@ -109,8 +109,8 @@ def copied_settings(settings: Settings) -> Settings:
         "vector_field": None,
         "bits_field": None,
         "match_within": ("salt",) if settings.match_within else (),
-        "against": "any",
-        "verify_matches": 0,
+        "compare_with": "all",
+        "max_verified_matches": 0,
         "max_matches": 0,
         "max_document_bytes": 2**30,  # escapes can make a line longer than the original
     }
@@ -119,7 +119,7 @@ def copied_settings(settings: Settings) -> Settings:
 
 def _line(settings: Settings, id: bytes, text: bytes, salt: int) -> bytes:
     if settings.item is not None:
-        value = text if settings.likeness == "sets" else b'"%b"' % text  # it is JSON
+        value = text if settings.measure == "weighted-jaccard" else b'"%b"' % text  # it is JSON
         return b'{"id": %b, "salt": %d, "%b": %b}\n' % (id, salt, settings.item.kind.encode(), value)
     plain = text.decode("utf-8", "surrogatepass")
     if settings.set_field is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_lsh.evaluation.exact import ExactPairs
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.distances import hamming, similarity_of
-from stream_lsh.families.likeness import LIKENESSES, Likeness
+from stream_lsh.families.measure import MEASURES, Measure
 from stream_lsh.hashing.kernels import njit
 
 _NEAR = 1e-9
@@ -29,7 +29,7 @@ class Items:
     salts: uint64[n], equal where two may match. dimensions: numbers or bits of each.
     """
 
-    likeness: Likeness
+    measure: Measure
     dimensions: int
     words: NDArray[np.uint64]
     salts: NDArray[np.uint64]
@@ -40,7 +40,7 @@ class Items:
     def similarities(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
         """Similarity of given pairs, as verdicts have it: float64[len(first)]; 0 where two are not to match."""
         found = np.empty(len(first), np.float64)
-        number = np.int64(LIKENESSES.index(self.likeness))
+        number = np.int64(MEASURES.index(self.measure))
         _compare(number, self.dimensions, self.words.shape[1], self.words.reshape(-1), first, second, found)
         return np.where(self.salts[first] == self.salts[second], found, 0.0)
 
@@ -51,25 +51,25 @@ class Items:
         Vectors are multiplied as matrices, whose rounding is what it is.
         """
         numbers = self.numbers()
-        squares = (numbers * numbers).sum(axis=1) if self.likeness == "euclidean" else np.empty(0)
+        squares = (numbers * numbers).sum(axis=1) if self.measure == "euclidean" else np.empty(0)
         for newer in range(0, len(self), size):
             for older in range(0, newer + 1, size):
                 one, other = slice(newer, newer + size), slice(older, older + size)
-                if self.likeness == "hamming":
+                if self.measure == "hamming":
                     found = np.empty((len(self.words[one]), len(self.words[other])))
                     _bits(self.words[one], self.words[other], found)
                 else:
                     found = numbers[one] @ numbers[other].T
-                    if self.likeness == "euclidean":
+                    if self.measure == "euclidean":
                         found = squares[one, None] + squares[None, other] - 2 * found
                 yield newer, older, found
 
     def numbers(self) -> NDArray[np.float64]:
         """Vectors to multiply: of a cosine with the length 1, else moved to their middle, where they lose least."""
-        if self.likeness == "hamming":
+        if self.measure == "hamming":
             return np.empty((0, 0))
         numbers = self.words.view(np.float64)
-        if self.likeness == "cosine":
+        if self.measure == "cosine":
             numbers = numbers / np.abs(numbers).max(axis=1, keepdims=True)
             return np.asarray(numbers / np.sqrt((numbers * numbers).sum(axis=1, keepdims=True)))
         return np.asarray(numbers - numbers.mean(axis=0)) if len(numbers) else numbers
@@ -83,7 +83,7 @@ class EveryPair:
     def __init__(self, items: Items, least: float) -> None:
         """least: the similarity, as verdicts have it, from which a pair counts."""
         self.items, self.least = items, least
-        if items.likeness == "euclidean":
+        if items.measure == "euclidean":
             numbers = items.numbers()
             longest = float((numbers * numbers).sum(axis=1).max(initial=0.0))
             self._most = (1 / least - 1) ** 2 * (1 + _NEAR) + 4 * longest * _NEAR
@@ -95,7 +95,7 @@ class EveryPair:
         memory with the pairs found. `progress` is called with items done and items in all."""
         older, newer = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for first, second, measures in self.items.blocks(self.BLOCK):
-            if self.items.likeness == "cosine":
+            if self.items.measure == "cosine":
                 rows, columns = np.nonzero(measures >= self.least - _NEAR)
             else:
                 rows, columns = np.nonzero(measures <= self._most)
@@ -117,7 +117,7 @@ class EveryPair:
         size = min(self.BLOCK, len(self.items))
         if not size:
             return 0.0
-        some = Items(self.items.likeness, self.items.dimensions, self.items.words[:size], self.items.salts[:size])
+        some = Items(self.items.measure, self.items.dimensions, self.items.words[:size], self.items.salts[:size])
         EveryPair(some, self.least).run()  # compiling is not what is timed
         began = time.perf_counter()
         EveryPair(some, self.least).run()
@@ -161,9 +161,9 @@ class ItemBackground:
 def background(items: Items, curve: Curve) -> ItemBackground:
     """Compare all pairs of a sample: bits to the bit, cosines to a 2,048th, distances to a hundredth of the one that is
     asked for and, from twenty times as much on, to a 4,096th of the largest."""
-    if items.likeness == "hamming":
+    if items.measure == "hamming":
         edges = np.arange(items.dimensions + 2) - 0.5
-    elif items.likeness == "cosine":
+    elif items.measure == "cosine":
         edges = np.linspace(-1, 1, _BINS + 1)
     else:
         numbers = items.numbers()
@@ -172,9 +172,9 @@ def background(items: Items, curve: Curve) -> ItemBackground:
         edges = np.concatenate((near, np.linspace(float(near[-1]) + curve.asked / 100, longest * 1.001, _BINS)))
     counts = np.zeros(len(edges) - 1, np.int64)
     for newer, older, measures in items.blocks(EveryPair.BLOCK):
-        if items.likeness == "euclidean":
+        if items.measure == "euclidean":
             measures = np.sqrt(np.maximum(measures, 0.0))
-        elif items.likeness == "cosine":
+        elif items.measure == "cosine":
             measures = np.clip(measures, -1.0, 1.0)
         rows, columns = np.arange(newer, newer + len(measures)), np.arange(older, older + measures.shape[1])
         counts += np.histogram(measures[columns[None] < rows[:, None]], edges)[0]
@@ -182,9 +182,9 @@ def background(items: Items, curve: Curve) -> ItemBackground:
 
 
 @njit
-def _compare(likeness, dimensions, size, words, first, second, out):  # type: ignore[no-untyped-def]
+def _compare(measure, dimensions, size, words, first, second, out):  # type: ignore[no-untyped-def]
     for c in range(len(first)):
-        out[c] = similarity_of(likeness, words, first[c] * size, words, second[c] * size, size, dimensions)
+        out[c] = similarity_of(measure, words, first[c] * size, words, second[c] * size, size, dimensions)
 
 
 @njit

@@ -14,7 +14,7 @@ def fields_of(settings: Settings, label_field: str | None = None) -> Fields:
     return Fields(
         id_field=settings.id_field,
         text_fields=settings.text_field,
-        time_field=settings.time_field if settings.likeness == "stories" else None,
+        time_field=settings.time_field if settings.measure == "tf-idf" else None,
         set_field=settings.set_field,
         max_document_bytes=settings.max_document_bytes,
         source_field=label_field,

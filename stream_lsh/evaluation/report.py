@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.evaluation.metrics import Bucket, Quality, by_similarity, compare, edges_from, pair_keys
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.likeness import CERTAIN
+from stream_lsh.families.measure import CERTAIN
 
 DISTANCES = 8
 """Buckets up to the distance that is asked for, where a distance is."""
@@ -113,7 +113,7 @@ def _tenths_below(threshold: float, lowest: float) -> list[float]:
 def edges_of_distance(curve: Curve) -> list[float]:
     """Similarities at which buckets end that are even in the distance: up to DISTANCES of them, none below a bit or an
     edit."""
-    if curve.likeness in CERTAIN:
+    if curve.measure in CERTAIN:
         # Half-way between two whole numbers, so that rounding decides nothing.
         steps = min(DISTANCES, int(curve.asked) + 1)
         ends = sorted({int((curve.asked + 1) * step / steps) - 0.5 for step in range(1, steps)}, reverse=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.likeness import OF_BITS, STORY_TERMS
+from stream_lsh.families.measure import OF_BITS, STORY_TERMS
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.text.settings import SigningSettings
 
@@ -34,26 +34,26 @@ class Components(NamedTuple):
 
 def components_of(signing: SigningSettings) -> Components:
     """The layout of the signatures of an index."""
-    if signing.likeness in OF_BITS or signing.likeness == "edit":
+    if signing.measure in OF_BITS or signing.measure == "levenshtein":
         return Components((signing.signature_size + signing.salt_bits) // 8, np.dtype(np.uint8), 1)
-    if signing.likeness == "stories":
+    if signing.measure == "tf-idf":
         return Components(STORY_TERMS, np.dtype(np.uint32), 32)
-    octets = 1 if signing.likeness == "quotations" else component_bytes(signing.rows)
+    octets = 1 if signing.measure == "containment" else component_bytes(signing.rows)
     return Components(signing.signature_size, np.dtype(f"u{octets}"), 8 * octets)
 
 
 def masks_of(signing: SigningSettings) -> NDArray[np.uint64]:
     """Which bits of a signature each key is made of: uint64[b, words]; [0, 0] where keys are bands of whole numbers, or
     stand in the signature."""
-    if signing.likeness not in OF_BITS:
+    if signing.measure not in OF_BITS:
         return np.zeros((0, 0), np.uint64)
     bits = np.zeros((signing.bands, 64 * components_of(signing).words), np.bool_)
-    if signing.likeness == "cosine":
+    if signing.measure == "cosine":
         for band in range(signing.bands):
             bits[band, band * signing.rows : (band + 1) * signing.rows] = True
     else:
-        blocks = np.arange(signing.dimensions) % (int(signing.distance) + signing.rows)  # neighbours are alike
-        choices = combinations(range(int(signing.distance) + signing.rows), signing.rows)
+        blocks = np.arange(signing.dimensions) % (int(signing.max_distance) + signing.rows)  # neighbours are alike
+        choices = combinations(range(int(signing.max_distance) + signing.rows), signing.rows)
         for key, chosen in enumerate(choices):
             bits[key, : signing.dimensions] = np.isin(blocks, chosen)
     bits[:, signing.signature_size : signing.signature_size + signing.salt_bits] = True

@@ -1,4 +1,4 @@
-"""How surely a pair becomes a candidate, over the measure that its likeness goes by: what `tuning` is to copies (MMDS
+"""How surely a pair becomes a candidate, over the value that its measure goes by: what `tuning` is to copies (MMDS
 3.6: families that are (d1, d2, p1, p2)-sensitive, amplified).
 
 Plain arithmetic and no imports that take time.
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stream_lsh.families import quotations
-from stream_lsh.families.likeness import BY_DISTANCE, CERTAIN, Likeness, collision, similarity_at
+from stream_lsh.families import containment
+from stream_lsh.families.measure import BY_DISTANCE, CERTAIN, Measure, collision, similarity_at
 from stream_lsh.families.tuning import Banding, probability
 
 _STEPS = 2000  # of the integral over the cosines of random directions
@@ -23,12 +23,12 @@ _NEVER = 1e-30  # a probability that counts as none
 class Curve:
     """P(candidate) of the pairs of an index.
 
-    likeness: which. banding: its K, b and r. asked: the threshold of the index (copies, cosine) or its distance.
+    measure: which. banding: its K, b and r. asked: the threshold of the index (copies, cosine) or its distance.
     dimensions: of its vectors or rows of bits. sampling, shingles: of quotations one shingle in so many is a key, and
     texts have so many.
     """
 
-    likeness: Likeness
+    measure: Measure
     banding: Banding
     asked: float
     dimensions: int = 0
@@ -37,51 +37,51 @@ class Curve:
 
     @property
     def by_distance(self) -> bool:
-        """Whether the measure is a distance, not a similarity."""
-        return self.likeness in BY_DISTANCE
+        """Whether the value is a distance, not a similarity."""
+        return self.measure in BY_DISTANCE
 
     def probability(self, similarity: float) -> float:
         """P(candidate) of a pair of this similarity, as verdicts have it."""
-        return self.at(self.measure_of(similarity))
+        return self.at(self.value_of(similarity))
 
-    def measure_of(self, similarity: float) -> float:
+    def value_of(self, similarity: float) -> float:
         """What a similarity in a verdict means: itself, or the distance."""
         if not self.by_distance:
             return similarity
-        return round(self.apart(similarity)) if self.likeness in CERTAIN else self.apart(similarity)
+        return round(self.apart(similarity)) if self.measure in CERTAIN else self.apart(similarity)
 
     def apart(self, similarity: float) -> float:
         """The distance that a similarity in a verdict comes to, with what rounding has done to it."""
-        return (1 - similarity) * self.dimensions if self.likeness == "hamming" else 1 / similarity - 1
+        return (1 - similarity) * self.dimensions if self.measure == "hamming" else 1 / similarity - 1
 
-    def similarity_of(self, measure: float) -> float:
+    def similarity_of(self, value: float) -> float:
         """The similarity in verdicts of pairs at a threshold or a distance."""
-        return similarity_at(self.likeness, measure, self.dimensions) if self.by_distance else measure
+        return similarity_at(self.measure, value, self.dimensions) if self.by_distance else value
 
-    def component(self, measure: float) -> float:
+    def component(self, value: float) -> float:
         """P(a component of the signatures is the same), at a similarity or a distance.
 
         Raises:
-            ValueError: for a likeness whose components are no random ones.
+            ValueError: for a measure whose components are no random ones.
         """
-        if self.likeness == "euclidean":
-            return collision("euclidean", 0.0, measure / self.asked)
-        return collision(self.likeness, measure)
+        if self.measure == "euclidean":
+            return collision("euclidean", 0.0, value / self.asked)
+        return collision(self.measure, value)
 
-    def band(self, measure: float) -> float:
+    def band(self, value: float) -> float:
         """P(one given key is the same), at a similarity or a distance."""
-        return float(self.component(measure) ** self.banding.rows)
+        return float(self.component(value) ** self.banding.rows)
 
-    def at(self, measure: float) -> float:
+    def at(self, value: float) -> float:
         """P(candidate) at a similarity or a distance (a whole number of bits or edits, anywhere in a row or text; of
         texts at most, as pieces may stand too far from their places)."""
-        if self.likeness == "edit":
-            return untouched(self.blocks, int(measure)) if math.isfinite(measure) else 0.0
-        if self.likeness == "quotations":
-            return quotations.probability(measure, self.shingles, self.asked, self.sampling)
-        if self.likeness == "hamming":
-            return clean_blocks(self.dimensions, self.blocks, self.banding.rows, int(measure))
-        return probability(self.component(measure), self.banding.bands, self.banding.rows)
+        if self.measure == "levenshtein":
+            return untouched(self.blocks, int(value)) if math.isfinite(value) else 0.0
+        if self.measure == "containment":
+            return containment.probability(value, self.shingles, self.asked, self.sampling)
+        if self.measure == "hamming":
+            return clean_blocks(self.dimensions, self.blocks, self.banding.rows, int(value))
+        return probability(self.component(value), self.banding.bands, self.banding.rows)
 
     @property
     def blocks(self) -> int:
@@ -92,12 +92,12 @@ class Curve:
         """P(candidate) of two rows of random bits, or of two vectors of random directions.
 
         Raises:
-            ValueError: of a likeness for which nobody can say what strangers are.
+            ValueError: of a measure for which nobody can say what strangers are.
         """
-        if self.likeness == "hamming":
+        if self.measure == "hamming":
             return _equal_blocks(self.dimensions, self.blocks, self.banding.rows)
-        if self.likeness != "cosine":
-            raise ValueError(f"strangers of {self.likeness} are not known; measure a sample")
+        if self.measure != "cosine":
+            raise ValueError(f"strangers of {self.measure} are not known; measure a sample")
         if self.dimensions == 1:
             return (self.at(1.0) + self.at(-1.0)) / 2
         # The cosine of two random directions: with an angle t, sin(t)^(dimensions - 2) as dense as without.
@@ -115,10 +115,10 @@ class Curve:
         background: (similarity or distance, number of pairs) of random pairs, all of them.
         """
         pairs = candidates = 0.0
-        for measure, count in background:
+        for value, count in background:
             pairs += count
-            if measure > self.asked if self.by_distance else measure < self.asked:
-                candidates += count * self.at(measure)
+            if value > self.asked if self.by_distance else value < self.asked:
+                candidates += count * self.at(value)
         return documents * candidates / pairs if pairs else 0.0
 
 

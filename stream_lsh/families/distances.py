@@ -12,38 +12,38 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.likeness import LIKENESSES
+from stream_lsh.families.measure import MEASURES
 from stream_lsh.hashing.bits import float_of, popcount
 from stream_lsh.hashing.kernels import njit
 
-COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS, STORIES, SETS = map(np.int64, range(len(LIKENESSES)))
+COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS, STORIES, SETS = map(np.int64, range(len(MEASURES)))
 
 MOST_COUNTED = 256
 """Edits between any two texts that are counted; a comparison takes the square of them."""
 
 
 @njit
-def similarity_of(likeness, one, at, other, start, size, dimensions):  # type: ignore[no-untyped-def]
+def similarity_of(measure, one, at, other, start, size, dimensions):  # type: ignore[no-untyped-def]
     """Similarity of the items one[at:at + size] and other[start:start + size], as verdicts have it."""
-    if likeness == COSINE:
+    if measure == COSINE:
         return cosine(one, at, other, start, size)
-    if likeness == EUCLIDEAN:
+    if measure == EUCLIDEAN:
         return 1.0 / (1.0 + euclidean(one, at, other, start, size))
     return 1.0 - hamming(one, at, other, start, size) / dimensions
 
 
-def similarity(likeness: str, one: NDArray[np.uint64], other: NDArray[np.uint64], dimensions: int) -> float:
+def similarity(measure: str, one: NDArray[np.uint64], other: NDArray[np.uint64], dimensions: int) -> float:
     """Similarity of two items or short texts, given as the words that their signer's `shingle` makes of them; texts
     with more than MOST_COUNTED edits between them have none."""
-    if likeness == "edit":
+    if measure == "levenshtein":
         scratch = np.empty((2 * MOST_COUNTED + 3, 2), np.uint64)
         found = edits(one, 0, len(one), other, 0, len(other), MOST_COUNTED, scratch)
         return 1 / (1 + int(found)) if found <= MOST_COUNTED else 0.0
-    if likeness == "sets":
+    if measure == "weighted-jaccard":
         return float(weighted_jaccard(one, 0, len(one), other, 0, len(other)))
     if len(one) != len(other) or not len(one):
         return 0.0
-    number = np.int64(LIKENESSES.index(likeness))
+    number = np.int64(MEASURES.index(measure))
     return float(similarity_of(number, one, 0, other, 0, len(one), dimensions))
 
 

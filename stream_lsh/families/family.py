@@ -1,4 +1,4 @@
-"""The entrance to this package: who signs the documents of a likeness."""
+"""The entrance to this package: who signs the documents of a measure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.edit import EditSigner
 from stream_lsh.families.items import ItemSigner
+from stream_lsh.families.levenshtein import EditSigner
 from stream_lsh.families.passages import Passages
 from stream_lsh.families.sampled import SampledSigner
 from stream_lsh.families.signer import Signed, Signer
@@ -48,24 +48,24 @@ class Explains(Protocol):
 
 
 def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs:
-    """The signer of a likeness. key: of the fingerprints.
+    """The signer of a measure. key: of the fingerprints.
 
     Raises:
         UsageError: settings that no signature can be made with.
     """
-    if settings.likeness == "copies":
+    if settings.measure == "jaccard":
         return Signer(settings, key)
-    if settings.likeness == "quotations":
+    if settings.measure == "containment":
         return SampledSigner(settings, key)
-    if settings.likeness == "stories":
+    if settings.measure == "tf-idf":
         return TermSigner(settings, key)
-    if settings.likeness == "sets":
+    if settings.measure == "weighted-jaccard":
         return WeightsSigner(settings, key)
-    return EditSigner(settings, key) if settings.likeness == "edit" else ItemSigner(settings, key)
+    return EditSigner(settings, key) if settings.measure == "levenshtein" else ItemSigner(settings, key)
 
 
 def explainer_of(settings: SigningSettings) -> Explains | None:
-    """Who says what the matches of a likeness rest on, None where similarity says it all."""
-    if settings.likeness == "stories":
+    """Who says what the matches of a measure rest on, None where similarity says it all."""
+    if settings.measure == "tf-idf":
         return StoryWords(settings)
-    return Passages(settings) if settings.likeness == "quotations" else None
+    return Passages(settings) if settings.measure == "containment" else None

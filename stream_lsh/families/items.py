@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.items import length_of
 from stream_lsh.families.components import components_of
-from stream_lsh.families.likeness import WIDTH
+from stream_lsh.families.measure import WIDTH
 from stream_lsh.families.signer import Signed, set_apart
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.kernels import njit
@@ -36,7 +36,7 @@ class ItemSigner:
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         self.settings = settings
         self._key = key_words(key)
-        self._bits = settings.likeness == "hamming"
+        self._bits = settings.measure == "hamming"
         self._length = length_of("bits" if self._bits else "vector", settings.dimensions)
         self._layout = components_of(settings)
 
@@ -51,7 +51,7 @@ class ItemSigner:
         signatures = np.zeros((n, self._layout.columns * want_signatures), self._layout.kind)
         if want_signatures and len(items):
             signatures[there] = self._sketch(items)
-        if settings.likeness == "cosine":
+        if settings.measure == "cosine":
             there = there[items.any(axis=1)] if len(items) else there
             items = items[items.any(axis=1)]
         sizes = np.zeros(n, np.uint32)
@@ -101,13 +101,13 @@ class ItemSigner:
         if self._bits:
             return self._padded(items)
         out = np.empty((len(items), size), np.float32)
-        if settings.likeness == "cosine":
+        if settings.measure == "cosine":
             # The length says nothing, and must not overflow a sum.
             longest = np.abs(items).max(axis=1, keepdims=True)
             unit = items / np.where(longest > 0, longest, np.float32(1))
             _project(unit, planes(settings.dimensions, size), np.zeros(size, np.float32), out)
             return self._padded(np.packbits(out >= 0, axis=1, bitorder="little"))
-        scaled = items.astype(np.float64) / (WIDTH * settings.distance)
+        scaled = items.astype(np.float64) / (WIDTH * settings.max_distance)
         places = np.empty((len(items), size), np.float64)
         _project(scaled, lines(settings.dimensions, size), offsets_of(size), places)
         # Places 256 buckets apart (or 2^16, or 2^32) are taken for one: strangers, whom the other rows keep apart.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.quotations import SIGNATURE_BYTES
+from stream_lsh.families.containment import SIGNATURE_BYTES
 from stream_lsh.families.signer import Signed, Signer, set_apart
 from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, fold_multiply
 from stream_lsh.hashing.kernels import njit

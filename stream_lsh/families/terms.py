@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
+from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.signer import LONGEST, Signed
 from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, bits_of, fold_multiply
 from stream_lsh.hashing.kernels import njit

@@ -1,4 +1,4 @@
-"""What matches rest on, found in the texts of both: of likenesses where a number does not tell a reader why."""
+"""What matches rest on, found in the texts of both: of measures where a number does not tell a reader why."""
 
 from __future__ import annotations
 

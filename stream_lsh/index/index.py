@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.errors import DamagedError, StateError, StreamLshError, UsageError
+from stream_lsh.errors import DamagedError, StoreError, StreamLshError, UsageError
 from stream_lsh.families.family import explainer_of, signer_of
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
 from stream_lsh.index.batch_run import Matching
@@ -52,7 +52,7 @@ class Index:
         settings: those of the index. window: what it remembers of the log; None = everything. signer: of its texts.
 
     Raises:
-        StateError: for other settings, another format, another process, damage; the message names the file and the
+        StoreError: for other settings, another format, another process, damage; the message names the file and the
         remedy.
     """
 
@@ -152,7 +152,7 @@ class Index:
         """Match and store a batch whose documents have the (ascending) numbers `seqs`: one result a shard.
 
         places: how many documents came before each, if the numbers do not say so because they have gaps. clock: ms
-        since 1970, for `max_ahead`.
+        since 1970, for `max_future`.
         Batches must come in order, from one thread.
 
         Raises:
@@ -213,10 +213,11 @@ class Index:
 
     def _check_deletes(self) -> None:
         settings = self.settings
-        if settings.on_same_id != "update" and (settings.against == "any" or settings.late):
+        if settings.on_conflict != "update" and (settings.compare_with == "all" or settings.late):
             raise UsageError(
-                f"nothing can be deleted from the index in {self.folder}, which has against = {settings.against}, "
-                f"shards = {settings.shards} and on_same_id = reject: that needs one with on_same_id = update"
+                f"nothing can be deleted from the index in {self.folder}, which has compare_with = "
+                f"{settings.compare_with}, "
+                f"shards = {settings.shards} and on_conflict = reject: that needs one with on_conflict = update"
             )
 
     def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
@@ -322,10 +323,10 @@ class Index:
         are deleted. now: seconds since 1970, for what is to be erased.
 
         Raises:
-            StateError: an earlier commit was broken off.
+            StoreError: an earlier commit was broken off.
         """
         if self._torn:
-            raise StateError(
+            raise StoreError(
                 f"a commit of the index in {self.folder} was broken off: open it again; "
                 "what was committed before is in it"
             )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, StreamLshError
-from stream_lsh.families.likeness import LIKENESSES
+from stream_lsh.families.measure import MEASURES
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.kernel import compiling
 from stream_lsh.index.kernel.document_frequency import Counted, Rarity
@@ -86,7 +86,7 @@ class Shard:
         self.shingle = shingle
         self.sets = Sets.of(
             power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact and not self.limits.stories else 0,
-            LIKENESSES.index(settings.likeness), settings.dimensions or 0,
+            MEASURES.index(settings.measure), settings.dimensions or 0,
         )  # fmt: skip
         self.counted = Counted(store, number, Rarity.of_shard(settings, shape.signature_words), trimmed=base > 0)
         self._store = store
@@ -99,7 +99,7 @@ class Shard:
         # Rows that a batch comes to; those that stand for heirs of groups that are told of with it, too.
         self._most = 2 * BATCH + settings.block if self.limits.update else BATCH
         undecided = settings.most_rows * 2 * settings.block
-        self._room = settings.memory_documents // settings.shards + self._most + undecided
+        self._room = settings.memtable_documents // settings.shards + self._most + undecided
         if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
             self._room = max(self._room, manifest.rows - manifest.in_files + self._most)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
@@ -119,7 +119,7 @@ class Shard:
         self._postings = self._room * (settings.signing.bands + 3)  # more only where documents have many keys
         self.memory = Memory.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
-        self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.bucket_size)
+        self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
         self._told: dict[bytes, bytes] = {}
         try:
             self._restore(manifest.generations)

@@ -106,7 +106,7 @@ def largest_record(settings: KafkaSettings) -> int:
     signature, the keys and the id come on top. A change may also say how rare all words are.
     """
     single = settings.max_document_bytes + settings.max_document_bytes // 255
-    single += _COUNTS_BYTES * (settings.likeness == "stories")
+    single += _COUNTS_BYTES * (settings.measure == "tf-idf")
     return max(settings.frame_bytes, single, _INTERNAL_BYTES) + 2**20
 
 

@@ -34,7 +34,7 @@ MOST_CANDIDATES = 128
 MOST_DECIDED = 32_768
 """Where they do and ids are updated: a verdict may name as many heirs as a block has documents."""
 
-MAX_AHEAD = "10m"
+MAX_FUTURE = "10m"
 """With a window, how far ahead of its signing an event time may be, if nothing else is said."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -158,14 +158,14 @@ class KafkaSettings(Settings):
     @classmethod
     def _ahead(cls, values: Any) -> Any:
         # Here nobody stands beside it who would see that a feed has gone mad, and many partitions come together.
-        return {"max_ahead": MAX_AHEAD, **values} if values.get("window") is not None else values
+        return {"max_future": MAX_FUTURE, **values} if values.get("window") is not None else values
 
     @model_validator(mode="after")
     def _erases(self) -> KafkaSettings:
         if self.erase_hours is None:
             return self
         reason = (
-            f"against = {self.against!r} reaches others through what went" if self.against != "unique"
+            f"compare_with = {self.compare_with!r} reaches others through what went" if self.compare_with != "kept"
             else f"with shards = {self.shards} other shards know ids of what went" if self.shards > 1
             else f"with window = {self.window!r} all that is stored goes by itself" if self.window is not None
             else "of groups nothing is erased on Kafka so far" if self.groups
@@ -173,15 +173,18 @@ class KafkaSettings(Settings):
         )  # fmt: skip
         if reason is not None:
             raise ValueError(
-                f"erase_hours = {self.erase_hours:g}: on Kafka erasing needs against = 'unique', one shard, no window "
+                f"erase_hours = {self.erase_hours:g}: on Kafka erasing needs compare_with = 'kept', one shard, no "
+                f"window "
                 f"and no groups, and {reason}; leave erase_hours out"
             )
         return self
 
     @model_validator(mode="after")
     def _grouped(self) -> KafkaSettings:
-        if self.groups and self.against != "unique":
-            raise ValueError("groups: only under against = 'unique' there are any: what was dropped for one document")
+        if self.groups and self.compare_with != "kept":
+            raise ValueError(
+                "groups: only under compare_with = 'kept' there are any: what was dropped for one document"
+            )
         for name in ("source_field", "alerts"):
             if not self.groups and getattr(self, name) is not None:
                 raise ValueError(
@@ -208,18 +211,18 @@ class KafkaSettings(Settings):
     def _possible(self) -> KafkaSettings:
         if not self.late:
             return self
-        where = f"against = 'unique' with shards = {self.shards} on Kafka needs"
+        where = f"compare_with = 'kept' with shards = {self.shards} on Kafka needs"
         if self.block < self.frame_documents:  # at most one block begins in a frame
             raise ValueError(
-                f"{where} decided_after of at least two frames: raise it from {self.decided_after}, or lower "
+                f"{where} decision_lag of at least two frames: raise it from {self.decision_lag}, or lower "
                 f"frame_documents from {self.frame_documents} to {self.block}"
             )
-        if self.candidates > MOST_CANDIDATES:
-            raise ValueError(f"{where} candidates of at most {MOST_CANDIDATES} (it is {self.candidates})")
-        if self.updates and self.decided_after > MOST_DECIDED:
+        if self.max_candidates > MOST_CANDIDATES:
+            raise ValueError(f"{where} candidates of at most {MOST_CANDIDATES} (it is {self.max_candidates})")
+        if self.updates and self.decision_lag > MOST_DECIDED:
             raise ValueError(
-                f"{where} decided_after of at most {MOST_DECIDED} with on_same_id = 'update' (it is "
-                f"{self.decided_after}): one verdict names the heirs of half as many documents"
+                f"{where} decision_lag of at most {MOST_DECIDED} with on_conflict = 'update' (it is "
+                f"{self.decision_lag}): one verdict names the heirs of half as many documents"
             )
         return self
 
@@ -251,7 +254,7 @@ class KafkaSettings(Settings):
     def _possible_on_kafka(self) -> KafkaSettings:
         if self.key_is_id is not None and not self.updates:
             raise ValueError(
-                "key_is_id is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
+                "key_is_id is for indexes whose documents change; give on_conflict = 'update' too, or leave it out"
             )
         if self.key_is_id is not None and self.id_field == LINE_ID:
             raise ValueError(f"key_is_id needs the ids of an id_field; with {LINE_ID!r} no key is one")
@@ -260,7 +263,7 @@ class KafkaSettings(Settings):
         if self.document_format == "text":
             if self.item is not None:
                 raise ValueError(
-                    f"likeness = {self.likeness} needs document_format = 'json'; the values of 'text' are texts, not "
+                    f"measure = {self.measure} needs document_format = 'json'; the values of 'text' are texts, not "
                     f"{self.item.plural}"
                 )
             for name in ("set_field", "time_field", "match_within", "deleted_field", "source_field"):

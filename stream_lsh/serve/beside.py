@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from stream_lsh.errors import OutputError, StateError
+from stream_lsh.errors import OutputError, StoreError
 
 SOCKET = "serve.sock"
 BATCH = 2048
@@ -28,9 +28,9 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(str(self._path))
 
 
-def is_served(state: Path) -> bool:
+def is_served(folder: Path) -> bool:
     """Whether a service has the index in a folder."""
-    connection = _Connection(state / SOCKET)
+    connection = _Connection(folder / SOCKET)
     try:
         connection.connect()
     except OSError:
@@ -39,19 +39,19 @@ def is_served(state: Path) -> bool:
     return True
 
 
-def delete(ids: Iterable[str | int], state: Path) -> Iterator[bytes]:
+def delete(ids: Iterable[str | int], folder: Path) -> Iterator[bytes]:
     """Delete documents from the index of a service; what became of them as JSON lines, as soon as it is committed.
 
     Raises:
-        StateError: the service refuses. OutputError: it went away; what was told before is deleted.
+        StoreError: the service refuses. OutputError: it went away; what was told before is deleted.
     """
-    connection, iterator = _Connection(state / SOCKET), iter(ids)
+    connection, iterator = _Connection(folder / SOCKET), iter(ids)
     try:
         while some := list(islice(iterator, BATCH)):
             yield from _delete(connection, some)
     except (OSError, http.client.HTTPException) as error:
         raise OutputError(
-            f"the service of the index in {state} went away ({error!r}): what was told before is deleted; see whether "
+            f"the service of the index in {folder} went away ({error!r}): what was told before is deleted; see whether "
             "it runs, and delete the others again"
         ) from None
     finally:
@@ -63,8 +63,8 @@ def _delete(connection: _Connection, ids: Sequence[str | int]) -> Iterator[bytes
     connection.request("POST", "/v1/deletions", body, {"Content-Type": "application/x-ndjson"})
     answer = connection.getresponse()
     if answer.status != 200:
-        raise StateError(json.loads(answer.read())["detail"])
+        raise StoreError(json.loads(answer.read())["detail"])
     for line in answer.read().splitlines(keepends=True):
         if line.startswith(b'{"problem":'):
-            raise StateError(json.loads(line)["problem"]["detail"])
+            raise StoreError(json.loads(line)["problem"]["detail"])
         yield line

@@ -13,7 +13,7 @@ import orjson
 
 from stream_lsh.families.distances import MOST_COUNTED, similarity
 from stream_lsh.families.family import Signs
-from stream_lsh.families.likeness import BY_DISTANCE
+from stream_lsh.families.measure import BY_DISTANCE
 from stream_lsh.families.passages import Passages
 from stream_lsh.settings.model import Settings
 from stream_lsh.text.settings import SigningSettings
@@ -26,7 +26,7 @@ MOST_CHARACTERS = 200_000  # of a text that is compared
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """similarity: as verdicts have it. shared: shingles that both have; sizes: that each has; None of likenesses that
+    """similarity: as verdicts have it. shared: shingles that both have; sizes: that each has; None of measures that
     do not go by them. spans: in each text what shingles of both cover, from character to character, ascending, apart.
     evidence: of quotations the passages, of stories the terms."""
 
@@ -39,7 +39,7 @@ class Compared:
 
 def compared_part(settings: Settings, text: str) -> str:
     """What of a text is compared: its beginning, but all of what stands for a set."""
-    return text if settings.likeness == "sets" else text[:MOST_CHARACTERS]
+    return text if settings.measure == "weighted-jaccard" else text[:MOST_CHARACTERS]
 
 
 def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Compared:
@@ -50,13 +50,13 @@ def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Comp
     shingle of the other text: what is marked is right, whatever a step of the normalisation does to it.
     """
     settings = signer.settings
-    if settings.likeness not in ("copies", "quotations"):
+    if settings.measure not in ("jaccard", "containment"):
         a, b = (signer.shingle(data, np.array([len(data)]))[0] for data in map(_encoded, (one, other)))
-        return Compared(similarity(settings.likeness, a, b, settings.dimensions))
+        return Compared(similarity(settings.measure, a, b, settings.dimensions))
     found = [set(signer.shingle(data, np.array([len(data)]))[0].tolist()) for data in map(_encoded, (one, other))]
     shared, sizes = found[0] & found[1], (len(found[0]), len(found[1]))
     spans = tuple(_joined(_marked(signer, text, shared)) for text in (one, other))
-    quoted = settings.likeness == "quotations"
+    quoted = settings.measure == "containment"
     whole = min(sizes) if quoted else len(found[0] | found[1])
     return Compared(
         len(shared) / whole if whole else 0.0, len(shared), sizes, (spans[0], spans[1]),
@@ -105,18 +105,18 @@ def side_by_side(
 
 def _why(similarity: float, match: bool, settings: Settings) -> str:
     """Why documents match or do not, in the terms of the settings."""
-    if settings.likeness not in BY_DISTANCE:
+    if settings.measure not in BY_DISTANCE:
         said = f"similarity {similarity:.3f} is {'not ' * match}below the threshold of {settings.least:g}"
-        if settings.likeness == "stories":
+        if settings.measure == "tf-idf":
             said += ", as words weigh now; a document joins a story by its three most similar members"
         return said
-    if settings.likeness == "hamming":
+    if settings.measure == "hamming":
         apart = f"{round((1 - similarity) * (settings.dimensions or 0))} bits"
     elif similarity:
         apart = f"{1 / similarity - 1:.4g}"
     else:
-        apart = f"more than {MOST_COUNTED}" if settings.likeness == "edit" else "infinite"
-    return f"a distance of {apart} is {'not ' * match}above that of {settings.distance:g}"
+        apart = f"more than {MOST_COUNTED}" if settings.measure == "levenshtein" else "infinite"
+    return f"a distance of {apart} is {'not ' * match}above that of {settings.max_distance:g}"
 
 
 def _encoded(text: str) -> bytes:

@@ -62,8 +62,9 @@ VERDICT = {
     },
 }  # fmt: skip
 _FIELDS = (
-    "with the fields that the settings name: `id_field`, and `text_field` or `set_field` (where likeness is sets an "
-    "object of weights by element, or a list); where likeness is cosine or euclidean `vector_field`, a list of numbers "
+    "with the fields that the settings name: `id_field`, and `text_field` or `set_field` (where measure is "
+    "weighted-jaccard an "
+    "object of weights by element, or a list); where measure is cosine or euclidean `vector_field`, a list of numbers "
     "or their float32 in base64; where it is hamming `bits_field`, hexadecimal, base64 or an integer"
 )
 _DOCUMENT = {

@@ -113,6 +113,6 @@ def as_number(id: str | int) -> str:
 def no_updates() -> Problem:
     """Why nothing can be deleted from an index whose documents stay as they are."""
     return Problem(
-        409, "nothing can be deleted from this index, whose documents stay as they are (on_same_id = reject): "
-        "feed them into a new one with on_same_id = update", field="on_same_id",
+        409, "nothing can be deleted from this index, whose documents stay as they are (on_conflict = reject): "
+        "feed them into a new one with on_conflict = update", field="on_conflict",
     )  # fmt: skip

@@ -28,7 +28,7 @@ def _check_groups(service: Interface) -> None:
     if not service.keeps_groups:
         raise Problem(
             409, "this index keeps no groups: they are kept from its beginning on, and under against = unique",
-            field="against",
+            field="compare_with",
         )  # fmt: skip
 
 

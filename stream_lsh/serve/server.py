@@ -111,7 +111,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Listens on a socket in the state folder as well, without TLS. Signals are not its business."""
+    """Listens on a socket in the index folder as well, without TLS. Signals are not its business."""
 
     def capture_signals(self) -> Any:
         return nullcontext()

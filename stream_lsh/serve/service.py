@@ -22,7 +22,7 @@ from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_store import row as group_row
 from stream_lsh.embedded.group_table import Order, Row, member_json, table, whole
 from stream_lsh.embedded.warming import warm_up
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.families.family import Signs
 from stream_lsh.index.comparison import Likened, likened
 from stream_lsh.index.rows import layout
@@ -50,7 +50,7 @@ class Service:
     def __init__(
         self,
         settings: Settings,
-        state: Path,
+        folder: Path,
         *,
         groups: bool | None = None,
         rules: Sequence[Rule] = (),
@@ -60,10 +60,10 @@ class Service:
     ) -> None:
         if settings.id_field == LINE_ID:
             raise UsageError(f"id_field = {LINE_ID}: what comes over HTTP has no lines; name the field of the id")
-        self.state = state
+        self.folder = folder
         self.limits = limits
         self.tokens = tokens
-        self.engine = engine = Engine.open(settings, state, groups=groups, rules=rules or None)
+        self.engine = engine = Engine.open(settings, folder, groups=groups, rules=rules or None)
         self.settings = engine.settings
         self.ring = Ring(engine.seq, limits.kept_events)
         self._failed = failed
@@ -76,7 +76,7 @@ class Service:
     @property
     def socket(self) -> Path:
         """Where the command line finds it."""
-        return self.state / SOCKET
+        return self.folder / SOCKET
 
     async def start(self) -> None:
         """Begin to answer: when all is compiled, so that nobody waits for that."""
@@ -89,7 +89,7 @@ class Service:
     def _warm_up(self) -> None:
         warm_up(self.settings, lambda: self.intake.stopping)
         self.engine.index.look_up([b'""'])
-        if self.settings.likeness == "stories":
+        if self.settings.measure == "tf-idf":
             likened(self.engine.index, "", 0, 0, 0)
 
     async def stop(self) -> None:
@@ -123,7 +123,7 @@ class Service:
         Raises:
             StreamLshError: they cannot be judged by this index, or it cannot be written any more.
         """
-        if isinstance(work, Delete) and self.settings.on_same_id != "update":
+        if isinstance(work, Delete) and self.settings.on_conflict != "update":
             raise no_updates()
         begun = time.monotonic()
         found: Answers = await self.writer.do(work)
@@ -161,7 +161,7 @@ class Service:
             rows = [_row_of(engine, id) for id in (a, b)]
             found = [None if row < 0 else _described(engine, shard, row, True) for shard, row in rows]
             one, other = found
-            if one is None or other is None or self.settings.likeness != "stories":
+            if one is None or other is None or self.settings.measure != "tf-idf":
                 return found, None
             # The newer one as if it came now.
             newer, older, (shard, row) = (one, other, rows[1]) if one["seq"] > other["seq"] else (other, one, rows[0])
@@ -207,8 +207,8 @@ class Service:
             UsageError: there are no event times, which this needs.
         """
         try:
-            return await asyncio.to_thread(table, self.state, order, within, limit)
-        except StateError:
+            return await asyncio.to_thread(table, self.folder, order, within, limit)
+        except StoreError:
             if self.engine.index.count:
                 raise
             return []  # nothing was committed yet
@@ -219,7 +219,7 @@ class Service:
         Raises:
             UsageError: there is no such group.
         """
-        return await asyncio.to_thread(group_json, self.state, number, limit)
+        return await asyncio.to_thread(group_json, self.folder, number, limit)
 
     async def place(self, place: Place | None) -> Place:
         """Where a listener begins who has seen everything up to a place; None = from now on."""
@@ -250,7 +250,7 @@ class Service:
     async def _bytes(self) -> int:
         """Bytes on disk, as of lately."""
         if time.monotonic() - self._size[0] > SIZE_SECONDS:
-            self._size = time.monotonic(), await asyncio.to_thread(disk_bytes, self.state)
+            self._size = time.monotonic(), await asyncio.to_thread(disk_bytes, self.folder)
         return self._size[1]
 
 
@@ -258,7 +258,7 @@ def group_json(folder: Path, number: int, limit: int) -> bytes:
     """A group of a folder with its first members, as JSON.
 
     Raises:
-        StateError: there are no groups. UsageError: there is no such group.
+        StoreError: there are no groups. UsageError: there is no such group.
     """
     with whole(folder, number) as (row, members):
         said = b",".join(member_json(row, member) for member in islice(members, limit))
@@ -285,7 +285,7 @@ def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, An
     index = engine.index
     words, (id, of) = index.words(shard, row), index.shards[shard].ids.named(row)
     seq, time, group = (int(words[word].view(np.int64)) for word in (layout.SEQ, layout.TIME, layout.GROUP))
-    kind, unique = int(words[layout.FLAGS] >> layout.KIND_BITS) & 0xFF, index.settings.against == "unique"
+    kind, unique = int(words[layout.FLAGS] >> layout.KIND_BITS) & 0xFF, index.settings.compare_with == "kept"
     kept = not unique or kind == Kind.UNIQUE
     if not kept and engine.groups is not None:  # perhaps it is the heir
         whole = group_row(index.store, group)

@@ -6,40 +6,40 @@ from collections.abc import Collection, Sequence
 
 from pydantic_settings import BaseSettings
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 
 MOST_POSTINGS = 2**32 - 1
 """Of a generation, and of the blocks of a memory segment."""
 
 
-def check_used(settings: BaseSettings, likeness: str, idle: Collection[str]) -> None:
-    """Raise ValueError if a setting is given that this likeness does not use (`idle`), or one is missing."""
+def check_used(settings: BaseSettings, measure: str, idle: Collection[str]) -> None:
+    """Raise ValueError if a setting is given that this measure does not use (`idle`), or one is missing."""
     fields = type(settings).model_fields
-    for name in ("dimensions", "distance"):
+    for name in ("dimensions", "max_distance"):
         if name not in idle and getattr(settings, name) is None:
-            raise ValueError(f"likeness = {likeness} needs {name}: {fields[name].description}")
+            raise ValueError(f"measure = {measure} needs {name}: {fields[name].description}")
     for name in sorted(idle):
         if getattr(settings, name) != fields[name].default:
-            raise ValueError(f"{name} is not used with likeness = {likeness}; leave it out")
+            raise ValueError(f"{name} is not used with measure = {measure}; leave it out")
 
 
-def check_room(generation_documents: int | None, memory_documents: int, most_rows: int, bands: int) -> None:
+def check_room(segment_documents: int | None, memtable_documents: int, most_rows: int, bands: int) -> None:
     """Raise ValueError if there are more postings than can be counted. most_rows: that a document comes to."""
     keys = most_rows * (bands + 3)
-    if generation_documents is not None and generation_documents * keys > MOST_POSTINGS:
-        raise ValueError(f"generation_documents: at most {MOST_POSTINGS // keys:,} with {bands} bands")
-    if 4 * (memory_documents + 4096) * keys > MOST_POSTINGS:
+    if segment_documents is not None and segment_documents * keys > MOST_POSTINGS:
+        raise ValueError(f"segment_documents: at most {MOST_POSTINGS // keys:,} with {bands} bands")
+    if 4 * (memtable_documents + 4096) * keys > MOST_POSTINGS:
         most = MOST_POSTINGS // (4 * keys) - 4096
-        raise ValueError(f"memory_documents: at most {most:,} with {bands} bands")
+        raise ValueError(f"memtable_documents: at most {most:,} with {bands} bands")
 
 
 def refuse_others(where: str, others: Sequence[str], clash: str) -> None:
-    """Raise StateError if settings were given that are others in an index, or that do not go together with those that
+    """Raise StoreError if settings were given that are others in an index, or that do not go together with those that
     it has (`clash`: why)."""
     if clash and not others:
-        raise StateError(f"{where} has settings with which those given do not go together: {clash}")
+        raise StoreError(f"{where} has settings with which those given do not go together: {clash}")
     if others:
-        raise StateError(
+        raise StoreError(
             f"{where} was made with other settings: {', '.join(others)}; use those, leave them out, or use another "
             "folder"
         )

@@ -18,21 +18,21 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from stream_lsh.documents.items import Item, item_of
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import UsageError
+from stream_lsh.families.containment import GENERATION, MOST_SAMPLING, QUOTATIONS, check, sampling_of
 from stream_lsh.families.curve import Curve
-from stream_lsh.families.likeness import (
+from stream_lsh.families.measure import (
     BY_DISTANCE,
     DEFAULTS,
-    LIKENESS,
+    MEASURE_SETTINGS,
     OF_BITS,
     SALT_BITS,
-    Likeness,
+    Measure,
     banding_of,
     check_extent,
     check_order,
     similarity_at,
     unused,
 )
-from stream_lsh.families.quotations import GENERATION, MOST_SAMPLING, QUOTATIONS, check, sampling_of
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings.checks import MOST_POSTINGS, check_room, check_used, refuse_others
 from stream_lsh.settings.sources import PREFIX, gathered
@@ -41,13 +41,14 @@ from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, par
 
 # What an answer depends on: an index made with other values of these gives other answers.
 ANSWERS = (
-    "threshold", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify", "against",
-    "bucket_size", "candidates", "verify_matches", "shards", "generation_documents", "id_field", "text_field",
+    "threshold", "signature_size", "bands", "rows", "shingles", "bag", "normalize", "tokens", "verify", "compare_with",
+    "max_bucket_rows", "max_candidates", "max_verified_matches", "shards", "segment_documents", "id_field",
+    "text_field",
     "set_field",
 )  # fmt: skip
-LATE, WITHIN = "decided_after", "match_within"  # fix answers where some are decided late, and where it is given
-WINDOW = ("window", "max_ahead", "time_field")  # fix answers where there is a window
-UPDATES = ("on_same_id", "time_field", "deleted_field")  # fix answers where ids are updated
+LATE, WITHIN = "decision_lag", "match_within"  # fix answers where some are decided late, and where it is given
+WINDOW = ("window", "max_future", "time_field")  # fix answers where there is a window
+UPDATES = ("on_conflict", "time_field", "deleted_field")  # fix answers where ids are updated
 TIMED = ("time_field",)  # of stories, which sleep
 
 
@@ -56,8 +57,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, validate_default=True)
 
-    likeness: Likeness = Field(
-        default="copies",
+    measure: Measure = Field(
+        default="jaccard",
         description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
         "euclidean of vectors; hamming, of rows of bits; edit, of short texts; quotations, a share of one text in "
         "another; stories, the same event in other words; sets, whose elements have weights",
@@ -67,7 +68,7 @@ class Settings(BaseSettings):
         description="similarity (Jaccard, cosine; of quotations a share) from which two documents are alike, or of one "
         "story (default: 0.26)",
     )  # fmt: skip
-    distance: float | None = Field(
+    max_distance: float | None = Field(
         default=None, ge=0, le=1e30, allow_inf_nan=False,
         description="euclidean: distance up to which two vectors are alike; hamming: bits in which two may differ; "
         "edit: characters inserted, deleted or replaced",
@@ -75,7 +76,7 @@ class Settings(BaseSettings):
     dimensions: int | None = Field(
         default=None, ge=1, le=16384, description="numbers of a vector, or bits of a row of bits (a multiple of 8)"
     )
-    recall: float = Field(
+    target_recall: float = Field(
         default=0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found"
     )
     signature_size: int | None = Field(
@@ -85,16 +86,16 @@ class Settings(BaseSettings):
         default=None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)"
     )
     rows: int | None = Field(default=None, ge=1, le=64, description="rows r of a band (default: tuned)")
-    least_shingles: int = Field(
+    min_shingles: int = Field(
         default=32, ge=1, le=10000,
         description="quotations: shingles that a text has at least for recall to be promised",
     )  # fmt: skip
     sampling: int | None = Field(
         default=None, ge=1, le=MOST_SAMPLING,
-        description="quotations: one in so many shingles is a key (default: as threshold, recall and least_shingles "
+        description="quotations: one in so many shingles is a key (default: as threshold, recall and min_shingles "
         "allow)",
     )  # fmt: skip
-    passage_words: int = Field(
+    min_passage_words: int = Field(
         default=12, ge=1, le=10000, description="quotations: tokens that a passage has at least that verdicts name"
     )
     shingles: str = Field(
@@ -113,10 +114,10 @@ class Settings(BaseSettings):
     verify: Literal["exact", "signature"] = Field(
         default="exact", description="exact Jaccard of the shingles, or the signature's estimate"
     )
-    against: Literal["unique", "any"] = Field(
-        default="unique", description="compare with what was kept (unique), or with every earlier document (any)"
+    compare_with: Literal["kept", "all"] = Field(
+        default="kept", description="compare with what was kept (kept), or with every earlier document (all)"
     )
-    on_same_id: Literal["reject", "update"] = Field(
+    on_conflict: Literal["reject", "update"] = Field(
         default="reject",
         description="what comes with another text under an id that is there: it is rejected, or replaces that version",
     )
@@ -152,18 +153,18 @@ class Settings(BaseSettings):
     )  # fmt: skip
     shards: int = Field(default=1, ge=1, le=64, description="parts of the index, worked on side by side")
     max_matches: int = Field(default=10, ge=0, description="best matches listed per document; 0 = all found")
-    verify_matches: int = Field(
-        default=10, ge=0, description="matches after which no more candidates are verified; 0 = verify all (any only)"
+    max_verified_matches: int = Field(
+        default=10, ge=0, description="matches after which no more candidates are verified; 0 = verify all (all only)"
     )
-    candidates: int = Field(
+    max_candidates: int = Field(
         default=32, ge=1, le=65536,
         description="most candidates verified per document, the best by signature (sets: 128)",
     )  # fmt: skip
-    bucket_size: int = Field(
+    max_bucket_rows: int = Field(
         default=64, ge=2, le=4096,
         description="newest documents of a bucket that are read (euclidean, sets: 1024; stories: 256)",
     )  # fmt: skip
-    decided_after: int = Field(
+    decision_lag: int = Field(
         default=16384,
         ge=2,
         le=2**20,
@@ -176,19 +177,19 @@ class Settings(BaseSettings):
         description="documents older than this, by the times of those that came since, are forgotten: 90s, 15m, 12h, "
         "7d, 2w, or ISO 8601 (default: nothing is)",
     )
-    max_ahead: str | None = Field(
+    max_future: str | None = Field(
         default=None,
         description="with a window: an event time further ahead of the clock than this counts as just so far ahead "
         "(default: as it is; on Kafka 10m)",
     )
-    generation_documents: int | None = Field(
+    segment_documents: int | None = Field(
         default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"
     )
     erase_hours: float | None = Field(
         default=24, ge=0, le=87600,
         description="hours after which versions that were deleted or replaced are erased from the disk",
     )  # fmt: skip
-    memory_documents: int = Field(
+    memtable_documents: int = Field(
         default=65536, ge=16, le=4194304, description="documents whose postings stay in memory until they are flushed"
     )
     max_document_bytes: int = Field(
@@ -234,32 +235,34 @@ class Settings(BaseSettings):
             raise ValueError("field names, none of them empty")
         return tuple(sorted(set(value)))  # equal sets of fields are equal settings
 
-    @field_validator("window", "max_ahead")
+    @field_validator("window", "max_future")
     @classmethod
     def _duration(cls, value: str | None) -> str | None:
         return None if value is None else duration_of(seconds_of(value))  # equal durations are equal settings
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
-        own = DEFAULTS.get(self.likeness, {})
+        own = DEFAULTS.get(self.measure, {})
         self.__dict__.update((name, own[name]) for name in own.keys() - self.model_fields_set)  # still not given
         # None is "to be chosen", as if not given: an index has its own, and one of three would not fit the others.
         self.model_fields_set.difference_update(name for name in Banding._fields if getattr(self, name) is None)
-        check_used(self, self.likeness, unused(self.likeness))
-        check_order(self.likeness, self.shards, self.against)
-        check_extent(self.likeness, self.dimensions or 0, self.distance or 0.0)
-        if self.likeness == "quotations":
+        check_used(self, self.measure, unused(self.measure))
+        check_order(self.measure, self.shards, self.compare_with)
+        check_extent(self.measure, self.dimensions or 0, self.max_distance or 0.0)
+        if self.measure == "containment":
             check(self.threshold, self.normalize, several_keep=self.late)
         _ = self.signing  # an impossible choice of shingles or bands is an error now, not at the first document
-        if self.against == "unique" and self.verify_matches == 0:
-            raise ValueError("verify_matches = 0 (all) is for against = 'any'; among what was kept few are similar")
-        if self.max_ahead is not None and self.window is None:
-            raise ValueError("max_ahead is for indexes with a window; give window too, or leave it out")
+        if self.compare_with == "kept" and self.max_verified_matches == 0:
+            raise ValueError(
+                "max_verified_matches = 0 (all) is for compare_with = 'all'; among what was kept few are similar"
+            )
+        if self.max_future is not None and self.window is None:
+            raise ValueError("max_future is for indexes with a window; give window too, or leave it out")
         if self.deleted_field is not None and not self.updates:
             raise ValueError(
-                "deleted_field is for indexes whose documents change; give on_same_id = 'update' too, or leave it out"
+                "deleted_field is for indexes whose documents change; give on_conflict = 'update' too, or leave it out"
             )
-        check_room(self.generation_documents, self.memory_documents, self.most_rows, self.banding.bands)
+        check_room(self.segment_documents, self.memtable_documents, self.most_rows, self.banding.bands)
         return self
 
     @cached_property
@@ -268,28 +271,28 @@ class Settings(BaseSettings):
         # Where the estimate is the last word it must be a good one: a larger signature, with the same bands.
         error = SIGNATURE_ERROR if self.verify == "signature" else None
         return banding_of(
-            self.likeness, self.threshold, self.recall, self.signature_size, self.bands, self.rows, error=error,
-            distance=self.distance or 0.0, dimensions=self.dimensions or 0,
+            self.measure, self.threshold, self.target_recall, self.signature_size, self.bands, self.rows, error=error,
+            distance=self.max_distance or 0.0, dimensions=self.dimensions or 0,
         )  # fmt: skip
 
     @property
     def least(self) -> float:
         """The similarity from which two documents are alike, as verdicts have it."""
-        if self.likeness not in BY_DISTANCE:
+        if self.measure not in BY_DISTANCE:
             return self.threshold
-        return similarity_at(self.likeness, self.distance or 0.0, self.dimensions or 1)
+        return similarity_at(self.measure, self.max_distance or 0.0, self.dimensions or 1)
 
     @cached_property
     def curve(self) -> Curve:
         """How surely a pair becomes a candidate."""
-        asked = self.least if self.likeness not in BY_DISTANCE else self.distance or 0.0
-        sampling, shingles = (self.sampled, self.least_shingles) if self.likeness == "quotations" else (1, 0)
-        return Curve(self.likeness, self.banding, asked, self.dimensions or 0, sampling, shingles)
+        asked = self.least if self.measure not in BY_DISTANCE else self.max_distance or 0.0
+        sampling, shingles = (self.sampled, self.min_shingles) if self.measure == "containment" else (1, 0)
+        return Curve(self.measure, self.banding, asked, self.dimensions or 0, sampling, shingles)
 
     @property
     def item(self) -> Item | None:
         """What documents have instead of a text; None of texts and sets."""
-        return item_of(self.likeness, self.dimensions or 0, self.vector_field, self.bits_field, self.set_field)
+        return item_of(self.measure, self.dimensions or 0, self.vector_field, self.bits_field, self.set_field)
 
     @cached_property
     def signing(self) -> SigningSettings:
@@ -303,31 +306,31 @@ class Settings(BaseSettings):
             lower="lower" in steps, space="space" in steps, punctuation="punctuation" in steps,
             markup="markup" in steps, nfkc="nfkc" in steps,
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
-            likeness=self.likeness, dimensions=self.dimensions or 0, distance=self.distance or 0.0,
-            salt_bits=SALT_BITS if self.match_within and self.likeness in OF_BITS else 0,
-            sampling=self.sampled if self.likeness == "quotations" else 0,
-            passage=self.passage_words if self.likeness == "quotations" else 0,
+            measure=self.measure, dimensions=self.dimensions or 0, max_distance=self.max_distance or 0.0,
+            salt_bits=SALT_BITS if self.match_within and self.measure in OF_BITS else 0,
+            sampling=self.sampled if self.measure == "containment" else 0,
+            passage=self.min_passage_words if self.measure == "containment" else 0,
         )  # fmt: skip
 
     @cached_property
     def sampled(self) -> int:
         """One in so many shingles is a key, of quotations."""
-        return self.sampling or sampling_of(self.threshold, self.recall, self.least_shingles)
+        return self.sampling or sampling_of(self.threshold, self.target_recall, self.min_shingles)
 
     @property
     def late(self) -> bool:
-        """Whether a shard learns what was kept from the others' answers, and so later: `decided_after`."""
-        return self.against == "unique" and self.shards > 1
+        """Whether a shard learns what was kept from the others' answers, and so later: `decision_lag`."""
+        return self.compare_with == "kept" and self.shards > 1
 
     @property
     def block(self) -> int:
         """Documents of the log of which one part is decided, at once; 0 where nobody waits."""
-        return self.decided_after // 2 if self.late else 0
+        return self.decision_lag // 2 if self.late else 0
 
     @property
     def updates(self) -> bool:
         """Whether an id may get another text, and be deleted."""
-        return self.on_same_id == "update"
+        return self.on_conflict == "update"
 
     @property
     def most_rows(self) -> int:
@@ -342,13 +345,13 @@ class Settings(BaseSettings):
     @property
     def max_ahead_ms(self) -> int | None:
         """How far ahead of the clock an event time may be, in milliseconds; None = as far as it likes."""
-        return None if self.max_ahead is None else 1000 * seconds_of(self.max_ahead)
+        return None if self.max_future is None else 1000 * seconds_of(self.max_future)
 
     @cached_property
     def documents_of_a_generation(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
-        most = GENERATION if self.likeness == "quotations" else 2**27
-        return self.generation_documents or min(most, MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
+        most = GENERATION if self.measure == "containment" else 2**27
+        return self.segment_documents or min(most, MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
 
     @cached_property
     def answers(self) -> dict[str, Any]:
@@ -360,17 +363,17 @@ class Settings(BaseSettings):
             "shingles": shingles,
             "tokens": signing.tokens,
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
-            "generation_documents": self.documents_of_a_generation,
+            "segment_documents": self.documents_of_a_generation,
         }
-        if self.likeness not in ("copies", "quotations"):
-            values |= {name: getattr(self, name) for name in LIKENESS}
+        if self.measure not in ("jaccard", "containment"):
+            values |= {name: getattr(self, name) for name in MEASURE_SETTINGS}
         if self.item is not None:
             values |= {f"{self.item.kind}_field": self.item.name}
-        if self.likeness == "quotations":
-            values |= {"likeness": self.likeness, "sampling": self.sampled, "passage_words": self.passage_words}
+        if self.measure == "containment":
+            values |= {"measure": self.measure, "sampling": self.sampled, "min_passage_words": self.min_passage_words}
         for matter, names in (
             (self.late, (LATE,)), (self.match_within, (WITHIN,)), (self.window is not None, WINDOW),
-            (self.updates, UPDATES), (self.likeness == "stories", TIMED),
+            (self.updates, UPDATES), (self.measure == "tf-idf", TIMED),
         ):  # fmt: skip
             values |= {name: getattr(self, name) for name in names if matter}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
@@ -406,18 +409,18 @@ class Settings(BaseSettings):
             where: the index, for messages.
 
         Raises:
-            StateError: something that was given is another there, with its name and both values.
+            StoreError: something that was given is another there, with its name and both values.
         """
         known = self._with_defaults(stored)
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS, *QUOTATIONS) and name not in given
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *QUOTATIONS) and name not in given
             and not (name == "tokens" and "shingles" in given)
-            and not (name in (*Banding._fields, "sampling") and {"recall", "least_shingles"} & given)
-            and name not in unused(known["likeness"])
+            and not (name in (*Banding._fields, "sampling") and {"target_recall", "min_shingles"} & given)
+            and name not in unused(known["measure"])
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *LIKENESS, *QUOTATIONS}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *QUOTATIONS}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -438,7 +441,7 @@ class Settings(BaseSettings):
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        names = (*ANSWERS, "window", "on_same_id", "likeness")
+        names = (*ANSWERS, "window", "on_conflict", "measure")
         return {name: type(self).model_fields[name].default for name in names} | {WITHIN: []} | dict(stored)
 
     @classmethod

@@ -16,10 +16,10 @@ class SigningSettings:
     bag: count repeated shingles; lower, space, punctuation, markup, nfkc: steps of the normalisation.
     tokens: "unicode" (letters with their marks, a Han or Thai character each) or "word" (Python's `\\w+`).
     signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
-    likeness, dimensions, distance: of documents that are no texts, see `families.likeness`; then K, b and r alone of
+    measure, dimensions, max_distance: of documents that are no texts, see `families.measure`; then K, b and r alone of
     the rest have a meaning. salt_bits: behind the K bits of a signature, zeros that a salt changes; all keys have them.
-    sampling: one in so many shingles is a key, where keys are no bands (`families.quotations`); else 0. passage: tokens
-    that a passage has at least which is named.
+    sampling: one in so many shingles is a key, where keys are no bands (`families.containment`); else 0. passage:
+    tokens that a passage has at least which is named.
     """
 
     kind: str
@@ -35,9 +35,9 @@ class SigningSettings:
     signature_size: int
     bands: int
     rows: int
-    likeness: str = "copies"
+    measure: str = "jaccard"
     dimensions: int = 0
-    distance: float = 0.0
+    max_distance: float = 0.0
     salt_bits: int = 0
     sampling: int = 0
     passage: int = 0

@@ -18,7 +18,7 @@ Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, a
 if the new version is like it; heirs: places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets.
 Then, if ids are updated and several shards keep, who may stand for groups: places uint16 of the document with which the
 block begins; names uint32; int64[h, 4] groups, seqs, source partitions and offsets.
-Then, if the likeness explains its matches, what each rests on: ends uint32[m]; JSON.
+Then, if the measure explains its matches, what each rests on: ends uint32[m]; JSON.
 Then the columns of the frame's documents, as there, and with a window their log times int64[n]; missing unless it is
 this shard's turn to send them.
 """
@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
-from stream_lsh.families.likeness import EXPLAINED
+from stream_lsh.families.measure import EXPLAINED
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, WENT, WENT_SINCE
@@ -92,7 +92,7 @@ class Reply:
                 *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *again,
                 *(self._went() if settings.updates else ()),
                 *(self._heirs() if settings.updates and settings.late else ()),
-                *(join(m.evidence.tolist()) if settings.likeness in EXPLAINED else ()), *source,
+                *(join(m.evidence.tolist()) if settings.measure in EXPLAINED else ()), *source,
             ],
         )  # fmt: skip
 
@@ -130,7 +130,7 @@ class Reply:
         s = unpack(b"R", VERSION, settings.fingerprint, data)
         went_at = _COLUMNS + settings.late
         evidence_at = went_at + (_MORE + _HEIRS * settings.late) * settings.updates
-        columns = evidence_at + 2 * (settings.likeness in EXPLAINED)
+        columns = evidence_at + 2 * (settings.measure in EXPLAINED)
         behind = columns + Source.count(settings)  # the documents' columns
         if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")

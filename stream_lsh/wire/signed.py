@@ -25,7 +25,7 @@ class TextShingles:
     def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signs) -> None:
         n = len(valid)
         self._signer = signer
-        self._salts = frame.signatures[:, 0].astype(np.uint64) if signer.settings.likeness == "stories" else None
+        self._salts = frame.signatures[:, 0].astype(np.uint64) if signer.settings.measure == "tf-idf" else None
         self._valid = valid
         self._sets = ShingleSets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
         self._ahead = 1  # documents shingled at once: in a dense feed nearly all of them will be asked for
@@ -94,7 +94,7 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     # Copies, because numba compiles everything again for read-only arrays.
     sizes = frame.sizes.copy() if accepted is None else np.where(accepted, frame.sizes, np.uint32(0))
     times = source.times.copy()
-    if settings.time_field is None and (settings.updates or settings.likeness == "stories"):
+    if settings.time_field is None and (settings.updates or settings.measure == "tf-idf"):
         times[:] = NO_TIME  # the place in the log says which version is the newer one; how long a story slept nobody
     times[frame.stamped] = NO_TIME
     shingles = TextShingles(frame, sizes > 0, signer)

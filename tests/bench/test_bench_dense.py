@@ -46,12 +46,14 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 def test_the_engine_in_a_process_of_its_own(feed: Path, tmp_path: Path) -> None:
     planted = [("near-1", "near-2"), ("near-4", "near-5"), ("near-6", "near-7")]
-    row = ours(feed, planted, tmp_path, {"candidates": 16})
+    row = ours(feed, planted, tmp_path, {"max_candidates": 16})
     assert (row["documents"], row["pairs"], row["incomplete"]) == (300, 100, 0)
     assert row["dropped"] == pytest.approx(100 / 3)
     assert row["recall"] == row["newest"] == pytest.approx(2 / 3)
     assert row["rate"] > 0 and row["peak_mb"] > 1 and row["disk"] > 10
-    assert ours(feed, [], tmp_path, {"against": "any", "verify_matches": 0, "max_matches": 0})["pairs"] == 100
+    assert (
+        ours(feed, [], tmp_path, {"compare_with": "all", "max_verified_matches": 0, "max_matches": 0})["pairs"] == 100
+    )
 
 
 @pytest.mark.long
@@ -73,9 +75,9 @@ def test_a_peer_inserts_only_what_it_kept(system: str, feed: Path, tmp_path: Pat
 @pytest.mark.long
 def test_a_pipe_into_what_grows(feed: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
-    command = [sys.executable, "-m", "bench.growing", "--state", str(tmp_path / "state"), "--every", "100"]
+    command = [sys.executable, "-m", "bench.growing", "--index", str(tmp_path / "state"), "--every", "100"]
     command += ["--pairs", str(tmp_path / "pairs.jsonl"), "--report", str(report)]
-    command += ["--settings", "memory_documents=16 generation_documents=50"]
+    command += ["--settings", "memtable_documents=16 segment_documents=50"]
     with feed.open("rb") as lines:
         subprocess.run(command, stdin=lines, check=True)
     rows = read_rows(report)

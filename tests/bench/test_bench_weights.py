@@ -24,7 +24,7 @@ def test_a_stream_is_scored_by_what_was_kept() -> None:
     """Within a bucket of two hardly anything is found of groceries, and verdicts say so; all with defaults."""
     made = baskets(300)
     true = true_pairs(made, 0.3)
-    narrow, usual = streamed(made, true, 0.3, bucket_size=2), streamed(made, true, 0.3)
+    narrow, usual = streamed(made, true, 0.3, max_bucket_rows=2), streamed(made, true, 0.3)
     assert (narrow["bucket"], usual["bucket"]) == (2, 1024)
     assert usual["due"] > 30
     assert usual["recall"] == 1.0

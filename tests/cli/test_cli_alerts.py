@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_lines(folder / "feed", documents)
     (folder / "rules.toml").write_text(RULES)
     done = run(
-        "dedup", folder / "feed", "--state", folder / "index", "--alerts", folder / "alerts.jsonl",
+        "dedup", folder / "feed", "--index", folder / "index", "--alerts", folder / "alerts.jsonl",
         "--rules", folder / "rules.toml", "--source-field", "outlet", "--time-field", "at", "--unique", "/dev/null",
     )  # fmt: skip
     assert "2 alerts" in done.stderr
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_test_tells_the_same_alerts(folder: Path) -> None:
     told = read_lines(folder / "alerts.jsonl")
     assert [(alert["rule"], alert["id"]) for alert in told] == [("spreads", "b2"), ("copyist", "c0")]
-    done = run("alerts", "test", folder / "rules.toml", "--state", folder / "index")
+    done = run("alerts", "test", folder / "rules.toml", "--index", folder / "index")
     shown = read_lines(done.stdout)
     for was, would in zip(told, shown, strict=True):
         kept = was["rule"] == "copyist"  # a kept document without copies: what its id was is not stored
@@ -68,8 +68,8 @@ def test_a_test_needs_groups_and_event_times(folder: Path, tmp_path: Path) -> No
         ("plain", ("--no-groups",), 3, "keeps no groups"),
         ("timeless", (), 2, "have no event times: a rule needs them"),
     ):
-        run("dedup", folder / "feed", "--state", tmp_path / name, *options, "--quiet")
-        assert says in run("alerts", "test", folder / "rules.toml", "--state", tmp_path / name, code=code).stderr
+        run("dedup", folder / "feed", "--index", tmp_path / name, *options, "--quiet")
+        assert says in run("alerts", "test", folder / "rules.toml", "--index", tmp_path / name, code=code).stderr
 
 
 def test_one_option_without_the_other(folder: Path) -> None:

@@ -15,7 +15,7 @@ from support.json_lines import read_lines, write_lines
 from support.waiting import until
 
 from stream_lsh.cli.stored import stored_settings
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.settings.model import Settings
 
 COMMAND = [sys.executable, "-m", "stream_lsh"]
@@ -62,7 +62,7 @@ def test_all_outputs_at_once(run: Run, feed: Path, tmp_path: Path) -> None:
 
 
 def test_a_finished_input_says_so(run: Run, feed: Path, tmp_path: Path) -> None:
-    arguments = ("dedup", feed, "--state", tmp_path / "index", "--unique", tmp_path / "unique.jsonl")
+    arguments = ("dedup", feed, "--index", tmp_path / "index", "--unique", tmp_path / "unique.jsonl")
     run(*arguments)
     before = (tmp_path / "unique.jsonl").read_bytes()
     assert "was finished by an earlier run: nothing to add" in run(*arguments).stderr
@@ -72,44 +72,44 @@ def test_a_finished_input_says_so(run: Run, feed: Path, tmp_path: Path) -> None:
 def test_query_and_info(run: Run, feed: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     # Settings that are not the defaults: a query takes them from the index.
-    run("dedup", feed, "-q", "--state", index, "--shingles", "words:2", "--threshold", "0.6", "--normalize", "lower")
-    matches = read_lines(run("query", FOX + " today", "--state", index).stdout)
+    run("dedup", feed, "-q", "--index", index, "--shingles", "words:2", "--threshold", "0.6", "--normalize", "lower")
+    matches = read_lines(run("query", FOX + " today", "--index", index).stdout)
     assert [match["id"] for match in matches] == ["a"]  # 3 and d were dropped: nothing is compared with them
     assert 0.8 < matches[0]["similarity"] < 1
     (tmp_path / "text.txt").write_text(FOX, encoding="utf-8")
-    assert read_lines(run("query", tmp_path / "text.txt", "--state", index, "--top", 1).stdout)[0]["id"] == "a"
-    assert run("query", "-", "--state", index, input=b"nothing that is known", code=1).stdout == ""
+    assert read_lines(run("query", tmp_path / "text.txt", "--index", index, "--top", 1).stdout)[0]["id"] == "a"
+    assert run("query", "-", "--index", index, input=b"nothing that is known", code=1).stdout == ""
     least = repr(matches[0]["similarity"])
-    assert len(read_lines(run("query", FOX + " today", "--state", index, "--threshold", least).stdout)) == 1
-    assert run("query", FOX + " today", "--state", index, "--threshold", 1, code=1).stdout == ""
-    low = run("query", FOX, "--state", index, "--threshold", 0.1, code=2).stderr
+    assert len(read_lines(run("query", FOX + " today", "--index", index, "--threshold", least).stdout)) == 1
+    assert run("query", FOX + " today", "--index", index, "--threshold", 1, code=1).stdout == ""
+    low = run("query", FOX, "--index", index, "--threshold", 0.1, code=2).stderr
     assert "--threshold 0.1: the index" in low and "looks for a similarity of 0.6 or more" in low
-    facts = json.loads(run("info", "--state", index, "--json", "--check").stdout)
+    facts = json.loads(run("info", "--index", index, "--json", "--check").stdout)
     assert facts["documents"]["stored"] == 4
     assert facts["settings"]["threshold"] == 0.6
     text = run("info", index).stdout
-    assert run("info", "--state", index).stdout.splitlines()[0] == text.splitlines()[0]
-    assert "name it once" in run("info", index, "--state", index, code=2).stderr
+    assert run("info", "--index", index).stdout.splitlines()[0] == text.splitlines()[0]
+    assert "name it once" in run("info", index, "--index", index, code=2).stderr
     assert "no index: name its folder" in run("info", code=2).stderr
     assert "stored" in text
     assert str(feed) in text
 
 
 def test_query_of_what_is_not_there(run: Run, feed: Path, tmp_path: Path) -> None:
-    assert str(tmp_path / "none") in run("query", "text", "--state", tmp_path / "none", code=3).stderr
+    assert str(tmp_path / "none") in run("query", "text", "--index", tmp_path / "none", code=3).stderr
     assert not (tmp_path / "none").exists()
-    assert "there is no file missing.txt" in run("query", "missing.txt", "--state", tmp_path, code=4).stderr
-    assert "the text is empty" in run("query", " ", "--state", tmp_path, code=2).stderr
+    assert "there is no file missing.txt" in run("query", "missing.txt", "--index", tmp_path, code=4).stderr
+    assert "the text is empty" in run("query", " ", "--index", tmp_path, code=2).stderr
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    assert "not UTF-8: byte 3 is 0xe9" in run("query", tmp_path / "latin.txt", "--state", tmp_path, code=4).stderr
-    run("dedup", feed, "--state", tmp_path / "state")
-    long = run("query", "a/" * 5000, "--state", tmp_path / "state", code=4).stderr
+    assert "not UTF-8: byte 3 is 0xe9" in run("query", tmp_path / "latin.txt", "--index", tmp_path, code=4).stderr
+    run("dedup", feed, "--index", tmp_path / "state")
+    long = run("query", "a/" * 5000, "--index", tmp_path / "state", code=4).stderr
     assert len(long) < 500  # what looks like a file is not repeated at length
 
 
 def test_what_is_wrong_is_named_before_anything_is_made(run: Run, feed: Path, tmp_path: Path) -> None:
     assert "none.jsonl" in run("dedup", tmp_path / "none.jsonl", code=4).stderr
-    assert "threshold" in run("dedup", feed, "--state", tmp_path / "index", "--threshold", 7, code=2).stderr
+    assert "threshold" in run("dedup", feed, "--index", tmp_path / "index", "--threshold", 7, code=2).stderr
     assert not (tmp_path / "index").exists()
 
 
@@ -119,7 +119,7 @@ def test_what_is_wrong_is_named_before_anything_is_made(run: Run, feed: Path, tm
 )
 def test_a_stopped_pipe_keeps_what_was_done(tmp_path: Path, number: int, code: int, word: bytes) -> None:
     unique = tmp_path / "unique.jsonl"
-    arguments = ["dedup", "-", "--state", str(tmp_path / "index"), "--unique", str(unique)]
+    arguments = ["dedup", "-", "--index", str(tmp_path / "index"), "--unique", str(unique)]
     with subprocess.Popen([*COMMAND, *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
         line = json.dumps(DOCUMENTS[0]).encode() + b"\n"
@@ -139,7 +139,7 @@ def test_the_settings_of_an_index_are_found_again() -> None:
         {},
         {"threshold": 0.5, "shingles": "chars:9", "normalize": "none", "bag": True, "tokens": "word"},
         {"shingles": "words:4/7", "normalize": "lower,markup,nfkc", "text_field": ("a", "b"), "verify": "signature"},
-        {"set_field": "tags", "shards": 3, "bands": 10, "rows": 4, "signature_size": 64, "against": "any"},
+        {"set_field": "tags", "shards": 3, "bands": 10, "rows": 4, "signature_size": 64, "compare_with": "all"},
     ):
         settings = Settings.load(None, **given)
         again = Settings.load(None, **settings.answers)
@@ -148,21 +148,21 @@ def test_the_settings_of_an_index_are_found_again() -> None:
 
 
 def test_the_settings_of_no_index(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="no index"):
+    with pytest.raises(StoreError, match="no index"):
         stored_settings(tmp_path)
 
 
 def test_files_of_others_are_replaced_only_if_asked(run: Run, feed: Path, tmp_path: Path) -> None:
     unique, state = tmp_path / "unique.jsonl", tmp_path / "state"
     unique.write_bytes(b"somebody's only copy\n")
-    assert "--overwrite" in run("dedup", feed, "--state", state, "--unique", unique, code=5).stderr
+    assert "--overwrite" in run("dedup", feed, "--index", state, "--unique", unique, code=5).stderr
     assert unique.read_bytes() == b"somebody's only copy\n"
-    run("dedup", feed, "--state", state, "--unique", unique, "--overwrite")
+    run("dedup", feed, "--index", state, "--unique", unique, "--overwrite")
     first = unique.read_bytes()
     assert first.startswith(b'{"id": "a"')
     with feed.open("a", encoding="utf-8") as file:
         file.write('{"id": "later", "text": "a line that was not there when the first run ended"}\n')
-    run("dedup", feed, "--state", state, "--unique", unique, "--overwrite")  # the index knows it now: it grows
+    run("dedup", feed, "--index", state, "--unique", unique, "--overwrite")  # the index knows it now: it grows
     assert unique.read_bytes().startswith(first)
     assert b"later" in unique.read_bytes()
 
@@ -170,7 +170,7 @@ def test_files_of_others_are_replaced_only_if_asked(run: Run, feed: Path, tmp_pa
 @pytest.mark.parametrize("closed", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_a_closed_descriptor_is_no_place_for_documents(feed: Path, tmp_path: Path, closed: int) -> None:
     """With `>&-` the next file opened would be number 1, perhaps one of the index, and get the documents."""
-    command = ["dedup", "-" if closed == 0 else str(feed), "--state", str(tmp_path / "state")]
+    command = ["dedup", "-" if closed == 0 else str(feed), "--index", str(tmp_path / "state")]
     script = f'exec {closed}{">" if closed else "<"}&-; exec "$@"'
     done = subprocess.run(["/bin/sh", "-c", script, "sh", *COMMAND, *command], stderr=subprocess.PIPE, check=False)
     assert done.returncode == (5 if closed else 4), done.stderr.decode()

@@ -18,8 +18,8 @@ compiled = []
 notice.say = compiled.append
 wrong = [
     ["dedup", "missing"], ["pairs", "missing"], ["evaluate", "missing"], ["tune", "missing"],
-    *([command, "text", "--state", "missing"] for command in ("query", "delete")),
-    *([command, "--state", "missing"] for command in ("info", "groups", "erase")),
+    *([command, "text", "--index", "missing"] for command in ("query", "delete")),
+    *([command, "--index", "missing"] for command in ("info", "groups", "erase")),
 ]
 for words in wrong + [[name, "--no-such-option"] for name in COMMANDS]:
     done = CliRunner().invoke(main, words)

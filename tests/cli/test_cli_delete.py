@@ -31,13 +31,13 @@ def folder(tmp_path: Path) -> Path:
 
 def dedup(folder: Path, *more: object) -> None:
     run(
-        "dedup", folder / "feed", "--state", folder / "index", "--unique", folder / "unique", "--on-same-id", "update",
+        "dedup", folder / "feed", "--index", folder / "index", "--unique", folder / "unique", "--on-conflict", "update",
         "--quiet", *more,
     )  # fmt: skip
 
 
 def delete(folder: Path, *ids: object, code: int = 0, input: bytes | None = None) -> Result:
-    return run("delete", *ids, "--state", folder / "index", code=code, input=input)
+    return run("delete", *ids, "--index", folder / "index", code=code, input=input)
 
 
 def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) -> None:
@@ -65,7 +65,7 @@ def test_ids_from_standard_input(folder: Path) -> None:
     assert [verdict["id"] for verdict in read_lines(done.stdout)] == ["c", "a", "17", 17, "b"]
     assert all("replaces" in verdict for verdict in read_lines(done.stdout))
     assert done.stderr == ""
-    with Deduplicator(state=folder / "index", read_only=True) as reader:
+    with Deduplicator(index=folder / "index", read_only=True) as reader:
         assert len(reader) == 0
 
 
@@ -103,32 +103,32 @@ def test_wrong_command_lines(folder: Path) -> None:
     ):  # fmt: skip
         assert message in delete(folder, *given, code=2).stderr, given
     delete(folder, "-", input=b"a\n\xff\n", code=4)
-    assert "there is no index in" in run("delete", "a", "--state", folder / "none", code=3).stderr
+    assert "there is no index in" in run("delete", "a", "--index", folder / "none", code=3).stderr
     (folder / "other").write_text("what somebody else wrote\n")
     assert "is there already" in delete(folder, "a", "--unique", folder / "other", code=5).stderr
-    with Deduplicator(state=folder / "index", read_only=True) as reader:
+    with Deduplicator(index=folder / "index", read_only=True) as reader:
         assert len(reader) == 5
 
 
 def test_wrong_command_lines_for_kafka(folder: Path) -> None:
     for given, message in (
         (("a",), "nothing says how records delete: give --key-is-id or --deleted-field"),
-        (("a", "--unique", "x", "--key-is-id", "json"), "it needs --state"),
+        (("a", "--unique", "x", "--key-is-id", "json"), "it needs --index"),
         (("a", "--key-is-id", "json", "--id-field", "@line"), "no key is one"),
         (("a", "--deleted-field", "gone", "--id-field", "@line"), "nothing can be deleted by its id"),
-        (("a", "--key-is-id", "json", "--state", folder / "index"), "--key-is-id is for Kafka, --state for"),
+        (("a", "--key-is-id", "json", "--index", folder / "index"), "--key-is-id is for Kafka, --index for"),
     ):  # fmt: skip
         assert message in run("delete", *given, code=2).stderr, given
 
 
 def test_an_index_whose_documents_stay_is_refused(tmp_path: Path) -> None:
-    run("dedup", write_lines(tmp_path / "feed", [{"id": "a", "text": TEXT}]), "--state", tmp_path / "index")
+    run("dedup", write_lines(tmp_path / "feed", [{"id": "a", "text": TEXT}]), "--index", tmp_path / "index")
     done = delete(tmp_path, "a", code=2)
-    assert "whose documents stay as they are (on_same_id = reject): feed them into a new one" in done.stderr
+    assert "whose documents stay as they are (on_conflict = reject): feed them into a new one" in done.stderr
 
 
 def test_somebody_else_is_writing(folder: Path) -> None:
-    with Deduplicator(state=folder / "index"):
+    with Deduplicator(index=folder / "index"):
         assert "another process" in delete(folder, "a", code=3).stderr
     delete(folder, "a")
 
@@ -149,11 +149,11 @@ def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(job.Index, "commit", failing)
-        run("dedup", folder / "feed", more, "--state", folder / "index", "--unique", folder / "unique", "-q", code=1)
+        run("dedup", folder / "feed", more, "--index", folder / "index", "--unique", folder / "unique", "-q", code=1)
     before = (folder / "unique").read_bytes()
     assert b'"x"' in before
     delete(folder, "a", "--unique", folder / "unique")
-    assert figures("info", "--state", folder / "index")["health"]["interrupted"]
+    assert figures("info", "--index", folder / "index")["health"]["interrupted"]
     dedup(folder, more)
     found = read_lines(folder / "unique")
     assert [(line["id"], line.get("deleted")) for line in found] == [
@@ -168,8 +168,8 @@ def test_many_are_deleted_in_batches_that_are_committed_as_they_are_told(tmp_pat
     told = deleting.delete(ids, tmp_path / "index", str(tmp_path / "unique"))
     assert len(next(told).ids) == deleting.BATCH
     told.close()
-    with Deduplicator(state=tmp_path / "index", read_only=True) as reader:
+    with Deduplicator(index=tmp_path / "index", read_only=True) as reader:
         assert len(reader) == deleting.BATCH + 5
     assert sum(len(judgement.ids) for judgement in deleting.delete(ids, tmp_path / "index")) == len(ids)
-    with Deduplicator(Settings(on_same_id="update"), state=tmp_path / "index", read_only=True) as reader:
+    with Deduplicator(Settings(on_conflict="update"), index=tmp_path / "index", read_only=True) as reader:
         assert len(reader) == 0

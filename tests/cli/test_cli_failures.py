@@ -21,7 +21,7 @@ from stream_lsh.cli.failures import set_resumes
 from stream_lsh.cli.group import Command, LazyGroup
 from stream_lsh.cli.worker import WorkerCommand
 from stream_lsh.embedded.signals import STOPPING
-from stream_lsh.errors import InputError, OutputError, StateError, StreamLshError, UsageError
+from stream_lsh.errors import InputError, OutputError, StoreError, StreamLshError, UsageError
 
 
 def run(action: Callable[[], None], *, state: Path | None = None, job: bool = True) -> Result:
@@ -45,7 +45,7 @@ def raiser(error: BaseException) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [(StreamLshError, 1), (UsageError, 2), (StateError, 3), (InputError, 4), (OutputError, 5)]
+    ("kind", "code"), [(StreamLshError, 1), (UsageError, 2), (StoreError, 3), (InputError, 4), (OutputError, 5)]
 )
 def test_each_error_has_its_exit_code(kind: type[StreamLshError], code: int) -> None:
     result = run(raiser(kind("the sentence that explains it")))
@@ -64,7 +64,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     assert kept.stderr == "stream-lsh: interrupted; run the same command again to go on\n"
     lost = run(raiser(KeyboardInterrupt()))
     assert lost.exit_code == 130
-    assert "--state DIR" in lost.stderr
+    assert "--index DIR" in lost.stderr
     other = run(raiser(KeyboardInterrupt()), job=False)
     assert other.stderr == "stream-lsh: interrupted\n"
 

@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for n, (id, text, outlet) in enumerate(rows)
     ]
     run(
-        "dedup", write_lines(folder / "feed", documents), "--state", folder / "index",
+        "dedup", write_lines(folder / "feed", documents), "--index", folder / "index",
         "--groups", folder / "groups.jsonl", "--source-field", "outlet", "--time-field", "at", "--quiet",
     )  # fmt: skip
     return folder
@@ -46,18 +46,18 @@ def test_programs_get_rows(folder: Path) -> None:
     state = str(folder / "index")
     events = read_lines(folder / "groups.jsonl")
     assert [event["event"] for event in events] == ["created", "joined", "joined", "created"]
-    found = lines("--state", state)
+    found = lines("--index", state)
     assert found == [{key: event[key] for key in list(event)[3:]} for event in (events[2], events[3])]
     assert [row["size"] for row in found] == [4, 2]
-    assert [row["group"] for row in lines("--state", state, "--order", "newest")] == [4, 0]
-    assert [(row["group"], row["grown"]) for row in lines("--state", state, "--order", "growing", "--since", "3h")] == [
+    assert [row["group"] for row in lines("--index", state, "--order", "newest")] == [4, 0]
+    assert [(row["group"], row["grown"]) for row in lines("--index", state, "--order", "growing", "--since", "3h")] == [
         (0, 2), (4, 1)
     ]  # fmt: skip
-    assert len(lines("--state", state, "--limit", "1")) == 1
+    assert len(lines("--index", state, "--limit", "1")) == 1
 
 
 def test_the_members_of_a_group_in_order(folder: Path) -> None:
-    found = lines("--state", str(folder / "index"), "0")
+    found = lines("--index", str(folder / "index"), "0")
     assert [(row["id"], row["kind"], row["source"]) for row in found] == [
         ("b0", "unique", "outlet 0"), ("b1", "exact_duplicate", "outlet 1"), ("b2", "exact_duplicate", "outlet 2"),
         ("b3", "exact_duplicate", "outlet 0"),
@@ -112,11 +112,11 @@ def test_tables_fit_their_terminal_and_use_the_names_of_their_json(
 
 def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
     state = folder / "index"
-    assert "there is no group 3" in run("groups", "--state", state, "3", code=2).stderr
-    run("groups", "--state", state, "--since", "yesterday", code=2)
-    run("groups", "--state", tmp_path / "none", code=3)
-    run("dedup", folder / "feed", "--state", tmp_path / "plain", "--quiet", "--no-groups")
-    without = run("groups", "--state", tmp_path / "plain", code=3).stderr
+    assert "there is no group 3" in run("groups", "--index", state, "3", code=2).stderr
+    run("groups", "--index", state, "--since", "yesterday", code=2)
+    run("groups", "--index", tmp_path / "none", code=3)
+    run("dedup", folder / "feed", "--index", tmp_path / "plain", "--quiet", "--no-groups")
+    without = run("groups", "--index", tmp_path / "plain", code=3).stderr
     assert "keeps no groups" in without and "feed it again into a new folder without --no-groups" in without
 
 
@@ -124,16 +124,16 @@ def test_an_index_keeps_groups_unless_it_is_told_not_to(folder: Path, tmp_path: 
     def feed(*more: object, code: int = 0) -> str:
         return run("dedup", folder / "feed", *more, "--quiet", code=code).stderr
 
-    state = ("--state", tmp_path / "index")
+    state = ("--index", tmp_path / "index")
     feed(*state, "--source-field", "outlet", "--time-field", "at")
-    assert lines(*state) == lines("--state", folder / "index")
+    assert lines(*state) == lines("--index", folder / "index")
     assert "keeps groups, from the beginning on" in feed(*state, "--no-groups", code=3)
-    plain = ("--state", tmp_path / "plain")
+    plain = ("--index", tmp_path / "plain")
     feed(*plain, "--no-groups")
     feed(*plain)  # as it was made
     assert "keeps no groups" in run("groups", *plain, code=3).stderr
-    feed("--state", tmp_path / "any", "--against", "any")
-    assert "keeps no groups" in run("groups", "--state", tmp_path / "any", code=3).stderr
+    feed("--index", tmp_path / "all", "--compare-with", "all")
+    assert "keeps no groups" in run("groups", "--index", tmp_path / "all", code=3).stderr
 
 
 def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
@@ -143,7 +143,7 @@ def test_who_stops_to_read_is_no_damage(folder: Path) -> None:
 
 def test_a_source_field_is_for_groups(folder: Path) -> None:
     done = run("dedup", folder / "feed", "--source-field", "outlet", code=2)
-    assert "--source-field is for groups, which an index keeps: add --state DIR or --groups FILE" in done.stderr
+    assert "--source-field is for groups, which an index keeps: add --index DIR or --groups FILE" in done.stderr
     for more in (["--groups", "x"], ["--alerts", "x", "--rules", "y"], ["--source-field", "outlet"]):
         assert (
             f"{more[0]} is for groups; leave out --no-groups"
@@ -172,7 +172,7 @@ def test_the_growth_of_a_group() -> None:
 def test_a_picture_of_a_group(folder: Path, tmp_path: Path, suffix: str) -> None:
     paths = [tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"]
     for path in paths:
-        assert lines("--state", folder / "index", "0", "--plot", path)[0]["id"] == "b0"
+        assert lines("--index", folder / "index", "0", "--plot", path)[0]["id"] == "b0"
     drawn = paths[0].read_bytes()
     assert drawn == paths[1].read_bytes()
     assert drawn.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
@@ -183,4 +183,4 @@ def test_what_cannot_be_drawn_is_said(folder: Path, tmp_path: Path) -> None:
         (("0", "--plot", "growth.pdf"), 2, ".png or .svg"), (("--plot", "growth.svg"), 2, "--plot draws one group"),
         (("0", "--plot", tmp_path / "no" / "growth.svg"), 5, "growth.svg cannot be written"),
     ):  # fmt: skip
-        assert says in run("groups", "--state", folder / "index", *words, code=code).stderr
+        assert says in run("groups", "--index", folder / "index", *words, code=code).stderr

@@ -35,7 +35,7 @@ def feed(tmp_path: Path) -> Path:
 
 
 def settings(run: Run, state: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("info", "--state", state, "--json").stdout)["settings"]
+    found: dict[str, Any] = json.loads(run("info", "--index", state, "--json").stdout)["settings"]
     return found
 
 
@@ -44,12 +44,12 @@ def settings(run: Run, state: Path) -> dict[str, Any]:
 
 def test_settings_that_are_not_given_are_those_of_the_index(run: Run, feed: Path, tmp_path: Path) -> None:
     state, more = tmp_path / "state", write_lines(tmp_path / "more.jsonl", [{"id": "e", "text": FOX + " and more"}])
-    made = ("--threshold", 0.6, "--shingles", "words:2", "--normalize", "lower,punctuation", "--bucket-size", 8)
-    run("dedup", feed, "--state", state, *made, "--candidates", 9, "--generation-documents", 1000)
+    made = ("--threshold", 0.6, "--shingles", "words:2", "--normalize", "lower,punctuation", "--max-bucket-rows", 8)
+    run("dedup", feed, "--index", state, *made, "--max-candidates", 9, "--segment-documents", 1000)
     before = settings(run, state)
-    assert (before["threshold"], before["bucket_size"], before["candidates"]) == (0.6, 8, 9)
-    assert (before["verify_matches"], before["against"], before["generation_documents"]) == (10, "unique", 1000)
-    found = run("dedup", more, "--state", state, "--verdicts", "-", "--memory-documents", 64, "--max-matches", 1)
+    assert (before["threshold"], before["max_bucket_rows"], before["max_candidates"]) == (0.6, 8, 9)
+    assert (before["max_verified_matches"], before["compare_with"], before["segment_documents"]) == (10, "kept", 1000)
+    found = run("dedup", more, "--index", state, "--verdicts", "-", "--memtable-documents", 64, "--max-matches", 1)
     assert [verdict["of"] for verdict in read_lines(found.stdout)] == ["a"]
     assert settings(run, state) == before
 
@@ -57,11 +57,11 @@ def test_settings_that_are_not_given_are_those_of_the_index(run: Run, feed: Path
 FIXED = [
     ("--threshold", "0.6", "threshold = 0.8 (now 0.6)"),
     ("--shingles", "chars:9", "shingles = 'words:3/8' (now 'chars:9')"),
-    ("--against", "any", "against = 'unique' (now 'any')"),
-    ("--candidates", "7", "candidates = 32 (now 7)"),
-    ("--bucket-size", "7", "bucket_size = 64 (now 7)"),
-    ("--verify-matches", "7", "verify_matches = 10 (now 7)"),
-    ("--generation-documents", "7", "(now 7)"),
+    ("--compare-with", "all", "compare_with = 'kept' (now 'all')"),
+    ("--max-candidates", "7", "max_candidates = 32 (now 7)"),
+    ("--max-bucket-rows", "7", "max_bucket_rows = 64 (now 7)"),
+    ("--max-verified-matches", "7", "max_verified_matches = 10 (now 7)"),
+    ("--segment-documents", "7", "(now 7)"),
     ("--verify", "signature", "verify = 'exact' (now 'signature')"),
     ("--id-field", "name", "id_field = 'id' (now 'name')"),
     ("--text-field", "title", "text_field = ['text'] (now ['title'])"),
@@ -71,20 +71,20 @@ FIXED = [
 
 def test_settings_that_fix_answers_are_refused_by_name(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    run("dedup", feed, "--state", state)
+    run("dedup", feed, "--index", state)
     for option, value, message in FIXED:
-        found = run("dedup", feed, "--state", state, option, value, code=3).stderr
+        found = run("dedup", feed, "--index", state, option, value, code=3).stderr
         assert message in found and "was made with other settings" in found
         assert found.count("\n") == 1
-        by_variable = run("dedup", feed, "--state", state, code=3, **{option[2:].replace("-", "_"): value}).stderr
+        by_variable = run("dedup", feed, "--index", state, code=3, **{option[2:].replace("-", "_"): value}).stderr
         assert by_variable == found
 
 
 def test_the_same_settings_in_other_words_are_the_same(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    run("dedup", feed, "--state", state, "--recall", 0.999)
+    run("dedup", feed, "--index", state, "--target-recall", 0.999)
     same = ("--threshold", "0.80", "--shingles", "words:3", "--tokens", "unicode", "--normalize", "space,lower")
-    run("dedup", feed, "--state", state, *same, "--bands", 18, "--signature-size", 128)
+    run("dedup", feed, "--index", state, *same, "--bands", 18, "--signature-size", 128)
 
 
 def test_several_shards_keep_the_same(run: Run, feed: Path, tmp_path: Path) -> None:
@@ -95,20 +95,21 @@ def test_several_shards_keep_the_same(run: Run, feed: Path, tmp_path: Path) -> N
 
 def test_another_number_of_shards(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    run("pairs", feed, "--state", state, "--shards", 2)
-    again = ("--state", state, "--shards", 2)  # the same command line again, and another command
+    run("pairs", feed, "--index", state, "--shards", 2)
+    again = ("--index", state, "--shards", 2)  # the same command line again, and another command
     run("pairs", feed, *again)
     run("dedup", feed, *again)
     assert (
-        "against = 'any' (now 'unique')" in run("dedup", feed, "--state", state, "--against", "unique", code=3).stderr
+        "compare_with = 'all' (now 'kept')"
+        in run("dedup", feed, "--index", state, "--compare-with", "kept", code=3).stderr
     )
 
 
 def test_settings_that_do_not_go_with_the_index(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    run("pairs", feed, "--state", state, "--signature-size", 1024, "--bands", 256, "--rows", 4)
-    found = run("pairs", feed, "--state", state, "--memory-documents", 4_194_304, code=3).stderr
-    assert "do not go together: memory_documents: at most" in found and "256 bands" in found
+    run("pairs", feed, "--index", state, "--signature-size", 1024, "--bands", 256, "--rows", 4)
+    found = run("pairs", feed, "--index", state, "--memtable-documents", 4_194_304, code=3).stderr
+    assert "do not go together: memtable_documents: at most" in found and "256 bands" in found
 
 
 def test_an_index_of_the_first_version_is_refused_with_the_remedy(run: Run, feed: Path, tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_an_index_of_the_first_version_is_refused_with_the_remedy(run: Run, feed
     store.write({name_key("index"): orjson.dumps({"format": 1, "created": 0, "settings": {}, "fingerprint": "0"})})
     store.close()
     for command in (("dedup", feed), ("pairs", feed), ("info",), ("query", "text"), ("query", "--input", feed)):
-        found = run(*command, "--state", state, code=3).stderr
+        found = run(*command, "--index", state, code=3).stderr
         assert "has format 1, this version reads 2; start a new folder and feed it again" in found
         assert found.count("\n") == 1
 
@@ -127,18 +128,18 @@ def test_an_index_of_the_first_version_is_refused_with_the_remedy(run: Run, feed
 
 def test_a_new_index_of_pairs_compares_with_all(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    found = run("pairs", feed, "--state", state)
+    found = run("pairs", feed, "--index", state)
     assert {(pair["older"], pair["newer"]) for pair in read_lines(found.stdout)} == {("a", "b"), ("a", "c"), ("b", "c")}
     assert "3 pairs of similar documents\n" in found.stderr and "kept" not in found.stderr
     made = settings(run, state)
-    assert (made["against"], made["verify_matches"], made["candidates"]) == ("any", 1000, 1000)
+    assert (made["compare_with"], made["max_verified_matches"], made["max_candidates"]) == ("all", 1000, 1000)
 
 
 def test_what_is_given_to_pairs_counts(run: Run, feed: Path, tmp_path: Path) -> None:
-    run("pairs", feed, "--state", tmp_path / "one", "--verify-matches", 0, "--candidates", 50)
+    run("pairs", feed, "--index", tmp_path / "one", "--max-verified-matches", 0, "--max-candidates", 50)
     made = settings(run, tmp_path / "one")
-    assert (made["against"], made["verify_matches"], made["candidates"]) == ("any", 0, 50)
-    found = run("pairs", feed, "--against", "unique")
+    assert (made["compare_with"], made["max_verified_matches"], made["max_candidates"]) == ("all", 0, 50)
+    found = run("pairs", feed, "--compare-with", "kept")
     assert [(pair["older"], pair["newer"]) for pair in read_lines(found.stdout)] == [("a", "b"), ("a", "c")]
     assert "2 pairs of similar documents with kept ones only" in found.stderr
     found = run("pairs", feed, "--max-matches", 1)
@@ -149,7 +150,7 @@ def test_pairs_list_a_thousand_matches(run: Run, tmp_path: Path) -> None:
     copies = write_lines(tmp_path / "copies.jsonl", [{"id": number, "text": FOX} for number in range(60)])
     more = write_lines(tmp_path / "more.jsonl", [{"id": number, "text": FOX} for number in range(60, 70)])
     state = tmp_path / "state"
-    for words in ((copies,), (copies, "--state", state), (more, "--state", state)):  # a new index, or one of `pairs`
+    for words in ((copies,), (copies, "--index", state), (more, "--index", state)):  # a new index, or one of `pairs`
         found = run("pairs", *words)
         assert len(read_lines(found.stdout)) == sum(range(60, 70) if more in words else range(60))
         assert "more than" not in found.stderr
@@ -157,14 +158,14 @@ def test_pairs_list_a_thousand_matches(run: Run, tmp_path: Path) -> None:
 
 def test_pairs_on_an_index_of_kept_documents_says_so(run: Run, feed: Path, tmp_path: Path) -> None:
     state, more = tmp_path / "state", write_lines(tmp_path / "more.jsonl", [{"id": "e", "text": FOX + " too"}])
-    run("dedup", feed, "--state", state)
-    found = run("pairs", more, "--state", state)
+    run("dedup", feed, "--index", state)
+    found = run("pairs", more, "--index", state)
     assert [(pair["older"], pair["newer"]) for pair in read_lines(found.stdout)] == [("a", "e")]
     first, *_, last, _ = found.stderr.splitlines()
     assert first.startswith("stream-lsh: ") and "the pairs with kept documents only" in first
     assert "1 pair of similar documents with kept ones only (against unique)" in last
     write_lines(more, [{"id": "f", "text": FOX + " as well"}])
-    assert run("pairs", more, "--state", state, "--quiet").stderr == ""
+    assert run("pairs", more, "--index", state, "--quiet").stderr == ""
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------
@@ -172,14 +173,14 @@ def test_pairs_on_an_index_of_kept_documents_says_so(run: Run, feed: Path, tmp_p
 
 def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    run("dedup", feed, "--state", state)
+    run("dedup", feed, "--index", state)
     asked = tmp_path / "asked.jsonl"
     write_lines(
         asked, [{"id": "x", "text": FOX + " too"}, {"id": "a", "text": FOX}, {"id": "y", "text": "new words only"}]
     )
     with asked.open("a") as file:
         file.write("broken\n")
-    found = run("query", "--input", asked, "--state", state)
+    found = run("query", "--input", asked, "--index", state)
     verdicts = read_lines(found.stdout)
     assert [verdict["kind"] for verdict in verdicts] == ["near_duplicate", "redelivered", "unique", "rejected"]
     assert verdicts[0]["of"] == "a" and verdicts[3]["reason"] == "not_json" and verdicts[3]["line"] == 4
@@ -187,25 +188,25 @@ def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> 
     assert "nothing was added to the index: 4 documents" in found.stderr
     assert "dead letters" not in found.stderr and "--dead-letters" not in found.stderr
     out = tmp_path / "out.jsonl"
-    done = run("query", "--input", asked, "--input", feed, "--state", state, "--output", out, "--quiet")
+    done = run("query", "--input", asked, "--input", feed, "--index", state, "--output", out, "--quiet")
     assert done.stdout == done.stderr == ""
     assert read_lines(out)[:4] == verdicts and len(read_lines(out)) == 8
-    assert len(read_lines(run("query", "--input", asked, "--state", state, "--top", 1).stdout)) == 4
+    assert len(read_lines(run("query", "--input", asked, "--index", state, "--top", 1).stdout)) == 4
 
 
 def test_wrong_queries(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    assert "there is no index" in run("query", "--input", feed, "--state", state, code=3).stderr
+    assert "there is no index" in run("query", "--input", feed, "--index", state, code=3).stderr
     assert not state.exists()
-    run("dedup", feed, "--state", state)
-    assert "give either a text" in run("query", "--state", state, code=2).stderr
-    assert "give either a text" in run("query", "text", "--input", feed, "--state", state, code=2).stderr
-    assert "--threshold is for TEXT" in run("query", "--input", feed, "--threshold", 1, "--state", state, code=2).stderr
-    assert "--output is for --input" in run("query", "text", "--output", "x", "--state", state, code=2).stderr
-    assert "none.jsonl" in run("query", "--input", tmp_path / "none.jsonl", "--state", state, code=4).stderr
-    assert "are the same file" in run("query", "--input", feed, "--output", feed, "--state", state, code=2).stderr
+    run("dedup", feed, "--index", state)
+    assert "give either a text" in run("query", "--index", state, code=2).stderr
+    assert "give either a text" in run("query", "text", "--input", feed, "--index", state, code=2).stderr
+    assert "--threshold is for TEXT" in run("query", "--input", feed, "--threshold", 1, "--index", state, code=2).stderr
+    assert "--output is for --input" in run("query", "text", "--output", "x", "--index", state, code=2).stderr
+    assert "none.jsonl" in run("query", "--input", tmp_path / "none.jsonl", "--index", state, code=4).stderr
+    assert "are the same file" in run("query", "--input", feed, "--output", feed, "--index", state, code=2).stderr
     unwritable = tmp_path / "no" / "folder"
-    assert str(unwritable) in run("query", "--input", feed, "--output", unwritable, "--state", state, code=5).stderr
+    assert str(unwritable) in run("query", "--input", feed, "--output", unwritable, "--index", state, code=5).stderr
 
 
 def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
@@ -214,15 +215,15 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
     write_lines(feed, [{"id": f"{value!r}", "text": FOX, "lang": value} for value in values])
     with feed.open("a") as file:
         file.write('{"id":"bad","text":"x","lang":[1]}\n')
-    done = run("dedup", feed, "--state", state, match_within="lang")
+    done = run("dedup", feed, "--index", state, match_within="lang")
     assert len(read_lines(done.stdout)) == 5
     [letter] = read_lines(state / "dead-letters.jsonl")
     assert (letter["reason"], letter["line"]) == ("wrong_type", 6)
     assert settings(run, state)["match_within"] == ["lang"]
-    assert "match within  " in run("info", "--state", state).stdout
+    assert "match within  " in run("info", "--index", state).stdout
 
     def asked(*words: str, code: int = 0) -> Any:
-        return run("query", FOX, "--state", state, *words, code=code)
+        return run("query", FOX, "--index", state, *words, code=code)
 
     for value, id in (("en", "'en'"), ("17", "17"), ('"17"', "'17'"), ("null", "None"), ('"de"', "'de'")):
         assert [match["id"] for match in read_lines(asked("--within", f"lang={value}").stdout)] == [id]
@@ -232,28 +233,28 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
     assert "give FIELD=VALUE" in asked("--within", "lang", code=2).stderr
     assert "given twice" in asked("--within", "lang=en", "--within", "lang=de", code=2).stderr
     assert "a number with a fraction" in asked("--within", "lang=1.5", code=2).stderr
-    no = run("query", "--input", feed, "--within", "lang=en", "--state", state, code=2)
+    no = run("query", "--input", feed, "--within", "lang=en", "--index", state, code=2)
     assert "the documents of --input have the fields themselves" in no.stderr
-    verdicts = read_lines(run("query", "--input", feed, "--state", state, "--quiet").stdout)
+    verdicts = read_lines(run("query", "--input", feed, "--index", state, "--quiet").stdout)
     assert [verdict["kind"] for verdict in verdicts] == ["redelivered"] * 5 + ["rejected"]
     assert "match_within = ['lang'] (now ['other'])" in run(
-        "dedup", feed, "--state", state, "--match-within", "other", code=3
+        "dedup", feed, "--index", state, "--match-within", "other", code=3
     ).stderr  # fmt: skip
 
 
 def test_values_to_match_within_where_there_are_none(run: Run, feed: Path, tmp_path: Path) -> None:
-    run("dedup", feed, "--state", tmp_path / "state")
-    found = run("query", FOX, "--within", "lang=en", "--state", tmp_path / "state", code=2)
+    run("dedup", feed, "--index", tmp_path / "state")
+    found = run("query", FOX, "--within", "lang=en", "--index", tmp_path / "state", code=2)
     assert "may match: leave out --within" in found.stderr
 
 
 @pytest.mark.long
 def test_query_reads_a_pipe_and_a_reader_may_go_away(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    run("dedup", feed, "--state", state)
+    run("dedup", feed, "--index", state)
     many = tmp_path / "many.jsonl"  # verdicts on them are more than a pipe holds
     many.write_bytes(b"".join(b'{"id":%d,"text":"document number %d"}\n' % (number, number) for number in range(3_000)))
-    command = [sys.executable, "-m", "stream_lsh", "query", "--input", "-", "--state", str(state)]
+    command = [sys.executable, "-m", "stream_lsh", "query", "--input", "-", "--index", str(state)]
     script = f"set -o pipefail; {shlex.join(command)} < {shlex.quote(str(many))} | head -1"
     cut = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=False)
     assert json.loads(cut.stdout)["id"] == 0
@@ -265,20 +266,20 @@ def test_query_reads_a_pipe_and_a_reader_may_go_away(run: Run, feed: Path, tmp_p
 
 def test_readers_work_while_another_process_writes(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    command = [sys.executable, "-m", "stream_lsh", "dedup", "-", "--state", str(state), "--verdicts", "-", "--quiet"]
+    command = [sys.executable, "-m", "stream_lsh", "dedup", "-", "--index", str(state), "--verdicts", "-", "--quiet"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdin is not None and writer.stdout is not None
         writer.stdin.write(feed.read_bytes())
         writer.stdin.flush()
         for _ in FEED:
             writer.stdout.readline()
-        while json.loads(run("info", "--state", state, "--json").stdout)["documents"]["stored"] < len(FEED):
+        while json.loads(run("info", "--index", state, "--json").stdout)["documents"]["stored"] < len(FEED):
             assert writer.poll() is None  # the commit comes within half a second
-        run("info", "--state", state, "--check")
-        assert [match["id"] for match in read_lines(run("query", FOX, "--state", state).stdout)] == ["a"]
-        verdicts = read_lines(run("query", "--input", feed, "--state", state).stdout)
+        run("info", "--index", state, "--check")
+        assert [match["id"] for match in read_lines(run("query", FOX, "--index", state).stdout)] == ["a"]
+        verdicts = read_lines(run("query", "--input", feed, "--index", state).stdout)
         assert [verdict["kind"] for verdict in verdicts] == ["redelivered"] * len(FEED)
-        assert "in use by another process" in run("dedup", feed, "--state", state, code=3).stderr
+        assert "in use by another process" in run("dedup", feed, "--index", state, code=3).stderr
         writer.stdin.write(json.dumps({"id": "e", "text": FOX}).encode() + b"\n")
         writer.stdin.close()
         assert json.loads(writer.stdout.readline())["kind"] == "exact_duplicate"  # nobody has disturbed it
@@ -290,20 +291,20 @@ def test_settings_that_need_another_one_are_enough_where_the_index_has_that(run:
     write_lines(feed, [{**document, "ts": 1_700_000_000} for document in FEED])
     write_lines(more, [{"id": "a", "gone": True}])
     deleting = ("--deleted-field", "gone")
-    said = run("dedup", feed, *deleting, "--state", state, code=2).stderr
+    said = run("dedup", feed, *deleting, "--index", state, code=2).stderr
     assert "deleted_field is for indexes whose documents change" in said and not state.exists()
-    run("dedup", feed, *deleting, "--on-same-id", "update", "--time-field", "ts", "--window", "1h", "--state", state)
-    done = run("dedup", more, *deleting, "--state", state, "--verdicts", "-")
+    run("dedup", feed, *deleting, "--on-conflict", "update", "--time-field", "ts", "--window", "1h", "--index", state)
+    done = run("dedup", more, *deleting, "--index", state, "--verdicts", "-")
     assert [line["kind"] for line in read_lines(done.stdout)] == ["deleted"]
-    said = run("dedup", more, "--deleted-field", "away", "--state", state, code=3).stderr
+    said = run("dedup", more, "--deleted-field", "away", "--index", state, code=3).stderr
     assert "deleted_field = 'gone' (now 'away')" in said
-    said = run("dedup", more, *deleting, "--on-same-id", "reject", "--state", state, code=2).stderr
+    said = run("dedup", more, *deleting, "--on-conflict", "reject", "--index", state, code=2).stderr
     assert "deleted_field is for indexes whose documents change" in said
-    said = run("dedup", more, "--max-ahead", "1d", "--state", state, code=3).stderr
-    assert "max_ahead = None (now '1d')" in said
+    said = run("dedup", more, "--max-future", "1d", "--index", state, code=3).stderr
+    assert "max_future = None (now '1d')" in said
     other = tmp_path / "other"
-    run("dedup", feed, "--state", other)
-    assert "deleted_field is for" in run("dedup", more, *deleting, "--state", other, code=2).stderr
+    run("dedup", feed, "--index", other)
+    assert "deleted_field is for" in run("dedup", more, *deleting, "--index", other, code=2).stderr
 
 
 @pytest.mark.parametrize(("shards", "shown"), [(1, "1"), (3, "3, of {}, {}, {} documents")])
@@ -316,10 +317,10 @@ def test_info_says_how_many_shards_there_are_and_what_each_holds(
         tmp_path / "state",
         tmp_path / "its_unique.jsonl",
     )
-    run("dedup", feed, "--state", state, "--shards", shards, "--unique", unique)
-    held = json.loads(run("info", "--state", state, "--json").stdout)["documents"]["shards"]
+    run("dedup", feed, "--index", state, "--shards", shards, "--unique", unique)
+    held = json.loads(run("info", "--index", state, "--json").stdout)["documents"]["shards"]
     assert (len(held), sum(held)) == (shards, 25)
-    said = run("info", "--state", state).stdout
+    said = run("info", "--index", state).stdout
     assert f"  shards  {shown.format(*held)}\n" in re.sub("   +", "  ", said)
     assert f"  {unique}  " in said
 
@@ -327,9 +328,9 @@ def test_info_says_how_many_shards_there_are_and_what_each_holds(
 def test_info_shows_generations(run: Run, tmp_path: Path) -> None:
     documents = [{"id": number, "text": f"document number {number} of all"} for number in range(25)]
     feed, state = write_lines(tmp_path / "feed.jsonl", documents), tmp_path / "state"
-    run("dedup", feed, "--state", state, "--generation-documents", 10)
-    facts = json.loads(run("info", "--state", state, "--json", "--check").stdout)
+    run("dedup", feed, "--index", state, "--segment-documents", 10)
+    facts = json.loads(run("info", "--index", state, "--json", "--check").stdout)
     found = [(item["generation"], item["documents"], item["in_files"]) for item in facts["generations"]["latest"]]
     assert found == [(0, 10, 10), (1, 10, 10), (2, 5, 0)]
     assert facts["generations"]["number"] == 3
-    assert "generation 1" in run("info", "--state", state).stdout
+    assert "generation 1" in run("info", "--index", state).stdout

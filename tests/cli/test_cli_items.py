@@ -12,8 +12,8 @@ import pytest
 from support.commands import run
 from support.json_lines import read_lines, write_lines
 
-VECTORS = ("--likeness", "cosine", "--dimensions", "3", "--threshold", "0.9")
-BITS = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
+VECTORS = ("--measure", "cosine", "--dimensions", "3", "--threshold", "0.9")
+BITS = ("--measure", "hamming", "--dimensions", "64", "--max-distance", "3")
 
 
 def encoded(*numbers: float) -> str:
@@ -23,7 +23,7 @@ def encoded(*numbers: float) -> str:
 def dedup(folder: Path, options: tuple[str, ...], *documents: Any, name: str = "index") -> list[Any]:
     feed = write_lines(folder / "feed.jsonl", documents)
     outputs = ("--unique", folder / f"{name}-unique", "--verdicts", folder / f"{name}-verdicts")
-    run("dedup", feed, "--state", folder / name, *options, *outputs, "--quiet")
+    run("dedup", feed, "--index", folder / name, *options, *outputs, "--quiet")
     return read_lines(folder / f"{name}-verdicts")
 
 
@@ -88,14 +88,14 @@ def test_settings_of_an_index_need_not_be_given(tmp_path: Path, vectors: Path) -
     feed = tmp_path / "more.jsonl"
     feed.write_text('{"id": "d", "vector": [0, 2, 0.1]}\n')
     for options in ((), ("--dimensions", "3"), ("--threshold", "0.9"), VECTORS):
-        run("dedup", feed, "--state", vectors, "--verdicts", tmp_path / "all", "--quiet", *options)
+        run("dedup", feed, "--index", vectors, "--verdicts", tmp_path / "all", "--quiet", *options)
     assert [(verdict["kind"], verdict["of"]) for verdict in read_lines(tmp_path / "all")] == [("near_duplicate", "c")]
-    refused = run("dedup", feed, "--state", vectors, "--dimensions", "4", code=3)
+    refused = run("dedup", feed, "--index", vectors, "--dimensions", "4", code=3)
     assert "dimensions = 3 (now 4)" in refused.stderr
-    refused = run("dedup", feed, "--state", vectors, "--likeness", "copies", code=3)
-    assert "likeness = 'cosine' (now 'copies')" in refused.stderr
-    refused = run("dedup", feed, "--state", vectors, "--distance", "4", code=2)
-    assert "distance is not used with likeness = cosine" in refused.stderr
+    refused = run("dedup", feed, "--index", vectors, "--measure", "jaccard", code=3)
+    assert "measure = 'cosine' (now 'jaccard')" in refused.stderr
+    refused = run("dedup", feed, "--index", vectors, "--max-distance", "4", code=2)
+    assert "max_distance is not used with measure = cosine" in refused.stderr
 
 
 @pytest.mark.parametrize("text", ["[2, 0.1, 0]", " [2,0.1,0]\n", encoded(2, 0.1, 0)])
@@ -103,7 +103,7 @@ def test_a_single_vector(tmp_path: Path, vectors: Path, text: str) -> None:
     """On the line, from standard input, from a file."""
     (tmp_path / "wanted.json").write_text(text)
     for words, more in (((text,), {}), (("-",), {"input": text}), ((tmp_path / "wanted.json",), {})):
-        found = run("query", *words, "--state", vectors, **more)
+        found = run("query", *words, "--index", vectors, **more)
         (match,) = map(json.loads, found.stdout.splitlines())
         assert (match["id"], match["similarity"]) == ("a", pytest.approx(2 / (4 + 0.1**2) ** 0.5))
 
@@ -111,13 +111,13 @@ def test_a_single_vector(tmp_path: Path, vectors: Path, text: str) -> None:
 def test_base64_that_looks_like_a_path(tmp_path: Path, vectors: Path) -> None:
     texts = [encoded(-7 * n / 9, -7 * n / 9, 15 * n / 9) for n in range(1, 300)]
     text = next(one for one in texts if "/" in one)
-    (match,) = map(json.loads, run("query", text, "--state", vectors).stdout.splitlines())
+    (match,) = map(json.loads, run("query", text, "--index", vectors).stdout.splitlines())
     assert match["id"] == "b"
 
 
 @pytest.mark.parametrize("text", ["fffffffffffffffe", "0xFFFFFFFFFFFFFFFE", "//////////4="])
 def test_a_single_row_of_bits(bits: Path, text: str) -> None:
-    (match,) = map(json.loads, run("query", text, "--state", bits).stdout.splitlines())
+    (match,) = map(json.loads, run("query", text, "--index", bits).stdout.splitlines())
     assert (match["id"], match["similarity"]) == ("b", 63 / 64)
 
 
@@ -136,13 +136,13 @@ def test_a_single_row_of_bits(bits: Path, text: str) -> None:
     ],
 )
 def test_what_cannot_be_looked_for(request: pytest.FixtureRequest, index: str, text: str, message: str) -> None:
-    refused = run("query", text, "--state", request.getfixturevalue(index), code=2)
+    refused = run("query", text, "--index", request.getfixturevalue(index), code=2)
     assert message in refused.stderr
 
 
 def test_info_says_what_makes_them_alike(vectors: Path, bits: Path) -> None:
-    shown = {line.split()[0]: line.split()[-1] for line in run("info", "--state", bits).stdout.splitlines()}
-    assert (shown["likeness"], shown["dimensions"], shown["distance"]) == ("hamming", "64", "3")
+    shown = {line.split()[0]: line.split()[-1] for line in run("info", "--index", bits).stdout.splitlines()}
+    assert (shown["measure"], shown["dimensions"], shown["max"]) == ("hamming", "64", "3")
     assert not {"threshold", "shingles"} & shown.keys()
-    shown = {line.split()[0]: line.split()[-1] for line in run("info", "--state", vectors).stdout.splitlines()}
-    assert (shown["likeness"], shown["dimensions"], shown["threshold"]) == ("cosine", "3", "0.9")
+    shown = {line.split()[0]: line.split()[-1] for line in run("info", "--index", vectors).stdout.splitlines()}
+    assert (shown["measure"], shown["dimensions"], shown["threshold"]) == ("cosine", "3", "0.9")

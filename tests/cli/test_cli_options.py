@@ -55,11 +55,11 @@ def test_defaults_are_those_of_the_model() -> None:
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     config = tmp_path / "settings.toml"
-    config.write_text("threshold = 0.5\nrecall = 0.9\nmax_matches = 7\n")
-    env = {"STREAM_LSH_THRESHOLD": "0.6", "STREAM_LSH_RECALL": "0.95"}
+    config.write_text("threshold = 0.5\ntarget_recall = 0.9\nmax_matches = 7\n")
+    env = {"STREAM_LSH_THRESHOLD": "0.6", "STREAM_LSH_TARGET_RECALL": "0.95"}
     _, settings = run("--config", str(config), "--threshold", "0.7", env=env)
     assert settings is not None
-    assert (settings.threshold, settings.recall, settings.max_matches) == (0.7, 0.95, 7)
+    assert (settings.threshold, settings.target_recall, settings.max_matches) == (0.7, 0.95, 7)
     assert settings.id_field == "id"
 
 
@@ -113,7 +113,7 @@ def test_a_wrong_value_is_named_with_its_source_and_what_is_allowed(
         ("bag = 'maybe'", "give true or false"),
         ("[settings]\nthreshold = 0.7", "[settings] (from {file}): settings have no tables; write threshold above"),
         ("[tresholds]", "[tresholds] (from {file}): settings have no tables"),
-        ("dimensions = 8", "dimensions is not used with likeness = copies; leave it out (dimensions from {file})"),
+        ("dimensions = 8", "dimensions is not used with measure = jaccard; leave it out (dimensions from {file})"),
         ("threshold = ", "is not TOML"),
         (b"threshold = 0.5 # \xff", "is not TOML: byte 18 is not UTF-8"),
     ],
@@ -181,7 +181,7 @@ def test_the_file_of_the_folder_is_read_and_said_unless_another_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stream-lsh.toml").write_text("threshold = 0.6\n")
-    (tmp_path / "other.toml").write_text("recall = 0.9\n")
+    (tmp_path / "other.toml").write_text("target_recall = 0.9\n")
     result, settings = run()
     assert settings is not None
     assert settings.threshold == 0.6
@@ -193,7 +193,7 @@ def test_the_file_of_the_folder_is_read_and_said_unless_another_is_named(
     for arguments, env in ((["--config", "other.toml"], {}), ([], {"STREAM_LSH_CONFIG": "other.toml"})):
         result, settings = run(*arguments, env=env)
         assert settings is not None
-        assert (settings.threshold, settings.recall, result.stderr) == (0.8, 0.9, "")
+        assert (settings.threshold, settings.target_recall, result.stderr) == (0.8, 0.9, "")
 
 
 def test_a_choice_shows_what_there_is_to_choose_from_though_it_may_be_left_out() -> None:

@@ -19,7 +19,7 @@ GOOD = [{"id": str(number), "text": f"document {number} of a feed in which all i
 
 def test_a_feed_of_which_all_is_rejected_is_an_error(run: Run, tmp_path: Path) -> None:
     feed, good = write_lines(tmp_path / "bad.jsonl", BAD), write_lines(tmp_path / "good.jsonl", GOOD)
-    again = ("dedup", good, feed, "--state", tmp_path / "index", "-q")
+    again = ("dedup", good, feed, "--index", tmp_path / "index", "-q")
     error = run(*again, code=1).stderr
     assert f'line 1 of {feed}: there is no field "id"' in error
     assert "doc, body, meta.lang" in error
@@ -59,7 +59,7 @@ def test_a_table_says_how_to_read_it(run: Run, tmp_path: Path, packed: bool) -> 
     table = tmp_path / ("a table.csv.gz" if packed else "a table.csv")
     text = '\ufeffkey,title\n1,"a text, of\ntwo ""lines"""\n'.encode()
     table.write_bytes(gzip.compress(text) if packed else text)
-    error = run("dedup", table, "--state", tmp_path / "index", code=4).stderr
+    error = run("dedup", table, "--index", tmp_path / "index", code=4).stderr
     assert "columns: key, title" in error
     assert not (tmp_path / "index").exists()
     command = error.split("\n")[1].partition(" | stream-lsh ")[0]
@@ -74,8 +74,8 @@ def test_lines_of_json_may_be_called_a_table(run: Run, tmp_path: Path) -> None:
 
 def test_an_index_is_no_input(run: Run, tmp_path: Path) -> None:
     feed, index = write_lines(tmp_path / "feed.jsonl", GOOD), tmp_path / "index"
-    run("dedup", feed, "--state", index, "-q")
+    run("dedup", feed, "--index", index, "-q")
     for folder in (index, index / "db"):
         assert f"{folder} is the folder of an index" in run("dedup", folder, code=4).stderr
-    assert f"contains the index {index}" in run("dedup", tmp_path, "--state", tmp_path / "other", code=4).stderr
+    assert f"contains the index {index}" in run("dedup", tmp_path, "--index", tmp_path / "other", code=4).stderr
     assert not (tmp_path / "other").exists()

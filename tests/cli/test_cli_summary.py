@@ -10,7 +10,7 @@ from stream_lsh.embedded.report import Summary
 SUMMARY = Summary(
     documents=120_000, unique=118_000, near_duplicates=1_500, exact_duplicates=480, redelivered=10,
     rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, incomplete=0, index_documents=0, index_bytes=None,
-    seconds=3.4, resumed_from=0, already_done=(), unfinished={}, against="unique", state=None,
+    seconds=3.4, resumed_from=0, already_done=(), unfinished={}, compare_with="kept", state=None,
 )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_what_was_cut_is_said() -> None:
     assert "1 document has more than 100 matches" in text
     assert "--max-matches 0" in text
     assert "1,200 documents were not compared with all that might match" in text
-    assert "--bucket-size and --candidates" in text
+    assert "--max-bucket-rows and --max-candidates" in text
 
 
 def test_a_last_line_without_an_end() -> None:
@@ -75,7 +75,7 @@ def test_a_last_line_without_an_end() -> None:
 def test_pairs_of_an_index_of_kept_documents() -> None:
     found = summary_lines(SUMMARY, max_matches=100, dead_letters=None, pairs=True)
     assert "2,345 pairs of similar documents with kept ones only (against unique)" in list(found)
-    found = summary_lines(replace(SUMMARY, against="any"), max_matches=100, dead_letters=None, pairs=True)
+    found = summary_lines(replace(SUMMARY, compare_with="all"), max_matches=100, dead_letters=None, pairs=True)
     assert "2,345 pairs of similar documents" in list(found)
 
 

@@ -90,7 +90,7 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "rules file missing.toml: No such file" in result.output
     result = run("worker", "--shards", "0")
     assert result.exit_code == 2 and "shards" in result.output
-    result = run("worker", "--shards", "2", "--decided-after", "1000")
+    result = run("worker", "--shards", "2", "--decision-lag", "1000")
     assert result.exit_code == 2 and "lower frame_documents from 1000 to 500" in result.output
 
 
@@ -179,8 +179,8 @@ def test_reindex_says_how_to_switch() -> None:
         "two",
         "--shards",
         "4",
-        "--against",
-        "any",
+        "--compare-with",
+        "all",
         "--text-field",
         "title",
         "--text-field",
@@ -192,7 +192,7 @@ def test_reindex_says_how_to_switch() -> None:
         assert isinstance(context, click.Context)
         options = _options(context)
     assert sorted(options.split(" --")) == [
-        "", "against any", "no-bag", "shards 4", "text-field text", "text-field title"
+        "", "compare-with all", "no-bag", "shards 4", "text-field text", "text-field title"
     ]  # fmt: skip
     old = KafkaSettings(topic_prefix="one", data_folder=Path("data"))
     lines = switching(old, target(old, "two"), options)

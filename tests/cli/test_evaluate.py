@@ -38,7 +38,7 @@ def feed(tmp_path: Path) -> Path:
     documents += [
         {"id": 17, "text": text(0)},
         {"id": 18, "text": text(0)},
-        {"id": "edit", "text": text(100, changed=3)},
+        {"id": "levenshtein", "text": text(100, changed=3)},
     ]
     documents += [{"id": "s3", "text": text(300)}, {"id": "bare"}]
     return write_lines(tmp_path / "feed.jsonl", documents)
@@ -89,7 +89,7 @@ def test_given_similarities(feed: Path, tmp_path: Path) -> None:
 def test_documents_that_do_not_match_within_a_field_are_no_pair(feed: Path, tmp_path: Path) -> None:
     rows = read_lines(feed)
     for row in rows:
-        row["lang"] = "de" if row["id"] in (17, "edit") else "en"
+        row["lang"] = "de" if row["id"] in (17, "levenshtein") else "en"
     write_lines(feed, rows)
     found = figures(feed, "--match-within", "lang")
     assert (found["true_pairs"], found["found_pairs"], found["correct_pairs"]) == (1, 1, 1)  # s0 and 18
@@ -136,13 +136,13 @@ def test_stories_against_labels_with_and_without_times(tmp_path: Path) -> None:
     rows = [{"id": 1, "text": said[0], "day": "2026-03-01", "story": "a"},
             {"id": 2, "text": said[1], "day": "2027-03-22", "story": "b"}]  # fmt: skip
     path = write_lines(tmp_path / "stories.jsonl", rows)
-    asked = (path, "--labels", "story", "--likeness", "stories")
+    asked = (path, "--labels", "story", "--measure", "tf-idf")
     assert figures(*asked)["groups"] == 1
     assert figures(*asked, "--time-field", "day")["groups"] == 2
     write_lines(path, [{**row, "day": None} for row in rows])
     assert figures(*asked, "--time-field", "day")["groups"] == 1
     refused = evaluate(path, "--labels", "story", "--time-field", "day", code=2)
-    assert "--time-field is for --likeness stories" in refused.stderr
+    assert "--time-field is for --measure tf-idf" in refused.stderr
 
 
 def test_documents_without_a_label_are_left_out(feed: Path) -> None:

@@ -35,7 +35,7 @@ def feed(tmp_path: Path) -> Path:
 
 
 def test_the_choice_its_curve_and_what_is_beside_it() -> None:
-    result = tune("--threshold", "0.8", "--recall", "0.999")
+    result = tune("--threshold", "0.8", "--target-recall", "0.999")
     assert "K = 128 components, of which b = 18 bands of r = 5 rows use 90" in result.stdout
     assert "(1/b)^(1/r)              0.561" in result.stdout
     assert "found at the threshold   99.921 %" in result.stdout
@@ -62,7 +62,7 @@ def test_the_end_is_a_settings_file(tmp_path: Path) -> None:
         ).stdout
     )
     expected = {
-        "threshold": 0.5, "recall": 0.999, "signature_size": 156, "bands": 52, "rows": 3,
+        "threshold": 0.5, "target_recall": 0.999, "signature_size": 156, "bands": 52, "rows": 3,
         "shingles": Settings().shingles, "text_field": ["title", 'a "b"'], "bag": True, "normalize": "none",
     }  # fmt: skip
     assert tomllib.loads(text) == expected
@@ -130,7 +130,7 @@ def test_plot_to_another_suffix_or_place(tmp_path: Path) -> None:
 
 
 def test_impossible_wishes() -> None:
-    result = tune("--threshold", "0.05", "--recall", "0.9999", code=2)
+    result = tune("--threshold", "0.05", "--target-recall", "0.9999", code=2)
     assert "recall 0.99972 or less" in result.stderr
     assert result.stdout == ""
 

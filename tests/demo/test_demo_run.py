@@ -94,7 +94,7 @@ def test_it_fits_every_width(run: Run, width: int) -> None:
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "Recall" in text
     assert "100 %" in text
-    assert f"stream-lsh info --state {run.folder}/index\n" in commands
+    assert f"stream-lsh info --index {run.folder}/index\n" in commands
 
 
 def test_without_a_folder_it_tells_how_to_keep_one(run: Run) -> None:

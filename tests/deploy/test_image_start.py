@@ -119,8 +119,8 @@ def test_a_container_compiles_nothing(root: Path) -> None:
     container["XDG_CACHE_HOME"] = str(home / "cache")
     starts = (
         ("-m", "stream_lsh", "dedup", feed),
-        ("-m", "stream_lsh", "dedup", "--likeness", "stories", feed),
-        ("-m", "stream_lsh", "dedup", "--likeness", "quotations", feed),
+        ("-m", "stream_lsh", "dedup", "--measure", "tf-idf", feed),
+        ("-m", "stream_lsh", "dedup", "--measure", "containment", feed),
         ("-m", "stream_lsh", "demo"),
         ("-c", WORKER),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from stream_lsh.alerts import watch as module
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.rehearsal import rehearse
 from stream_lsh.embedded.report import Summary
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 
 WORDS = [f"w{number}" for number in range(400)]
 RULES = """
@@ -48,7 +48,7 @@ within = "30m"
 cooldown = "1h"
 """
 START = 1_700_000_000
-SETTINGS = {"time_field": "at", "source_field": "outlet", "memory_documents": 256, "generation_documents": 700}
+SETTINGS = {"time_field": "at", "source_field": "outlet", "memtable_documents": 256, "segment_documents": 700}
 
 
 @pytest.fixture
@@ -122,10 +122,10 @@ def test_what_alerts_need_is_said(tmp_path: Path, rules: Path) -> None:
         run(tmp_path / "a", [feed], rules, {"time_field": None})
     with pytest.raises(UsageError, match=r"rule 'spreads' \(spread\) needs to know who .* --source-field"):
         run(tmp_path / "b", [feed], rules, {"source_field": None})
-    with pytest.raises(UsageError, match="only under --against unique there are groups"):
-        run(tmp_path / "c", [feed], rules, {"against": "any"})
+    with pytest.raises(UsageError, match="only under --compare-with kept there are groups"):
+        run(tmp_path / "c", [feed], rules, {"compare_with": "all"})
     run(tmp_path / "d", [feed], None)
-    with pytest.raises(StateError, match=r"keeps no groups: .* with --groups FILE"):
+    with pytest.raises(StoreError, match=r"keeps no groups: .* with --groups FILE"):
         run(tmp_path / "d", [feed], rules)
 
 

@@ -19,7 +19,7 @@ from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.store.rocksdb import PLACES, Store, rows_key
 
-CHANGING = ("--on-same-id", "update", "--deleted-field", "deleted", "--time-field", "ts", "--quiet")
+CHANGING = ("--on-conflict", "update", "--deleted-field", "deleted", "--time-field", "ts", "--quiet")
 
 
 def stream_lsh(*arguments: str, input: str | None = None) -> Result:
@@ -38,7 +38,7 @@ def dedup(folder: Path, *records: Any, name: str = "feed.jsonl", arguments: tupl
     """The verdicts on some records."""
     feed = write(folder / name, *records)
     outputs = [word for what in ("unique", "verdicts") for word in (f"--{what}", str(folder / what))]
-    done = stream_lsh("dedup", str(feed), "--state", str(folder / "index"), *outputs, *arguments)
+    done = stream_lsh("dedup", str(feed), "--index", str(folder / "index"), *outputs, *arguments)
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in (folder / "verdicts").read_text().splitlines()][-len(records) :]
 
@@ -56,7 +56,7 @@ def test_a_feed_against_any_updates_and_deletes(tmp_path: Path, shards: str) -> 
         deletion("a"),
         document("e", TEXT, 15),
         document("f", OTHER, 15),
-        arguments=(*CHANGING, "--against", "any", "--shards", shards),
+        arguments=(*CHANGING, "--compare-with", "all", "--shards", shards),
     )
     assert [[match["id"] for match in verdict["matches"]] for verdict in found] == [
         [], ["a"], ["a", "b"], [], ["b", "c"], [], [], ["d", "c"], []
@@ -76,7 +76,7 @@ def test_a_feed_against_any_updates_and_deletes(tmp_path: Path, shards: str) -> 
 
 
 def test_several_shards_name_heirs_later(tmp_path: Path) -> None:
-    arguments = (*CHANGING, "--shards", "3", "--decided-after", "2")
+    arguments = (*CHANGING, "--shards", "3", "--decision-lag", "2")
     first = document("a", TEXT, 10)
     found = dedup(
         tmp_path, first, document("b", TEXT + " or three", 11), deletion("a"), document("c", OTHER, 12),
@@ -91,7 +91,7 @@ def test_several_shards_name_heirs_later(tmp_path: Path) -> None:
     assert found[0] == {"id": "nobody", "seq": 4, "kind": "deleted", "group": None, **kept, "heirs": heirs}
     assert (found[1]["kind"], found[1]["of"], found[1]["group"]) == ("near_duplicate", "b", 0)
     assert (found[2]["kind"], found[2]["group"], found[2]["replaces"]) == ("deleted", 0, 1)
-    with Deduplicator(state=tmp_path / "index") as deduplicator:
+    with Deduplicator(index=tmp_path / "index") as deduplicator:
         verdicts = list(deduplicator.process([Document(str(i), deleted=True) for i in range(3)]))
     assert [verdict.heirs for verdict in verdicts] == [(), ((0, "d", 5),), ()]
     lines = [json.loads(line) for line in (tmp_path / "unique").read_text().splitlines()]
@@ -162,9 +162,9 @@ def test_the_index_remembers_how_it_changes(tmp_path: Path) -> None:
     dedup(tmp_path, document("a", TEXT, 10))
     found = dedup(tmp_path, document("a", OTHER, 11), deletion("a"), name="next", arguments=("--quiet",))
     assert [(verdict["kind"], verdict["replaces"]) for verdict in found] == [("unique", 0), ("deleted", 1)]
-    update = ("--on-same-id", "update")
-    for given in (("--on-same-id", "reject"), ("--deleted-field", "gone", *update), ("--time-field", "at")):
-        refused = stream_lsh("dedup", str(tmp_path / "next"), "--state", str(tmp_path / "index"), *given)
+    update = ("--on-conflict", "update")
+    for given in (("--on-conflict", "reject"), ("--deleted-field", "gone", *update), ("--time-field", "at")):
+        refused = stream_lsh("dedup", str(tmp_path / "next"), "--index", str(tmp_path / "index"), *given)
         assert refused.exit_code == 3, given
         assert given[0][2:].replace("-", "_") in refused.output
 
@@ -174,7 +174,7 @@ def test_a_query_decides_as_the_next_document_would(tmp_path: Path) -> None:
     lines = [document("a", OTHER, 9), document("a", OTHER, 10), document("a", TEXT + " or three", 10)]
     feed = write(tmp_path / "asked", *lines)
     output = tmp_path / "answers"
-    arguments = ["--input", str(feed), "--state", str(tmp_path / "index"), "--output", str(output), "--quiet"]
+    arguments = ["--input", str(feed), "--index", str(tmp_path / "index"), "--output", str(output), "--quiet"]
     assert stream_lsh("query", *arguments).exit_code == 0
     kinds = [json.loads(line)["kind"] for line in output.read_text().splitlines()]
     assert kinds == ["outdated", "exact_duplicate", "unique"]
@@ -190,7 +190,7 @@ def test_the_summary_says_what_changed(tmp_path: Path) -> None:
     assert "1 document replaced the version before" in done.stderr
 
 
-SEVERAL = {"shards": 3, "decided_after": 20}
+SEVERAL = {"shards": 3, "decision_lag": 20}
 
 
 def standing(records: list[dict[str, Any]], **more: Any) -> dict[Any, str]:
@@ -273,7 +273,7 @@ def test_damage_of_where_an_heir_stood_is_told(tmp_path: Path) -> None:
 def test_a_run_erases_what_is_due(tmp_path: Path) -> None:
     """What it deletes itself, and what another one has deleted, also if there is nothing to read."""
     dedup(tmp_path, document("one", TEXT, 10), document("two", OTHER, 11), deletion("one"), arguments=CHANGING)
-    assert stream_lsh("delete", "two", "--state", str(tmp_path / "index"), "--erase-hours", "0").exit_code == 0
+    assert stream_lsh("delete", "two", "--index", str(tmp_path / "index"), "--erase-hours", "0").exit_code == 0
     facts: Any = information(tmp_path / "index", check=True)
     assert (facts["erasing"]["erased"], facts["erasing"]["waiting"]) == (1, 1)
     more = (document("three", TEXT, 12), deletion("three"))

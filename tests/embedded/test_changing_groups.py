@@ -169,8 +169,8 @@ def changing(history: Any) -> list[Record]:
 def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, window: str | None, seed: int) -> None:
     chance, folder = random.Random(seed), tmp_path_factory.mktemp("index")
     settings = Settings(
-        **{**SURE, "generation_documents": chance.choice((5, 40, 1000, 10**6))}, window=window,
-        shards=chance.choice((1, 1, 2, 3)), decided_after=chance.choice((2, 10, 30)),
+        **{**SURE, "segment_documents": chance.choice((5, 40, 1000, 10**6))}, window=window,
+        shards=chance.choice((1, 1, 2, 3)), decision_lag=chance.choice((2, 10, 30)),
     )  # fmt: skip
     records, erasing = changing(history), settings.shards == 1 and chance.random() < 0.5
     check(folder, records, settings, in_pieces(records, settings, folder, chance, erasing), erased=erasing)
@@ -204,7 +204,7 @@ def test_a_long_history(
     """With hardly any memory for groups."""
     for name in ("MOST_ROWS", "MOST_BLOCKS", "MOST_SOURCES", "BLOCK"):
         monkeypatch.setattr(shelf, name, 2)
-    settings, records = Settings(**SURE, window=window, shards=shards, decided_after=60), story(seed, LONG_STORY)
+    settings, records = Settings(**SURE, window=window, shards=shards, decision_lag=60), story(seed, LONG_STORY)
     erasing = seed == 0 and shards == 1
     events = in_pieces(records, settings, tmp_path, random.Random(seed), erasing)
     groups = check(tmp_path, records, settings, events, erased=erasing)
@@ -232,7 +232,7 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
                 records.append((Document(old.id, time=chance.choice((None, time)), deleted=True), None))
             elif chance.random() < 0.02:
                 records.append(chance.choice(records[-50:]))
-    settings = Settings(**{**SURE, "threshold": 0.8, "memory_documents": 500})
+    settings = Settings(**{**SURE, "threshold": 0.8, "memtable_documents": 500})
     events = in_pieces(records, settings, tmp_path, chance)
     check(tmp_path, records, settings, events)
     kinds = Counter(event["event"] for event in events)
@@ -247,7 +247,7 @@ members = 2
 within = "1d"
 
 [[rule]]
-name = "copies"
+name = "jaccard"
 kind = "share"
 above = 0.5
 documents = 5
@@ -263,14 +263,14 @@ def rules(tmp_path: Path) -> Path:
 
 
 def with_shape(shards: int, window: str | None) -> dict[str, Any]:
-    return SURE | FIELDS | {"shards": shards, "decided_after": 100} | ({"window": window} if window else {})
+    return SURE | FIELDS | {"shards": shards, "decision_lag": 100} | ({"window": window} if window else {})
 
 
 def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
     """The outputs of a broken run are those of another, to the byte, and its groups those of the model."""
     broken, undisturbed = folder / "broken", folder / "undisturbed"
     assert bytes_of(broken, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
-    assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows", "copies"}
+    assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows", "jaccard"}
     windows = [information(path / "index").get("window") for path in (broken, undisturbed)]
     assert windows[0] == windows[1]
     check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
@@ -350,7 +350,7 @@ def test_one_of_many_who_lives_inherits(tmp_path: Path) -> None:
 def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
     now, here = TEXT + " now", TEXT + " here"
     job(tmp_path, [("a", TEXT), ("a", now), ("b", TEXT), ("c", TEXT), ("a", here), ("b", TEXT), ("a", None)])
-    shown = CliRunner().invoke(main, ["groups", "--state", str(tmp_path / "index"), "0"])
+    shown = CliRunner().invoke(main, ["groups", "--index", str(tmp_path / "index"), "0"])
     found = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [(m["id"], m["seq"], m["kind"], m.get("went"), m.get("representative")) for m in found] == [
         ("a", 1, "unique", 4, None), ("b", 2, "near_duplicate", None, True), ("c", 3, "near_duplicate", None, None),
@@ -360,24 +360,24 @@ def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
     row = json.loads(table(tmp_path / "index")[0].group.json)
     # How the founder came counts, and how it was when it got company.
     assert (row["first"], row["last"], row["size"], row["living"]) == (START, START + 4 * SECOND, 3, 2)
-    growing = ["groups", "--state", str(tmp_path / "index"), "--order", "growing", "--since", "1h"]
+    growing = ["groups", "--index", str(tmp_path / "index"), "--order", "growing", "--since", "1h"]
     assert json.loads(CliRunner().invoke(main, growing).stdout)["grown"] == 2
 
 
 def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     job(tmp_path, [(id, TEXT) for id in "abc"])
-    command = ["delete", "--state", str(tmp_path / "index"), "--quiet", "a"]
+    command = ["delete", "--index", str(tmp_path / "index"), "--quiet", "a"]
     assert CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "groups")]).exit_code == 0
     assert told(tmp_path / "groups")[-1] == ("inherited", 3, 1, 3, 3, 2)
     command[-1] = "c"
     assert CliRunner().invoke(main, command).exit_code == 0  # with groups, whoever is told
     assert [row.group.living for row in table(tmp_path / "index")] == [1]
-    with Deduplicator(state=tmp_path / "index") as deduplicator:
+    with Deduplicator(index=tmp_path / "index") as deduplicator:
         list(deduplicator.process([Document("b", deleted=True)]))
     assert table(tmp_path / "index") == []
     refused = CliRunner().invoke(main, [*command, "--groups", "-"])
     assert refused.exit_code == 2 and "--groups - goes where the verdicts go" in refused.output
-    plain = ["dedup", str(tmp_path / "feed"), "--state", str(tmp_path / "plain"), "--quiet", "--on-same-id", "update"]
+    plain = ["dedup", str(tmp_path / "feed"), "--index", str(tmp_path / "plain"), "--quiet", "--on-conflict", "update"]
     assert CliRunner().invoke(main, plain).exit_code == 0
     command[2] = str(tmp_path / "plain")
     refused = CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "none")])

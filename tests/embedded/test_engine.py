@@ -11,7 +11,7 @@ from support.waiting import until
 from stream_lsh.documents.columns import Columns, Document, columns
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import erasure
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.rows.layout import SEQ
 from stream_lsh.settings.model import Settings
 
@@ -27,7 +27,7 @@ def numbers(engine: Engine, *names: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"shards": 3}, {"against": "any", "shards": 2}, {"generation_documents": 4}], ids=str
+    "given", [{}, {"shards": 3}, {"compare_with": "all", "shards": 2}, {"segment_documents": 4}], ids=str
 )
 def test_documents_are_found_by_their_ids_before_and_after_a_commit(tmp_path: Path, given: dict[str, Any]) -> None:
     names = [f"d{i}" for i in range(10)]
@@ -45,7 +45,7 @@ def test_documents_are_found_by_their_ids_before_and_after_a_commit(tmp_path: Pa
 
 
 def test_of_an_id_the_version_that_is_there_is_found(tmp_path: Path) -> None:
-    engine = Engine.open(Settings(on_same_id="update"), tmp_path, groups=True)
+    engine = Engine.open(Settings(on_conflict="update"), tmp_path, groups=True)
     engine.add(documents("a", "b"))
     engine.add(documents("a", version=1))
     engine.add(columns([Document("b", deleted=True)]))
@@ -64,7 +64,7 @@ def test_what_left_the_window_is_not_found(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_judged_changes_nothing(tmp_path: Path) -> None:
-    engine = Engine.open(Settings(against="any"), tmp_path)
+    engine = Engine.open(Settings(compare_with="all"), tmp_path)
     with pytest.raises(UsageError, match="nothing can be deleted"):
         engine.add(columns([Document("a", deleted=True)]))
     assert engine.seq == 0
@@ -76,12 +76,12 @@ def test_an_interrupted_run_is_finished_first(tmp_path: Path) -> None:
     engine = Engine.open(Settings(), tmp_path)
     engine.index.commit({"job": {"next_seq": 3, "open": True, "done_in_job": 3, "outputs": {}}})
     engine.close()
-    with pytest.raises(StateError, match="finish that run first"):
+    with pytest.raises(StoreError, match="finish that run first"):
         Engine.open(Settings(), tmp_path)
 
 
 def test_what_was_deleted_is_erased_though_nothing_more_is_committed(tmp_path: Path) -> None:
-    engine = Engine.open(Settings(on_same_id="update", erase_hours=0), tmp_path)
+    engine = Engine.open(Settings(on_conflict="update", erase_hours=0), tmp_path)
     engine.add(documents("a", "b"))
     engine.add(columns([Document("a", deleted=True)]))
     engine.commit()

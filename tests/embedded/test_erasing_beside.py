@@ -1,4 +1,4 @@
-"""What a run keeps in its state folder beside the index is erased, too; outputs go on to the byte, or to the line."""
+"""What a run keeps in its index folder beside the index is erased, too; outputs go on to the byte, or to the line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def dedup(
     state: Path, commits: int, feed: list[Path], *more: str, output: Path | None = None, mode: str = "wb"
 ) -> None:
     """Run it, killed after so many commits; in this process where nothing is killed, or goes to standard output."""
-    arguments = ["dedup", *map(str, feed), "--state", str(state), "--quiet", "--on-same-id", "update", *more]
+    arguments = ["dedup", *map(str, feed), "--index", str(state), "--quiet", "--on-conflict", "update", *more]
     arguments += ["--deleted-field", "deleted", "--time-field", "ts"]
     if commits == NEVER and output is None and "--unique" in more:
         done = CliRunner().invoke(main, arguments)

@@ -57,7 +57,7 @@ def test_times_as_they_come(tmp_path: Path) -> None:
     assert (found["30 g"], found["31 b"]) == ("unique", "unique")
 
 
-@pytest.mark.parametrize("given", [{"window": "7d"}, {"window": "7d", "max_ahead": "1d"}])
+@pytest.mark.parametrize("given", [{"window": "7d"}, {"window": "7d", "max_future": "1d"}])
 def test_a_window_without_a_field_of_times_is_refused_before_an_index_is_made(tmp_path: Path, given: Any) -> None:
     feed = write(tmp_path / "feed.jsonl", document("a", TEXT, at=START))
     with pytest.raises(UsageError, match=r"window = 7d .*--time-field"):
@@ -77,7 +77,7 @@ def test_a_wrong_field_of_times_loses_nothing(tmp_path: Path) -> None:
     ("given", "message"),
     [
         ({"window": "7"}, "is no duration"), ({"window": "1y"}, "is no duration"), ({"window": "0s"}, "200 years"),
-        ({"max_ahead": "1d"}, "max_ahead is for indexes with a window"),
+        ({"max_future": "1d"}, "max_future is for indexes with a window"),
     ],
 )  # fmt: skip
 def test_what_is_no_window_is_a_usage_error(given: Any, message: str) -> None:
@@ -99,11 +99,11 @@ def test_what_the_command_says(tmp_path: Path) -> None:
     documents = [document(f"{i}", f"{TEXT} {i}", at=START + (i >= 40) * 9 * HOUR) for i in range(80)]
     feed = write(tmp_path / "feed.jsonl", *documents)
     command = ["dedup", str(feed), "--window", "2h", "--time-field", "at", "--unique", str(tmp_path / "unique.jsonl")]
-    result = CliRunner().invoke(main, [*command, "--state", str(tmp_path / "index")])
+    result = CliRunner().invoke(main, [*command, "--index", str(tmp_path / "index")])
     assert result.exit_code == 0
     assert "went on by more than the window 1 time: all that came before was forgotten" in result.stderr
     assert f"documents from {moment(START + 7 * HOUR)} on are remembered" in result.stderr
-    result = CliRunner().invoke(main, ["info", "--state", str(tmp_path / "index")])
+    result = CliRunner().invoke(main, ["info", "--index", str(tmp_path / "index")])
     assert re.search(
         rf"log time +{moment(START + 9 * HOUR)}\n +remembered since +{moment(START + 7 * HOUR)}", result.stdout
     )
@@ -113,7 +113,7 @@ def test_what_the_command_says(tmp_path: Path) -> None:
 
 def test_in_python(tmp_path: Path) -> None:
     settings = Settings(window="2h")
-    with Deduplicator(settings, state=tmp_path / "index") as deduplicator:
+    with Deduplicator(settings, index=tmp_path / "index") as deduplicator:
         with pytest.raises(UsageError, match="the first document has none"):
             list(deduplicator.process([Document("a", TEXT)]))
         (one,) = deduplicator.process([Document("a", TEXT, time=START)])
@@ -130,6 +130,6 @@ def test_in_python(tmp_path: Path) -> None:
             list(deduplicator.process([Document(f"later {i}", f"{i} a {i} b", time=START + (6 + i) * HOUR)] * 70))
             deduplicator.commit()
         assert len(deduplicator) < 10
-    with Deduplicator(state=tmp_path / "index", read_only=True) as reader:
+    with Deduplicator(index=tmp_path / "index", read_only=True) as reader:
         assert reader.settings.window == "2h"
         assert reader.query(TEXT) == []

@@ -15,10 +15,10 @@ from support.jobs import read, written
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_table import table, whole
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 
 WORDS = [f"w{number}" for number in range(400)]
-SETTINGS = {"time_field": "at", "source_field": "outlet", "memory_documents": 64, "generation_documents": 200}
+SETTINGS = {"time_field": "at", "source_field": "outlet", "memtable_documents": 64, "segment_documents": 200}
 
 
 def feed(folder: Path, documents: int, files: int) -> list[str]:
@@ -50,7 +50,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_members_are_those_of_the_verdicts(tmp_path: Path) -> None:
-    inputs, settings = feed(tmp_path, 800, 4), {"shards": 3, "decided_after": 64}
+    inputs, settings = feed(tmp_path, 800, 4), {"shards": 3, "decision_lag": 64}
     run(tmp_path, inputs[:3], settings)
     run(tmp_path, inputs, settings)
     events, verdicts = read(tmp_path / "groups"), read(tmp_path / "verdicts")
@@ -110,12 +110,12 @@ def test_an_index_keeps_groups_from_its_beginning_or_not_at_all(tmp_path: Path) 
     inputs = feed(tmp_path, 600, 3)
     late = tmp_path / "late"
     run(late, inputs[:1], groups=False)
-    with pytest.raises(StateError, match=r"keeps no groups: .* feed it again into a new folder without --no-groups"):
+    with pytest.raises(StoreError, match=r"keeps no groups: .* feed it again into a new folder without --no-groups"):
         run(late, inputs)
-    with pytest.raises(StateError, match="keeps no groups"):
+    with pytest.raises(StoreError, match="keeps no groups"):
         table(late / "index")
-    with pytest.raises(UsageError, match="only under --against unique"):
-        run(tmp_path, inputs, {"against": "any"})
+    with pytest.raises(UsageError, match="only under --compare-with kept"):
+        run(tmp_path, inputs, {"compare_with": "all"})
 
 
 def test_an_index_that_keeps_groups_does_so_in_every_run(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_an_index_that_keeps_groups_does_so_in_every_run(tmp_path: Path) -> None
     once, often = tmp_path / "once", tmp_path / "often"
     run(once, inputs)
     run(often, inputs[:1])
-    with pytest.raises(StateError, match=r"source_field = 'outlet' \(now 'agency'\)"):
+    with pytest.raises(StoreError, match=r"source_field = 'outlet' \(now 'agency'\)"):
         run(often, inputs, {"source_field": "agency"})
     run(often, inputs[:2], {"source_field": None}, groups=False)
     run(often, inputs)
@@ -138,7 +138,7 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
     with whole(tmp_path / "index", copied["group"]) as (group, _):
         seq = group.seq
     text = json.loads(Path(inputs[0]).read_text().splitlines()[seq])["text"]
-    with Deduplicator(state=tmp_path / "index") as deduplicator:
+    with Deduplicator(index=tmp_path / "index") as deduplicator:
         (verdict,) = deduplicator.process([Document("from python", text, time=1_700_000_000)])
     assert verdict.group == copied["group"]
     after = {row["group"]: row for row in rows(tmp_path)}

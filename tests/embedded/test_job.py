@@ -96,7 +96,7 @@ def feeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def job(folder: Path, feeds: list[str]) -> Job:
     folder.mkdir(exist_ok=True)
     outputs = {name: str(folder / file) for name, file in OUTPUTS.items()}
-    return Job(Settings(memory_documents=16), feeds, outputs, folder / "state")
+    return Job(Settings(memtable_documents=16), feeds, outputs, folder / "state")
 
 
 def contents(folder: Path) -> list[bytes]:

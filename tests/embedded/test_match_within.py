@@ -13,7 +13,7 @@ from support.jobs import read, run, write
 
 from stream_lsh import Deduplicator, Document, Settings, Verdict
 from stream_lsh.embedded.querying import query
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 
 VALUES = ["en", "de", "null", None, 17, "17", True, "true", "", "en,de"]  # all of them different
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
@@ -49,21 +49,21 @@ def said(verdict: Verdict, numbers: Sequence[int]) -> tuple[Any, ...]:
     return verdict.id, verdict.kind, verdict.of, verdict.similarity, group, matches
 
 
-ANY = {"against": "any", "verify_matches": 0, "max_matches": 0}
-KEPT = {"against": "unique", "decided_after": 64, "candidates": 128}
-QUICK = (("unique", 1, "exact"), ("any", 3, "signature"))
+ANY = {"compare_with": "all", "max_verified_matches": 0, "max_matches": 0}
+KEPT = {"compare_with": "kept", "decision_lag": 64, "max_candidates": 128}
+QUICK = (("kept", 1, "exact"), ("all", 3, "signature"))
 
 
 @pytest.mark.parametrize(
-    ("against", "shards", "verify"),
+    ("compare_with", "shards", "verify"),
     [
         pytest.param(*case, marks=[] if case in QUICK else pytest.mark.long)
-        for case in product(("unique", "any"), (1, 3), ("exact", "signature"))
+        for case in product(("kept", "all"), (1, 3), ("exact", "signature"))
     ],
 )
-def test_each_value_is_as_an_index_of_its_own(against: str, shards: int, verify: str) -> None:
+def test_each_value_is_as_an_index_of_its_own(compare_with: str, shards: int, verify: str) -> None:
     """To the last match; with several shards that keep these depend on where blocks begin, but the verdict does not."""
-    given = {**(ANY if against == "any" else KEPT), "shards": shards, "verify": verify, "threshold": 0.7}
+    given = {**(ANY if compare_with == "all" else KEPT), "shards": shards, "verify": verify, "threshold": 0.7}
     documents = feed()
     expected: list[tuple[Any, ...]] = []
     for value in {value_of(document) for document in documents}:
@@ -117,7 +117,7 @@ def test_queries_in_python(tmp_path: Path) -> None:
     with Deduplicator(Settings(match_within=["lang"]), tmp_path / "index") as deduplicator:
         documents = [Document(value or "none", TEXT, within={"lang": value}) for value in ("en", "de", None)]
         assert [verdict.kind for verdict in deduplicator.process(documents)] == ["unique"] * 3
-    with Deduplicator(state=tmp_path / "index", read_only=True) as deduplicator:
+    with Deduplicator(index=tmp_path / "index", read_only=True) as deduplicator:
         assert deduplicator.settings.match_within == ("lang",)
         for value in ("en", "de", None):
             [match] = deduplicator.query(TEXT, {"lang": value})
@@ -152,11 +152,11 @@ def test_the_fields_belong_to_the_index(tmp_path: Path) -> None:
     one, none = tmp_path / "one", tmp_path / "none"
     Deduplicator(Settings(match_within=["lang"]), one).close()
     Deduplicator(Settings(), none).close()
-    with pytest.raises(StateError, match=r"match_within = \[\] \(now \['lang'\]\)"):
+    with pytest.raises(StoreError, match=r"match_within = \[\] \(now \['lang'\]\)"):
         Deduplicator(Settings(match_within=["lang"]), none)
-    with pytest.raises(StateError, match=r"match_within = \['lang'\] \(now \['desk'\]\)"):
+    with pytest.raises(StoreError, match=r"match_within = \['lang'\] \(now \['desk'\]\)"):
         Deduplicator(Settings(match_within=["desk"]), one)
-    with pytest.raises(StateError, match=r"match_within = \['lang'\] \(now \[\]\)"):
+    with pytest.raises(StoreError, match=r"match_within = \['lang'\] \(now \[\]\)"):
         Deduplicator(Settings(match_within=[]), one)
 
 

@@ -41,7 +41,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in paths}
 
 
-@pytest.mark.parametrize("settings", [Settings(), Settings(against="any", shards=2)], ids=["unique", "any"])
+@pytest.mark.parametrize("settings", [Settings(), Settings(compare_with="all", shards=2)], ids=["kept", "all"])
 def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, settings: Settings) -> None:
     documents = family(300, 1)
     feed, asked = write(tmp_path / "feed.jsonl", documents[:200]), write(tmp_path / "asked.jsonl.gz", documents[150:])
@@ -53,7 +53,7 @@ def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, s
     found = jobs.read(tmp_path / "out.jsonl")
     assert [verdict["id"] for verdict in found] == [document["id"] for document in documents[150:]]
     assert [verdict["kind"] for verdict in found[:50]] == ["redelivered"] * 50
-    with Deduplicator(state=state, read_only=True) as deduplicator:
+    with Deduplicator(index=state, read_only=True) as deduplicator:
         for document, verdict in zip(documents[150:], found, strict=True):
             assert verdict["seq"] is None
             if document["id"] in {f"d{number}" for number in range(200)}:
@@ -63,7 +63,7 @@ def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, s
                 (match.id, match.similarity) for match in matches
             ]
             assert verdict["of"] == (min(matches, key=lambda match: match.seq).id if matches else None)
-            unique = settings.against == "unique" and matches
+            unique = settings.compare_with == "kept" and matches
             assert verdict["group"] == (min(match.seq for match in matches) if unique else None)
     assert (summary.documents, summary.redelivered, summary.index_documents) == (150, 50, 200)
     assert summary.near_duplicates > 50

@@ -22,7 +22,7 @@ from support.receivers import receiving
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier, Journal, Sent, pause, send
 from stream_lsh.embedded.webhook import Webhook
-from stream_lsh.errors import InputError, OutputError, StateError, UsageError
+from stream_lsh.errors import InputError, OutputError, StoreError, UsageError
 
 SECRET = "a secret that nobody may see"
 
@@ -173,13 +173,13 @@ def test_a_file_that_is_cut_and_written_again_is_waited_for(alerts: Path) -> Non
 def test_one_sender_a_position(alerts: Path) -> None:
     with (
         Journal(alerts.parent / "position"),
-        pytest.raises(StateError, match=r"another process sends by .* --position"),
+        pytest.raises(StoreError, match=r"another process sends by .* --position"),
     ):
         Journal(alerts.parent / "position")
     for said in (alerts.read_bytes(), b"half a line", b"x" * 100_000, b'{"offset":0}\n'):
         other = alerts.parent / "other"
         other.write_bytes(said)
-        with pytest.raises(StateError, match="is no position of a sender of alerts"):
+        with pytest.raises(StoreError, match="is no position of a sender of alerts"):
             Journal(other)
         assert other.read_bytes() == said
     (alerts.parent / "dead").write_bytes(b"somebody else's")

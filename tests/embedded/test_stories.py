@@ -1,4 +1,4 @@
-"""What is particular to stories (tests/embedded/test_likenesses.py has what all likenesses have)."""
+"""What is particular to stories (tests/embedded/test_measures.py has what all measures have)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from support.contents import contents
 from support.jobs import read, run, written
-from support.likeness_feeds import feed_of
 from support.long_form import LONG
-from support.models.likenesses import compared, modelled
+from support.measure_feeds import feed_of
+from support.models.measures import compared, modelled
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
-from stream_lsh.errors import StateError, UsageError
-from stream_lsh.families.likeness import STORY_THRESHOLD
+from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.families.measure import STORY_THRESHOLD
 from stream_lsh.index.store.rocksdb import RARE, Store
 
 
 def sure(**more: Any) -> Settings:
     """No limit is met."""
-    given = {"bucket_size": 4096, "candidates": 4096, "memory_documents": 32, "generation_documents": 100}
-    return Settings(likeness="stories", **given | more)
+    given = {"max_bucket_rows": 4096, "max_candidates": 4096, "memtable_documents": 32, "segment_documents": 100}
+    return Settings(measure="tf-idf", **given | more)
 
 
 def as_modelled(folder: Path, records: list[dict[str, Any]], settings: Settings) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def as_modelled(folder: Path, records: list[dict[str, Any]], settings: Settings)
 
 def test_a_story_that_slept_is_less_similar(tmp_path: Path) -> None:
     """As the plain model has it; not where the times are not known."""
-    records = feed_of("stories", seed=2).plain(100)
+    records = feed_of("tf-idf", seed=2).plain(100)
     chance = random.Random(2)
     for i, record in enumerate(records):
         days = i // 10 * chance.choice([3, 3, 3, 9, 30])  # some come late, some are from next month
@@ -46,7 +46,7 @@ def test_a_story_that_slept_is_less_similar(tmp_path: Path) -> None:
     timed = as_modelled(tmp_path / "timed", records, sure(time_field="ts"))
     plain = as_modelled(tmp_path / "plain", records, sure())
     assert len({line["group"] for line in timed}) > 1.1 * len({line["group"] for line in plain})
-    with pytest.raises(StateError, match="time_field = None"):
+    with pytest.raises(StoreError, match="time_field = None"):
         run(tmp_path / "plain", [], sure(time_field="ts"))
 
 
@@ -57,11 +57,11 @@ def test_stories_of_news_are_those_of_a_plain_model(tmp_path: Path, shared_data:
     lines = (lzma.decompress(data) if name.endswith(".xz") else data).splitlines()
     records = [json.loads(line) for line in (lines if LONG else lines[:120])]
     records = [{"id": r["id"], "text": f"{r.get('title', '')} {r['text']}".strip()} for r in records]
-    as_modelled(tmp_path, records, sure(generation_documents=50))
+    as_modelled(tmp_path, records, sure(segment_documents=50))
 
 
 def test_what_decided_is_told_in_words() -> None:
-    with Deduplicator(Settings(likeness="stories")) as deduplicator:
+    with Deduplicator(Settings(measure="tf-idf")) as deduplicator:
         first, second = deduplicator.process(
             [
                 Document(1, "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim"),
@@ -82,7 +82,7 @@ def test_stories_of_other_languages_are_others_and_say_their_words() -> None:
     feed = [
         Document(f"{lang}{i}", text, within={"lang": lang}) for i, text in enumerate(texts) for lang in ("en", "de")
     ]
-    with Deduplicator(Settings(likeness="stories", match_within=["lang"])) as deduplicator:
+    with Deduplicator(Settings(measure="tf-idf", match_within=["lang"])) as deduplicator:
         verdicts = {verdict.id: verdict for verdict in deduplicator.process(feed)}
     assert [verdicts[id].of for id in ("en0", "de0", "en1", "de1")] == [None, None, "en0", "de0"]
     for id in ("en1", "de1"):
@@ -91,19 +91,22 @@ def test_stories_of_other_languages_are_others_and_say_their_words() -> None:
 
 
 def test_a_story_has_one_shard_and_keeps_one_of_each() -> None:
-    for given, name in (({"shards": 2}, "shards"), ({"against": "any", "verify_matches": 10}, "against")):
+    for given, name in (
+        ({"shards": 2}, "shards"),
+        ({"compare_with": "all", "max_verified_matches": 10}, "compare_with"),
+    ):
         with pytest.raises((UsageError, ValueError), match=f"{name}.* = "):
-            Settings(likeness="stories", **given)  # type: ignore[arg-type]
+            Settings(measure="tf-idf", **given)  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_that_of_stories_unless_one_is_given(tmp_path: Path) -> None:
-    usual = Settings(likeness="stories")
+    usual = Settings(measure="tf-idf")
     assert (usual.threshold, usual.least, Settings().threshold) == (STORY_THRESHOLD, STORY_THRESHOLD, 0.8)
     assert Settings(**usual.model_dump()).fingerprint == usual.fingerprint  # as a worker is given them
-    assert Settings(likeness="stories", threshold=0.8).least == 0.8
-    with Deduplicator(Settings(likeness="stories", threshold=0.4), state=tmp_path / "index"):
+    assert Settings(measure="tf-idf", threshold=0.8).least == 0.8
+    with Deduplicator(Settings(measure="tf-idf", threshold=0.4), index=tmp_path / "index"):
         pass
-    with Deduplicator(Settings(likeness="stories"), state=tmp_path / "index") as again:
+    with Deduplicator(Settings(measure="tf-idf"), index=tmp_path / "index") as again:
         assert again.settings.threshold == 0.4
 
 
@@ -115,7 +118,7 @@ def test_a_story_that_is_told_very_often_does_not_fall_apart() -> None:
     for i in range(100, 1000):
         said = chance.choices(event, k=50) + chance.choices(others, k=50)
         feed.append(Document(i, " ".join(chance.sample(said, len(said)))))
-    with Deduplicator(Settings(likeness="stories")) as deduplicator:
+    with Deduplicator(Settings(measure="tf-idf")) as deduplicator:
         groups = [verdict.group for verdict in deduplicator.process(feed)]
     assert len(set(groups[100:])) == 1
     assert len(set(groups[:100])) == 100
@@ -134,9 +137,9 @@ def test_what_is_rare_is_rare_among_those_that_a_text_may_match() -> None:
         rare = i % 20 == 7
         said = chance.choices(common[rare], k=10) + chance.sample(chance.choice(events[rare]), 6)  # all are keys
         feed.append(Document(i, " ".join(chance.sample(said, len(said))), within={"lang": int(rare)}))
-    with Deduplicator(Settings(likeness="stories", match_within=("lang",))) as deduplicator:
+    with Deduplicator(Settings(measure="tf-idf", match_within=("lang",))) as deduplicator:
         among = [verdict for verdict in deduplicator.process(feed) if verdict.id % 20 == 7]
-    with Deduplicator(Settings(likeness="stories")) as deduplicator:
+    with Deduplicator(Settings(measure="tf-idf")) as deduplicator:
         alone = list(deduplicator.process([document for document in feed if document.id % 20 == 7]))
     assert [(v.kind, v.of, v.similarity) for v in among] == [(v.kind, v.of, v.similarity) for v in alone]
     assert 3 < sum(v.kind == "unique" for v in alone) < 50
@@ -144,10 +147,10 @@ def test_what_is_rare_is_rare_among_those_that_a_text_may_match() -> None:
 
 def test_what_one_commit_has_counted_is_told_by_nothing_when_something_is_erased(tmp_path: Path) -> None:
     """For one of few documents says which words they have; the sum stays, and so do the answers."""
-    feed = [Document(record["id"], record["text"]) for record in feed_of("stories", seed=6).plain(200)]
+    feed = [Document(record["id"], record["text"]) for record in feed_of("tf-idf", seed=6).plain(200)]
     folders = [tmp_path / name for name in ("erased", "whole")]
     for folder in folders:
-        with Deduplicator(Settings(likeness="stories", on_same_id="update"), state=folder) as deduplicator:
+        with Deduplicator(Settings(measure="tf-idf", on_conflict="update"), index=folder) as deduplicator:
             for part in (feed[:1], feed[1:100], [Document(feed[0].id, deleted=True)]):
                 assert len(list(deduplicator.process(part))) == len(part)
                 deduplicator.commit()
@@ -159,7 +162,7 @@ def test_what_one_commit_has_counted_is_told_by_nothing_when_something_is_erased
     assert not any(needle in data for data in contents(folders[0]))
     answers = []
     for folder in folders:
-        with Deduplicator(state=folder) as deduplicator:
+        with Deduplicator(index=folder) as deduplicator:
             answers.append(list(deduplicator.process(feed[100:])))
     assert answers[0] == answers[1]
     assert any(verdict.kind == "near_duplicate" for verdict in answers[0])

@@ -24,9 +24,9 @@ from stream_lsh.cli import main
 DOCUMENTS = 24_000 if LONG else 6_000
 OUTPUTS = ("unique", "pairs", "verdicts", "dead-letters")
 SUFFIXES = {"unique": ".jsonl", "pairs": ".jsonl.gz", "verdicts": ".jsonl.zst", "dead-letters": ".jsonl"}
-CHANGING = ("--on-same-id", "update", "--deleted-field", "deleted")
+CHANGING = ("--on-conflict", "update", "--deleted-field", "deleted")
 # Small segments: flushes and merges happen all the time, so that kills fall into them.
-SETTINGS = ("--text-field", "title", "--text-field", "text", "--memory-documents", "128", "--quiet")
+SETTINGS = ("--text-field", "title", "--text-field", "text", "--memtable-documents", "128", "--quiet")
 COMMAND = (sys.executable, "-m", "stream_lsh.cli")
 
 
@@ -66,7 +66,7 @@ def arguments(feed: Path, folder: Path, *more: str) -> list[str]:
     folder.mkdir(exist_ok=True)
     outputs = [word for name in OUTPUTS for word in (f"--{name}", str(folder / (name + SUFFIXES[name])))]
     inputs = [str(feed / "one.jsonl"), str(feed / "two.jsonl.zst")]
-    return ["dedup", *inputs, "--state", str(folder / "state"), *outputs, *SETTINGS, *more]
+    return ["dedup", *inputs, "--index", str(folder / "state"), *outputs, *SETTINGS, *more]
 
 
 def same(broken: Path, whole: Path) -> None:
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> Result:
 
 @pytest.mark.parametrize(
     "more",
-    rotating([(("--against", "any", "--shards", "3"),), (CHANGING,), (("--generation-documents", "1000"),),
+    rotating([(("--compare-with", "all", "--shards", "3"),), (CHANGING,), (("--segment-documents", "1000"),),
               (("--verify", "signature"),)], 1),
 )  # fmt: skip
 def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
@@ -113,7 +113,7 @@ def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, m
 def test_standard_output_in_a_file_is_written_again(feed: Path, tmp_path: Path) -> None:
     """The shell's `>` empties the file at every start; the run writes it whole all the same."""
     whole, broken, state = tmp_path / "whole", tmp_path / "broken", tmp_path / "state"
-    command = [*COMMAND, "dedup", str(feed / "one.jsonl"), *SETTINGS, "--state"]
+    command = [*COMMAND, "dedup", str(feed / "one.jsonl"), *SETTINGS, "--index"]
     with whole.open("wb") as file:
         subprocess.run([*command, str(tmp_path / "other")], stdout=file, check=True)
     size, chance, killed = whole.stat().st_size, random.Random(3), 0
@@ -184,7 +184,7 @@ def test_a_run_killed_behind_its_last_commit_is_written_again(tmp_path: Path) ->
         "import os; from stream_lsh.embedded import job; job.Index.close = lambda self: os._exit(9);"
         "from stream_lsh.cli import main; main()"
     )
-    again = ["dedup", str(feed), "--state", str(state), "--quiet"]
+    again = ["dedup", str(feed), "--index", str(state), "--quiet"]
     for command, code in (((sys.executable, "-c", killed), 9), (COMMAND, 0)):
         with target.open("wb") as file:
             done = subprocess.run([*command, *again], stdout=file, check=False)

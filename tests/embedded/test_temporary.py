@@ -32,5 +32,5 @@ def test_without_any_place_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(tempfile, "_get_default_tempdir", no_folder)
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(temporary, "MEMORY", str(tmp_path / "missing"))
-    with pytest.raises(OutputError, match=r"TMPDIR.*--state"):
+    with pytest.raises(OutputError, match=r"TMPDIR.*--index"):
         temporary_folder()

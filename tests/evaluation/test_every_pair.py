@@ -22,23 +22,23 @@ from stream_lsh.settings.model import Settings
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "cosine": {"dimensions": 24, "threshold": 0.8},
-    "euclidean": {"dimensions": 24, "distance": 3.0},
-    "hamming": {"dimensions": 72, "distance": 6},
+    "euclidean": {"dimensions": 24, "max_distance": 3.0},
+    "hamming": {"dimensions": 72, "max_distance": 6},
 }
 SALTS = np.array([i % 3 == 0 for i in range(120)], np.uint64)
 """Two documents match only if they have the same one."""
 
 
-def settings_of(likeness: str) -> Settings:
-    return Settings(likeness=likeness, **SETTINGS[likeness])  # type: ignore[arg-type]
+def settings_of(measure: str) -> Settings:
+    return Settings(measure=measure, **SETTINGS[measure])  # type: ignore[arg-type]
 
 
-def items_of(likeness: str, count: int = 150, far: float = 0.0) -> Items:
+def items_of(measure: str, count: int = 150, far: float = 0.0) -> Items:
     """Random items, half of them near to another; some of them equal."""
     chance = np.random.default_rng(7)
     salts = chance.integers(0, 2, count).astype(np.uint64)
-    dimensions = SETTINGS[likeness]["dimensions"]
-    if likeness == "hamming":
+    dimensions = SETTINGS[measure]["dimensions"]
+    if measure == "hamming":
         bits = chance.integers(0, 2, (count, 128)).astype(np.uint8)
         bits[:, 72:] = 0
         flips = chance.random((count, 72)) < chance.uniform(0, 0.15, (count, 1))
@@ -51,7 +51,7 @@ def items_of(likeness: str, count: int = 150, far: float = 0.0) -> Items:
         vectors[i] = vectors[chance.integers(0, i)] + chance.uniform(0, 0.9) * chance.standard_normal(dimensions)
     vectors[-3:] = vectors[0]
     vectors = (vectors + far).astype(np.float32).astype(np.float64)
-    return Items(likeness, dimensions, np.ascontiguousarray(vectors).view(np.uint64), salts)  # type: ignore[arg-type]
+    return Items(measure, dimensions, np.ascontiguousarray(vectors).view(np.uint64), salts)  # type: ignore[arg-type]
 
 
 def short_texts() -> tuple[list[str], Lists]:
@@ -66,7 +66,7 @@ def weighted_sets() -> tuple[list[dict[str, float]], Lists]:
     sets = [{f"e{x}": float(chance.integers(1, 8)) / 4 for x in chance.choice(12, 5)} for _ in SALTS]
     sets[7] = sets[3]
     texts = [weights_text(one, "", b"").encode() for one in sets]
-    signer = signer_of(Settings(likeness="sets").signing)
+    signer = signer_of(Settings(measure="weighted-jaccard").signing)
     words, offsets = signer.shingle(b"".join(texts), np.cumsum(list(map(len, texts))))
     return sets, Lists(False, words, offsets, SALTS)
 
@@ -81,7 +81,7 @@ def by_definition(alike: Alike, salts: NDArray[np.uint64], least: float) -> list
 
 
 def of_items(items: Items) -> Alike:
-    return lambda i, j: similarity(items.likeness, items.words[i], items.words[j], items.dimensions)
+    return lambda i, j: similarity(items.measure, items.words[i], items.words[j], items.dimensions)
 
 
 def of_texts(texts: list[str]) -> Alike:
@@ -95,10 +95,10 @@ def of_texts(texts: list[str]) -> Alike:
 
 def every(what: str, least: float) -> tuple[EveryPair | EveryList, list[tuple[int, int, float]]]:
     """The exhaustive comparison, and what it is to find."""
-    if what == "edit":
+    if what == "levenshtein":
         texts, short = short_texts()
         return EveryList(short, least), by_definition(of_texts(texts), SALTS, least)
-    if what == "sets":
+    if what == "weighted-jaccard":
         sets, all_sets = weighted_sets()
         expected = by_definition(lambda i, j: weighted_jaccard(sets[i], sets[j]), SALTS, least)
         return EveryList(all_sets, least), expected
@@ -113,8 +113,9 @@ def listed(pairs: Any) -> list[tuple[int, int, float]]:
 @pytest.mark.parametrize("block", [7, 256])
 @pytest.mark.parametrize(
     ("what", "least"),
-    [*((likeness, settings_of(likeness).least) for likeness in SETTINGS), ("edit", 1.0), ("edit", 0.5), ("edit", 0.25),
-     ("sets", 0.1), ("sets", 0.4), ("sets", 1.0)],
+    [*((measure, settings_of(measure).least) for measure in SETTINGS), ("levenshtein", 1.0), ("levenshtein", 0.5),
+    ("levenshtein", 0.25),
+     ("weighted-jaccard", 0.1), ("weighted-jaccard", 0.4), ("weighted-jaccard", 1.0)],
 )  # fmt: skip
 def test_every_pair_of_the_definition_and_no_other(
     what: str, least: float, block: int, monkeypatch: pytest.MonkeyPatch
@@ -131,26 +132,24 @@ def test_every_pair_of_the_definition_and_no_other(
     assert comparison.seconds() > 0
 
 
-@pytest.mark.parametrize("likeness", ["cosine", "euclidean"])
-def test_a_pair_at_the_very_limit_is_in_and_one_beyond_it_is_not(likeness: str) -> None:
-    items = items_of(likeness, far=1000.0 if likeness == "euclidean" else 0.0)
-    alike = sorted(
-        pair[2] for pair in by_definition(of_items(items), items.salts, 0.5 if likeness == "cosine" else 0.1)
-    )
+@pytest.mark.parametrize("measure", ["cosine", "euclidean"])
+def test_a_pair_at_the_very_limit_is_in_and_one_beyond_it_is_not(measure: str) -> None:
+    items = items_of(measure, far=1000.0 if measure == "euclidean" else 0.0)
+    alike = sorted(pair[2] for pair in by_definition(of_items(items), items.salts, 0.5 if measure == "cosine" else 0.1))
     for limit in alike[:: max(1, len(alike) // 8)]:
         assert listed(EveryPair(items, limit).run()) == by_definition(of_items(items), items.salts, limit)
 
 
 def test_similarities_are_those_of_the_book() -> None:
-    for likeness in ("cosine", "euclidean"):
-        items = items_of(likeness, 20)
+    for measure in ("cosine", "euclidean"):
+        items = items_of(measure, 20)
         numbers = items.words.view(np.float64).tolist()
         first, second = np.arange(19), np.arange(1, 20)
-        free = Items(items.likeness, items.dimensions, items.words, np.zeros(20, np.uint64))
+        free = Items(items.measure, items.dimensions, items.words, np.zeros(20, np.uint64))
         for i, found in enumerate(free.similarities(first, second).tolist()):
             one, other = numbers[i], numbers[i + 1]
             angle = np.cos(np.radians(cosine_distance(one, other)))
-            expected = angle if likeness == "cosine" else 1 / (1 + euclidean_distance(one, other))
+            expected = angle if measure == "cosine" else 1 / (1 + euclidean_distance(one, other))
             assert found == pytest.approx(expected, abs=1e-9)
         assert (items.similarities(first, second)[items.salts[first] != items.salts[second]] == 0).all()
 
@@ -166,13 +165,13 @@ def test_similarities_of_texts_and_sets() -> None:
 
 
 def test_nothing_and_one() -> None:
-    for likeness in SETTINGS:
-        none = items_of(likeness, 4)
+    for measure in SETTINGS:
+        none = items_of(measure, 4)
         for count in (0, 1):
-            few = Items(none.likeness, none.dimensions, none.words[:count], none.salts[:count])
+            few = Items(none.measure, none.dimensions, none.words[:count], none.salts[:count])
             assert len(EveryPair(few, 0.9).run()) == 0
             assert (EveryPair(few, 0.9).seconds() > 0) == (count > 0)
-            assert background(few, settings_of(likeness).curve).pairs == 0
+            assert background(few, settings_of(measure).curve).pairs == 0
 
 
 def test_backgrounds_of_texts_and_sets() -> None:
@@ -188,19 +187,19 @@ def test_backgrounds_of_texts_and_sets() -> None:
     assert abs(all_sets.background(0).alike(0.5) - sum(value >= 0.5 for value in values)) < 20
 
 
-@pytest.mark.parametrize("likeness", SETTINGS)
-def test_a_background_is_all_pairs(likeness: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("measure", SETTINGS)
+def test_a_background_is_all_pairs(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EveryPair, "BLOCK", 64)
-    items, curve = items_of(likeness), settings_of(likeness).curve
+    items, curve = items_of(measure), settings_of(measure).curve
     found = background(items, curve)
     places: NDArray[np.int64] = np.array([(i, j) for i in range(150) for j in range(i)])
-    free = Items(items.likeness, items.dimensions, items.words, np.zeros(150, np.uint64))
-    true = np.array([curve.measure_of(s) for s in free.similarities(places[:, 0], places[:, 1]).tolist()])
+    free = Items(items.measure, items.dimensions, items.words, np.zeros(150, np.uint64))
+    true = np.array([curve.value_of(s) for s in free.similarities(places[:, 0], places[:, 1]).tolist()])
     assert found.pairs == len(true)
     within = true <= curve.asked if curve.by_distance else true >= curve.asked
     assert found.alike(curve.asked) == pytest.approx(within.sum(), abs=3)
     assert found.quantile(0.5) == pytest.approx(np.quantile(true, 0.5), abs=0.05 * true.max())
-    cost = 1000 * np.mean([curve.at(measure) for measure in true[~within].tolist()]) * (~within).mean()
+    cost = 1000 * np.mean([curve.at(value) for value in true[~within].tolist()]) * (~within).mean()
     assert curve.false_candidates(1000, found.histogram()) == pytest.approx(cost, rel=0.05)
     assert found.binned(float(true.max()) + 1)[0].sum() <= found.pairs
 
@@ -208,7 +207,7 @@ def test_a_background_is_all_pairs(likeness: str, monkeypatch: pytest.MonkeyPatc
 def test_buckets_of_distances_are_even() -> None:
     bits = settings_of("hamming").curve
     assert [round((1 - edge) * 72, 6) for edge in edges_of_distance(bits)] == [5.5, 4.5, 3.5, 2.5, 1.5, 0.5]
-    many = Settings(likeness="hamming", dimensions=256, distance=31).curve
+    many = Settings(measure="hamming", dimensions=256, max_distance=31).curve
     assert [round((1 - edge) * 256, 6) for edge in edges_of_distance(many)] == [27.5, 23.5, 19.5, 15.5, 11.5, 7.5, 3.5]
     far = edges_of_distance(settings_of("euclidean").curve)
     assert [1 / edge - 1 for edge in far] == pytest.approx([3 * step / 8 for step in range(7, 0, -1)])

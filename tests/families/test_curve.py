@@ -14,9 +14,9 @@ from stream_lsh.families.curve import Curve, clean_blocks
 from stream_lsh.families.tuning import Banding
 from stream_lsh.settings.model import Settings
 
-COSINE = Settings(likeness="cosine", dimensions=384, threshold=0.9).curve
-EUCLIDEAN = Settings(likeness="euclidean", dimensions=384, distance=5).curve
-HAMMING = Settings(likeness="hamming", dimensions=64, distance=3).curve
+COSINE = Settings(measure="cosine", dimensions=384, threshold=0.9).curve
+EUCLIDEAN = Settings(measure="euclidean", dimensions=384, max_distance=5).curve
+HAMMING = Settings(measure="hamming", dimensions=64, max_distance=3).curve
 
 
 def test_hyperplanes_are_sensitive_as_the_book_says() -> None:
@@ -31,7 +31,7 @@ def test_hyperplanes_are_sensitive_as_the_book_says() -> None:
 @pytest.mark.parametrize("curve", [COSINE, EUCLIDEAN, HAMMING])
 def test_what_is_asked_for_is_found_and_what_is_farther_less(curve: Curve) -> None:
     assert curve.at(curve.asked) >= 0.999
-    steps = range(64) if curve.likeness == "hamming" else [0.05 * step * curve.asked for step in range(1, 20)]
+    steps = range(64) if curve.measure == "hamming" else [0.05 * step * curve.asked for step in range(1, 20)]
     found = [curve.at(step) for step in steps]
     assert found == sorted(found, reverse=curve.by_distance)
     assert curve.probability(curve.similarity_of(curve.asked)) == pytest.approx(curve.at(curve.asked))
@@ -44,7 +44,7 @@ def test_as_many_of_the_strangers_three_times_as_far_are_met_as_the_seam_says() 
 
 def test_no_place_of_few_bits_leaves_too_few_blocks() -> None:
     for distance, dimensions in itertools.product(range(8), (16, 64, 200)):
-        curve = Settings(likeness="hamming", dimensions=dimensions, distance=distance).curve
+        curve = Settings(measure="hamming", dimensions=dimensions, max_distance=distance).curve
         assert [curve.at(bits) for bits in range(distance + 1)] == [1.0] * (distance + 1)
         assert curve.at(dimensions) == 0
 
@@ -60,7 +60,7 @@ def test_clean_blocks_are_counted_in_all_choices_of_bits(flipped: int) -> None:
 
 def test_bits_meet_as_the_keys_do() -> None:
     """The curve of bits against the masks of the keys, for random places."""
-    settings = Settings(likeness="hamming", dimensions=64, distance=3)
+    settings = Settings(measure="hamming", dimensions=64, max_distance=3)
     masks = masks_of(settings.signing)[:, 0]
     chance = np.random.default_rng(4)
     for flipped in (4, 6, 10):
@@ -71,7 +71,7 @@ def test_bits_meet_as_the_keys_do() -> None:
 
 
 def test_strangers_of_bits_are_all_rows_of_bits() -> None:
-    settings = Settings(likeness="hamming", dimensions=16, distance=3)
+    settings = Settings(measure="hamming", dimensions=16, max_distance=3)
     masks = masks_of(settings.signing)[:, 0]
     every = np.arange(2**16, dtype=np.uint64)
     met = ((every[:, None] & masks[None]) == 0).any(axis=1).mean()
@@ -79,7 +79,7 @@ def test_strangers_of_bits_are_all_rows_of_bits() -> None:
 
 
 def test_strangers_of_few_dimensions_are_less_often_orthogonal() -> None:
-    curves = [Settings(likeness="cosine", dimensions=n, threshold=0.9).curve for n in (1, 2, 3, 30, 3000)]
+    curves = [Settings(measure="cosine", dimensions=n, threshold=0.9).curve for n in (1, 2, 3, 30, 3000)]
     found = [curve.among_strangers() for curve in curves]
     assert found == sorted(found, reverse=True)
     assert found[0] == pytest.approx(0.5)
@@ -98,7 +98,9 @@ def test_false_candidates_are_those_beyond_what_is_asked_for() -> None:
     assert HAMMING.false_candidates(10, []) == 0
 
 
-@pytest.mark.parametrize("given", [{"likeness": "cosine", "threshold": 0.9}, {"likeness": "euclidean", "distance": 5}])
+@pytest.mark.parametrize(
+    "given", [{"measure": "cosine", "threshold": 0.9}, {"measure": "euclidean", "max_distance": 5}]
+)
 def test_a_longer_signature_is_for_more_rows(given: dict[str, Any]) -> None:
     usual, longer, shorter = (
         Settings(dimensions=384, **given, **more).banding
@@ -107,4 +109,4 @@ def test_a_longer_signature_is_for_more_rows(given: dict[str, Any]) -> None:
     assert shorter.rows < usual.rows < longer.rows
     assert usual.signature_size <= 1024
     assert (longer.signature_size, shorter.signature_size) == (2048, 256)
-    assert Curve(given["likeness"], shorter, given.get("threshold", 5)).at(given.get("threshold", 5)) >= 0.999
+    assert Curve(given["measure"], shorter, given.get("threshold", 5)).at(given.get("threshold", 5)) >= 0.999

@@ -16,7 +16,7 @@ from stream_lsh.text.tokens import Placing
 
 
 def passages(**given: object) -> Passages:
-    settings = Settings(**({"likeness": "quotations"} | given))  # type: ignore[arg-type]
+    settings = Settings(**({"measure": "containment"} | given))  # type: ignore[arg-type]
     return Passages(settings.signing)
 
 
@@ -67,7 +67,7 @@ def test_passages_are_those_of_plain_python(seed: int) -> None:
         new += old[begin : begin + chance.randrange(1, 50)] + [chance.choice(vocabulary) for _ in range(7)]
     least = chance.choice((1, 4, 12))
     one, two = text_of(chance, new), text_of(chance, old)
-    found = passages(passage_words=least).between(one.encode(), two.encode()).tolist()
+    found = passages(min_passage_words=least).between(one.encode(), two.encode()).tolist()
     wanted = plain(new, old, least)
     assert [item[0] for item in found] == [size for size, _, _ in wanted] or len(vocabulary) < 1000
     taken: list[tuple[int, int]] = []
@@ -100,7 +100,7 @@ def test_passages_are_those_of_plain_python(seed: int) -> None:
 )
 def test_tokens_stand_where_the_signer_sees_them(text: str) -> None:
     """The same tokens as those of shingles of one word, whatever the script."""
-    settings = Settings(likeness="quotations", shingles="words:1/1")
+    settings = Settings(measure="containment", shingles="words:1/1")
     data = text.encode(errors="surrogatepass")
     tokens = Placing(settings.signing)(data)
     pieces = [text[a:b] for a, b in zip(tokens.begins.tolist(), tokens.ends.tolist(), strict=True)]

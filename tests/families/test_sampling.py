@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream_lsh import Settings
-from stream_lsh.families.quotations import needed, probability, sampling_of, slack
+from stream_lsh.families.containment import needed, probability, sampling_of, slack
 from stream_lsh.families.sampled import SampledSigner, sampled
 
 
@@ -45,11 +45,11 @@ def test_the_sampling_keeps_the_promise() -> None:
             share = math.ceil(threshold * least - 1e-9) / least
             assert chosen == 1 or probability(share, least, threshold, chosen) >= 0.999 - 1e-9
             assert chosen == 64 or probability(share, least, threshold, chosen + 1) < 0.999
-    assert [Settings(likeness="quotations", threshold=t).sampled for t in (0.5, 0.8)] == [2, 4]
+    assert [Settings(measure="containment", threshold=t).sampled for t in (0.5, 0.8)] == [2, 4]
 
 
 def test_keys_are_a_share_and_the_same_wherever_the_shingle_is() -> None:
-    signer = SampledSigner(Settings(likeness="quotations", shingles="words:3").signing)
+    signer = SampledSigner(Settings(measure="containment", shingles="words:3").signing)
     words = [f"w{k}" for k in range(20_000)]
     texts = [" ".join(words).encode(), " ".join(words[100:1000]).encode()]
     shingles, offsets = signer.shingle(b"".join(texts), np.cumsum([len(text) for text in texts]))

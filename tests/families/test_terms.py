@@ -25,7 +25,7 @@ from stream_lsh.families.terms import (
     log2,
 )
 
-SIGNING = Settings(likeness="stories").signing
+SIGNING = Settings(measure="tf-idf").signing
 SIGNER = TermSigner(SIGNING)
 
 

@@ -27,7 +27,7 @@ LARGE: dict[str, Any] = {"signature_size": 4096, "bands": 2, "rows": 16}
 
 
 def signed(sets: list[Any], salts: NDArray[np.uint64] | None = None, **more: Any) -> Signed:
-    settings = Settings(likeness="sets", **{"threshold": 0.3, **more})
+    settings = Settings(measure="weighted-jaccard", **{"threshold": 0.3, **more})
     texts = [weights_text(one, "", b"").encode("utf-8", "surrogatepass") for one in sets]
     return signer_of(settings.signing).sign(
         b"".join(texts), np.cumsum(list(map(len, texts))), salts, want_shingles=True
@@ -38,17 +38,17 @@ def signed(sets: list[Any], salts: NDArray[np.uint64] | None = None, **more: Any
 def test_similarity_is_the_smaller_weights_by_the_larger(one: dict[str, float], other: dict[str, float]) -> None:
     made = signed([one, other])
     first, second = np.split(made.shingles, made.offsets[1:-1])
-    found = similarity("sets", first, second, 0)
+    found = similarity("weighted-jaccard", first, second, 0)
     assert found == pytest.approx(weighted_jaccard(one, other), rel=1e-9)
-    assert found == similarity("sets", second, first, 0)
-    assert similarity("sets", first, first, 0) == 1.0
+    assert found == similarity("weighted-jaccard", second, first, 0)
+    assert similarity("weighted-jaccard", first, first, 0) == 1.0
     assert made.sizes.tolist() == [len(one), len(other)]
 
 
 def test_with_weights_of_one_it_is_that_of_sets() -> None:
     """Example 3.1 of MMDS: 3 in common of 8."""
     made = signed([[*"abcde"], [*"cdefgh"]])
-    assert similarity("sets", *np.split(made.shingles, made.offsets[1:-1]), 0) == 3 / 8
+    assert similarity("weighted-jaccard", *np.split(made.shingles, made.offsets[1:-1]), 0) == 3 / 8
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -131,21 +131,30 @@ def test_what_is_no_set_is_refused(value: Any, reason: str, detail: str) -> None
 
 def test_bands_for_low_thresholds() -> None:
     for threshold, bands, rows in ((0.2, 170, 2), (0.3, 74, 2), (0.5, 52, 3), (0.8, 38, 8)):
-        found = Settings(likeness="sets", threshold=threshold).banding
+        found = Settings(measure="weighted-jaccard", threshold=threshold).banding
         assert (found.bands, found.rows) == (bands, rows)
         assert found.probability(threshold) >= 0.999
 
 
 def test_settings_that_do_not_go_with_it() -> None:
-    for name, value in (("distance", 2), ("dimensions", 3), ("text_field", "x"), ("normalize", "none"), ("bag", True)):
-        with pytest.raises(ValueError, match=f"{name} is not used with likeness = sets"):
-            Settings(likeness="sets", **{name: value})  # type: ignore[arg-type]
+    for name, value in (
+        ("max_distance", 2),
+        ("dimensions", 3),
+        ("text_field", "x"),
+        ("normalize", "none"),
+        ("bag", True),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is not used with measure = weighted-jaccard"):
+            Settings(measure="weighted-jaccard", **{name: value})  # type: ignore[arg-type]
 
 
 def test_more_is_read_and_compared_unless_something_else_is_given() -> None:
-    usual, given = Settings(likeness="sets"), Settings(likeness="sets", bucket_size=64, candidates=32)
-    assert (usual.bucket_size, usual.candidates) == (1024, 128)
-    assert (given.bucket_size, given.candidates) == (64, 32)
-    assert Settings().where_not_given(likeness="sets").candidates == 128
-    assert usual.of_index(given.answers, "the index").candidates == 32
-    assert Settings.load(defaults={"candidates": 1000}, likeness="sets").candidates == 1000
+    usual, given = (
+        Settings(measure="weighted-jaccard"),
+        Settings(measure="weighted-jaccard", max_bucket_rows=64, max_candidates=32),
+    )
+    assert (usual.max_bucket_rows, usual.max_candidates) == (1024, 128)
+    assert (given.max_bucket_rows, given.max_candidates) == (64, 32)
+    assert Settings().where_not_given(measure="weighted-jaccard").max_candidates == 128
+    assert usual.of_index(given.answers, "the index").max_candidates == 32
+    assert Settings.load(defaults={"max_candidates": 1000}, measure="weighted-jaccard").max_candidates == 1000

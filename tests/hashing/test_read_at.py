@@ -64,7 +64,7 @@ def test_reads_that_are_interrupted_or_fall_short(tmp_path: Path) -> None:
     source, library, counts = tmp_path / "interrupting.c", tmp_path / "interrupting.so", tmp_path / "counts"
     source.write_text(INTERRUPTING)
     subprocess.run([str(CC), "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    more: dict[str, Any] = {"memory_documents": 16, "generation_documents": 300, "bucket_size": 16}
+    more: dict[str, Any] = {"memtable_documents": 16, "segment_documents": 300, "max_bucket_rows": 16}
     settings, feed = Settings(**more), nasty(5, 600, words=WORDS[:60])
     whole = once(feed, settings, tmp_path / "whole")
     with opened(settings, tmp_path / "index") as index:  # the process opens it again: rows and heads are in files

@@ -27,7 +27,7 @@ from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.settings.model import Settings
 
-MODES = {"unique": UNIQUE, "any": ANY}
+MODES = {"kept": UNIQUE, "all": ANY}
 
 
 def cases(every: Iterable[tuple[Any, ...]], quick: Sequence[tuple[Any, ...]], gate: int) -> list[Any]:
@@ -40,31 +40,34 @@ def healthy(folder: Path) -> None:
     assert facts["health"]["problems"] == []
 
 
-@pytest.mark.parametrize(("against", "shards"), cases(product(MODES, (1, 2, 3)), [("unique", 2)], 2))
+@pytest.mark.parametrize(("compare_with", "shards"), cases(product(MODES, (1, 2, 3)), [("kept", 2)], 2))
 @hypothesis_settings(max_examples=100 if LONG else 20, deadline=None)
 @given(
     short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
     st.integers(0),
 )  # fmt: skip
 def test_short_histories(
-    against: str, shards: int, documents: list[Document], window: str | None, updates: bool, erasing: bool, seed: int
+    compare_with: str, shards: int, documents: list[Document], window: str | None, updates: bool, erasing: bool,
+    seed: int,
 ) -> None:  # fmt: skip
     chance = random.Random(seed)
     # What cannot be deleted under `reject` is refused: see test_changes.py.
-    must = any(document.deleted for document in documents) and (against == "any" or shards > 1)
+    must = any(document.deleted for document in documents) and (compare_with == "all" or shards > 1)
     settings = Settings(
-        **{**SURE, "generation_documents": chance.choice((20, 60, 1000, 10**6))}, **MODES[against], window=window,
-        on_same_id="update" if updates or must else "reject", shards=shards,
-        decided_after=chance.choice((2, 2, 10, 30, 1000)), memory_documents=chance.choice((16, 16, 65536)),
+        **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **MODES[compare_with], window=window,
+        on_conflict="update" if updates or must else "reject", shards=shards,
+        decision_lag=chance.choice((2, 2, 10, 30, 1000)), memtable_documents=chance.choice((16, 16, 65536)),
     )  # fmt: skip
     with temporary_folder() as folder:
         agreed(documents, settings, folder, chance, erasing=erasing)
 
 
-@pytest.mark.parametrize(("seed", "against", "shards"), cases(product(range(3), MODES, (1, 3)), [(0, "any", 1)], 2))
-def test_a_feed_of_many_windows(tmp_path: Path, seed: int, against: str, shards: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "compare_with", "shards"), cases(product(range(3), MODES, (1, 3)), [(0, "all", 1)], 2)
+)
+def test_a_feed_of_many_windows(tmp_path: Path, seed: int, compare_with: str, shards: int) -> None:
     settings = Settings(
-        **SURE, **MODES[against], window="8m", shards=shards, decided_after=100, memory_documents=16
+        **SURE, **MODES[compare_with], window="8m", shards=shards, decision_lag=100, memtable_documents=16
     )  # fmt: skip
     documents = drifting(seed, 4000 if LONG else 800)
     found = agreed(documents, settings, tmp_path, random.Random(seed))
@@ -77,66 +80,66 @@ def test_a_feed_of_many_windows(tmp_path: Path, seed: int, against: str, shards:
 
 
 CHANGING = [
-    (seed, against, shards, window)
-    for seed, (against, shards), window in product(
-        range(3), (("unique", 1), ("unique", 2), ("unique", 3), ("any", 1), ("any", 3)), (None, "8m")
+    (seed, compare_with, shards, window)
+    for seed, (compare_with, shards), window in product(
+        range(3), (("kept", 1), ("kept", 2), ("kept", 3), ("all", 1), ("all", 3)), (None, "8m")
     )
 ]
 
 
 @pytest.mark.parametrize(
-    ("seed", "against", "shards", "window"),
-    cases(CHANGING, [(0, "unique", 1, None), (0, "unique", 2, "8m")], 4),
+    ("seed", "compare_with", "shards", "window"),
+    cases(CHANGING, [(0, "kept", 1, None), (0, "kept", 2, "8m")], 4),
 )
 def test_a_feed_of_updates_and_deletions(
-    tmp_path: Path, seed: int, against: str, shards: int, window: str | None
+    tmp_path: Path, seed: int, compare_with: str, shards: int, window: str | None
 ) -> None:
     settings = Settings(
-        **SURE, **MODES[against], shards=shards, decided_after=100, window=window, on_same_id="update",
-        memory_documents=16,
+        **SURE, **MODES[compare_with], shards=shards, decision_lag=100, window=window, on_conflict="update",
+        memtable_documents=16,
     )  # fmt: skip
     documents = drifting_and_changing(seed, 3000 if LONG else 800)
     found = agreed(documents, settings, tmp_path, random.Random(seed), erasing=seed % 2 == 0)
     kinds = {"unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated"}
     assert kinds <= {verdict.kind for verdict in found}
     heirs = sum((verdict.heir is not None) + len(verdict.heirs) for verdict in found)
-    assert (heirs == 0) if against == "any" else (heirs > 5)
+    assert (heirs == 0) if compare_with == "all" else (heirs > 5)
     assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 5
     healthy(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("seed", "against", "shards"),
-    cases(product(range(20), MODES, (1, 2, 3)), [(1, "unique", 3), (2, "any", 2)], 8),
+    ("seed", "compare_with", "shards"),
+    cases(product(range(20), MODES, (1, 2, 3)), [(1, "kept", 3), (2, "all", 2)], 8),
 )
-def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, against: str, shards: int) -> None:
+def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, compare_with: str, shards: int) -> None:
     """With hardly any memory: long texts of shared words, as others of the family had them before."""
     chance = random.Random(seed)
     settings = Settings(
         **{
             **SURE,
             "threshold": chance.choice((0.45, 0.6, 0.75)),
-            "generation_documents": chance.choice((100, 200, 1000, 10**6)),
+            "segment_documents": chance.choice((100, 200, 1000, 10**6)),
         },
-        **MODES[against],
+        **MODES[compare_with],
         shards=shards,
-        on_same_id="update",
+        on_conflict="update",
         window=chance.choice((None, None, "1m", "4m", "15m")),
-        decided_after=chance.choice((2, 10, 100)),
-        memory_documents=chance.choice((16, 16, 16, 64)),
+        decision_lag=chance.choice((2, 10, 100)),
+        memtable_documents=chance.choice((16, 16, 16, 64)),
     )
     agreed(families(seed, 700 if LONG else 450), settings, tmp_path, chance, erasing=True)
     healthy(tmp_path)
 
 
-@pytest.mark.parametrize("order", ["as they came", "the kept one last", "any"])
+@pytest.mark.parametrize("order", ["as they came", "the kept one last", "all"])
 def test_a_crowd_of_one_text_goes(tmp_path: Path, order: str) -> None:
     """It has heirs to its end, however many have died before them; and when the text comes again nobody is met."""
     n, text, chance = 600 if LONG else 200, "one text of nine words that all of them have", random.Random(1)
     ids = {"as they came": list(range(n)), "the kept one last": [*range(1, n - 1), 0, n - 1]}.get(order)
     gone = [Document(str(i), deleted=True) for i in ids or chance.sample(range(n), n)]
     documents = [Document(str(i), text) for i in range(n)] + gone + [Document(f"new {i}", text) for i in range(3)]
-    settings = Settings(**{**SURE, "bucket_size": 2}, **UNIQUE, on_same_id="update", memory_documents=16)
+    settings = Settings(**{**SURE, "max_bucket_rows": 2}, **UNIQUE, on_conflict="update", memtable_documents=16)
     found = agreed(documents, settings, tmp_path, random.Random(1))
     heirs = sum(verdict.heir is not None for verdict in found)
     assert heirs == {"as they came": n - 1, "the kept one last": 1}.get(order, heirs) > 0
@@ -159,8 +162,8 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
             elif chance.random() < 0.02:
                 documents.append(chance.choice(documents[-50:]))
     settings = Settings(
-        **{**SURE, "threshold": 0.8}, **UNIQUE, on_same_id="update", shards=shards, decided_after=100,
-        memory_documents=500,
+        **{**SURE, "threshold": 0.8}, **UNIQUE, on_conflict="update", shards=shards, decision_lag=100,
+        memtable_documents=500,
     )  # fmt: skip
     found = agreed(documents, settings, tmp_path, chance)
     kinds = Counter(verdict.kind for verdict in found)
@@ -175,7 +178,7 @@ def test_ids_that_were_deleted_come_again_as_their_heirs(tmp_path: Path) -> None
     documents = [Document(f"{who} {i}", text) for i, text in enumerate(texts) for who in ("first", "second")]
     documents += [Document(f"first {i}", deleted=True) for i in range(60)]
     again = [Document(f"{'first' if i % 3 else 'third'} {i}", text + " more") for i, text in enumerate(texts)]
-    settings = Settings(**SURE, **UNIQUE, on_same_id="update", memory_documents=16)
+    settings = Settings(**SURE, **UNIQUE, on_conflict="update", memtable_documents=16)
     with opened(settings, tmp_path) as index:
         found = told(index, documents, 0)
         index.commit({})
@@ -186,7 +189,7 @@ def test_ids_that_were_deleted_come_again_as_their_heirs(tmp_path: Path) -> None
 
 
 def test_an_id_that_comes_again_has_not_the_copies_of_the_one_before(tmp_path: Path) -> None:
-    """Under `any`: all in one segment, where copies stand behind a row that is not seen any more."""
+    """Under `all`: all in one segment, where copies stand behind a row that is not seen any more."""
     settings = Settings(**SURE, **ANY, window="10s")
     feed = [
         ("begin", "x y z", 0), ("a", "one two three", 1), ("c", "one two three", 6), ("b", "four five six", 7),

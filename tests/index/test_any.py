@@ -1,5 +1,5 @@
-"""`against = "any"`: with everything verified all pairs of a bucket that are similar are found; with limits, always the
-same ones."""
+"""`compare_with = "all"`: with everything verified all pairs of a bucket that are similar are found; with limits,
+always the same ones."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def any_settings(seed: int, **changes: Any) -> Settings:
     chance = random.Random(seed)
     return Settings(
         **{
-            "against": "any", "threshold": chance.choice((0.3, 0.5, 0.8)), "bands": chance.choice((2, 5, 12)),
+            "compare_with": "all", "threshold": chance.choice((0.3, 0.5, 0.8)), "bands": chance.choice((2, 5, 12)),
             "rows": chance.choice((1, 3, 4)), "signature_size": chance.choice((50, 64, 200)),
-            "shingles": chance.choice(("words:1", "words:2", "words:3/8")), "bucket_size": 2, "candidates": 1,
-            "verify_matches": 0, "max_matches": 0, "shards": chance.choice((1, 3)), "memory_documents": 16,
+            "shingles": chance.choice(("words:1", "words:2", "words:3/8")), "max_bucket_rows": 2, "max_candidates": 1,
+            "max_verified_matches": 0, "max_matches": 0, "shards": chance.choice((1, 3)), "memtable_documents": 16,
             "verify": chance.choice(("exact", "exact", "signature")),
-            "generation_documents": chance.choice((None, 100, 150)), **changes,
+            "segment_documents": chance.choice((None, 100, 150)), **changes,
         }
     )  # fmt: skip
 
@@ -69,12 +69,12 @@ def test_answers_do_not_depend_on_batches_flushes_or_restarts(tmp_path: Path, se
     """Whatever the limits."""
     chance = random.Random(seed)
     settings = any_settings(
-        seed, bucket_size=chance.choice((2, 5, 64)), verify_matches=chance.choice((1, 3, 10)),
-        candidates=chance.choice((1, 4, 32)), max_matches=chance.choice((0, 1, 5)), memory_documents=65536,
+        seed, max_bucket_rows=chance.choice((2, 5, 64)), max_verified_matches=chance.choice((1, 3, 10)),
+        max_candidates=chance.choice((1, 4, 32)), max_matches=chance.choice((0, 1, 5)), memtable_documents=65536,
     )  # fmt: skip
     documents = nasty(seed, 400, words=chance.choice((WORDS, WORDS[:40])))
     whole = once(documents, settings, tmp_path / "whole", 400)
-    small = settings.model_copy(update={"memory_documents": 16})
+    small = settings.model_copy(update={"memtable_documents": 16})
     same(in_pieces(documents, small, tmp_path / "pieces", chance, feed=lambda *given: fed(*given, batch=37)), whole)
 
 
@@ -83,7 +83,7 @@ def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:
     chance = random.Random(2)
     base = WORDS[:60]
     documents = [Document(i, " ".join(base if i % 3 else edited(base, 1, chance))) for i in range(240)]
-    settings = Settings(against="any", verify_matches=0, max_matches=0, memory_documents=16)
+    settings = Settings(compare_with="all", max_verified_matches=0, max_matches=0, memtable_documents=16)
     every = once(documents, settings, tmp_path / "every", 50)
     short = once(documents, settings.model_copy(update={"max_matches": 4}), tmp_path / "short", 50)
     for few, full in zip(short, every, strict=True):
@@ -96,7 +96,7 @@ def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:
 def test_one_text_many_times_stays_cheap(tmp_path: Path) -> None:
     """5,000 copies: each is answered with some of them and the count of the rest."""
     documents = [Document(i, "the same text again and again and again") for i in range(5000)]
-    settings = Settings(against="any", max_matches=10)
+    settings = Settings(compare_with="all", max_matches=10)
     last = once(documents, settings, tmp_path, 2000)[-1]
     assert last["kind"] == "exact_duplicate" and last["of"] == 0 and "incomplete" not in last
     assert len(last["matches"]) == 10 and last["truncated"] == 4999 - 10

@@ -36,7 +36,7 @@ def met(index: Index, text: str) -> int:
 def gone() -> Iterator[Path]:
     """An index in whose first and second chunk of bits something died, before its last commit."""
     settings = Settings(
-        shingles="words:1", bands=4, rows=1, signature_size=16, generation_documents=1000, on_same_id="update"
+        shingles="words:1", bands=4, rows=1, signature_size=16, segment_documents=1000, on_conflict="update"
     )
     with temporary_folder() as folder:
         with opened(settings, folder) as index:
@@ -80,7 +80,7 @@ def test_what_says_who_died_is_damaged(gone: Path, tmp_path: Path, damage: str) 
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_batch_of_nobody_may_come_first(tmp_path: Path, shards: int) -> None:
-    with opened(Settings(on_same_id="update", shards=shards), tmp_path) as index:
+    with opened(Settings(on_conflict="update", shards=shards), tmp_path) as index:
         for batch in ([], [Document("a", "one two three four five six seven")], []):
             found = index.match(index.sign(columns(batch)), np.arange(index.count, index.count + len(batch)))
             assert [len(matches.status) for matches in found] == [len(batch)] * shards
@@ -88,7 +88,7 @@ def test_a_batch_of_nobody_may_come_first(tmp_path: Path, shards: int) -> None:
 
 
 def test_what_cannot_be_deleted_yet_is_refused(tmp_path: Path) -> None:
-    for name, settings in (("any", Settings(against="any")), ("two", Settings(shards=2))):
+    for name, settings in (("all", Settings(compare_with="all")), ("two", Settings(shards=2))):
         with opened(settings, tmp_path / name) as index:
             told(index, [Document("a", "a b c", time=START)], 0)
             with pytest.raises(UsageError, match="nothing can be deleted from the index in"):

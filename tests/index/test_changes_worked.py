@@ -45,7 +45,7 @@ class Feed:
 @pytest.fixture
 def feed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Feed]:
     """With a threshold of 0.6 and updates, unless the test says something else."""
-    settings = {**SURE, **UNIQUE, "threshold": 0.6, "on_same_id": "update", **getattr(request, "param", {})}
+    settings = {**SURE, **UNIQUE, "threshold": 0.6, "on_conflict": "update", **getattr(request, "param", {})}
     with opened(Settings(**settings), tmp_path) as index:
         yield Feed(index)
 
@@ -182,7 +182,7 @@ def test_what_is_older_than_its_id_s_newest_version_is_outdated(feed: Feed) -> N
     assert feed.says("a", BASE).kind == "redelivered"
 
 
-@pytest.mark.parametrize("feed", [{"on_same_id": "reject"}], indirect=True)
+@pytest.mark.parametrize("feed", [{"on_conflict": "reject"}], indirect=True)
 def test_without_updates_another_text_is_rejected_but_the_id_can_be_deleted(feed: Feed) -> None:
     feed.says("a", BASE, 5)
     assert feed.says("a", NEAR, 6) == feed.says("a", NEAR, 4) == Verdict("rejected")

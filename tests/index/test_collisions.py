@@ -42,13 +42,13 @@ def crafted() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("verify", ["exact", "signature"])
-@pytest.mark.parametrize("against", ["unique", "any"])
+@pytest.mark.parametrize("compare_with", ["kept", "all"])
 def test_texts_that_collide_under_murmur_are_two_documents(
-    tmp_path: Path, crafted: tuple[str, str], verify: str, against: str
+    tmp_path: Path, crafted: tuple[str, str], verify: str, compare_with: str
 ) -> None:
 
     def settings(threshold: float) -> Settings:
-        return Settings(threshold=threshold, verify=verify, against=against)
+        return Settings(threshold=threshold, verify=verify, compare_with=compare_with)
 
     documents = [Document(i, text) for i, text in enumerate(crafted)]
     assert [v["kind"] for v in once(documents, settings(0.8), tmp_path / "alone")] == ["unique", "unique"]
@@ -60,7 +60,7 @@ def test_texts_that_collide_under_murmur_are_two_documents(
 def test_ids_that_collide_under_murmur_are_two_ids(tmp_path: Path, crafted: tuple[str, str]) -> None:
     """Neither redelivered nor reused, though one shard gets both of them."""
     ids = [15 * "x" + block for block in crafted]
-    settings = Settings(against="any", shards=4)
+    settings = Settings(compare_with="all", shards=4)
     documents = [Document(ids[0], "a text of a few words"), Document(ids[1], "another one of other words")]
     assert [v["kind"] for v in once(documents, settings, tmp_path)] == ["unique", "unique"]
     with opened(settings, tmp_path) as index:
@@ -78,12 +78,12 @@ def with_one_hash(index: Index, documents: list[Document]) -> list[dict[str, Any
     return [orjson.loads(line + b"}") for line in verdicts(found)]
 
 
-@pytest.mark.parametrize("against", ["unique", "any"])
-def test_who_knows_the_key_is_compared_all_the_same(tmp_path: Path, against: str) -> None:
+@pytest.mark.parametrize("compare_with", ["kept", "all"])
+def test_who_knows_the_key_is_compared_all_the_same(tmp_path: Path, compare_with: str) -> None:
     """With `verify = "exact"` equal hashes are also equal sets."""
     base = [f"w{i}" for i in range(60)]
     texts = [base, [f"v{i}" for i in range(60)], [*base[:-1], "x"], base, ["only", "three", "words"]]
-    with opened(Settings(against=against), tmp_path) as index:
+    with opened(Settings(compare_with=compare_with), tmp_path) as index:
         found = with_one_hash(index, [Document(i, " ".join(text)) for i, text in enumerate(texts)])
     assert [v["kind"] for v in found] == ["unique", "unique", "near_duplicate", "exact_duplicate", "unique"]
     for verdict in found[2:4]:

@@ -22,7 +22,7 @@ from support.indexes import fed, once, opened
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.postings.run import read_header
 from stream_lsh.index.store.rocksdb import Store, rows_key
@@ -30,15 +30,15 @@ from stream_lsh.settings.model import Settings
 
 FEEDER = ("-m", "support.feeder")
 N, FED = 600, 360  # of the last generation so few that its runs are not merged yet
-SMALL = {"memory_documents": 16, "generation_documents": 150}
+SMALL = {"memtable_documents": 16, "segment_documents": 150}
 FEED = nasty(17, N, words=WORDS[:80])
 Whole = tuple[Path, list[dict[str, Any]]]
 
 
-@pytest.fixture(scope="module", params=["unique", pytest.param("any", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["kept", pytest.param("all", marks=pytest.mark.long)])
 def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
     """An index of some generations with all but the last documents, closed; and the verdicts on all of them."""
-    settings = Settings(against=request.param, **SMALL)
+    settings = Settings(compare_with=request.param, **SMALL)
     with temporary_folder() as folder:
         verdicts = once(FEED, settings, folder / "all")
         with opened(settings, folder / "index") as index:
@@ -77,7 +77,7 @@ def refuses_or_goes_on(folder: Path, verdicts: list[dict[str, Any]]) -> str:
 
 def names_the_check(folder: Path, said: str) -> None:
     """The kernel does not know which file it is: it must not have the whole index deleted for it."""
-    assert f"stream-lsh info --state {folder} --check" in said and "rebuilt from the rows" in said
+    assert f"stream-lsh info --index {folder} --check" in said and "rebuilt from the rows" in said
     assert re.findall(r"\S*/\S* can be deleted", said) == ["generations/*/postings can be deleted"]
     assert "delete the folder" not in said
 
@@ -232,7 +232,7 @@ def test_a_file_that_is_cut_under_a_running_index_is_no_wrong_answer(copy: Whole
         if "has become shorter" not in str(error.value):  # then a merge was first
             names_the_check(folder, str(error.value))
     finally:
-        with suppress(StateError):  # a merge may meet the damage too
+        with suppress(StoreError):  # a merge may meet the damage too
             index.close()
 
 
@@ -272,7 +272,7 @@ def test_postings_of_rows_that_are_not_there_are_damage(copy: Whole) -> None:
         with path.open("r+b") as file:
             file.seek(postings["start"])
             file.write(values.tobytes())
-    feed = [*FEEDER, folder, json.dumps({"memory_documents": 16}), "17", str(N), "80", folder / "out"]
+    feed = [*FEEDER, folder, json.dumps({"memtable_documents": 16}), "17", str(N), "80", folder / "out"]
     done = subprocess.run([sys.executable, *feed], capture_output=True, text=True)
     assert done.returncode == 1, done.returncode
     assert "is damaged" in done.stderr and "postings are rebuilt from the rows" in done.stderr

@@ -16,7 +16,7 @@ from support.indexes import fed, once, opened
 from support.long_form import rotating
 
 from stream_lsh.documents.columns import Document
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.postings.runs import Postings
 from stream_lsh.index.rows.ids import Ids
@@ -32,8 +32,8 @@ Whole = tuple[Settings, list[dict[str, Any]]]
 
 def settings_of(shards: int) -> Settings:
     """Everything that is committed is flushed."""
-    more = {} if shards == 1 else {"against": "any", "shards": shards}
-    return Settings(memory_documents=16, generation_documents=90, **more)
+    more = {} if shards == 1 else {"compare_with": "all", "shards": shards}
+    return Settings(memtable_documents=16, segment_documents=90, **more)
 
 
 @pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.long)], ids=["1 shard", "3 shards"])
@@ -95,7 +95,7 @@ def test_a_commit_that_breaks_off_is_the_last(
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(owner, name, breaking(getattr(owner, name), 1, after=after))
             index.commit({"feed": {"next": 3 * BATCH}})
-        with pytest.raises(StateError, match=f"a commit of the index in {index.folder} was broken off: open it again"):
+        with pytest.raises(StoreError, match=f"a commit of the index in {index.folder} was broken off: open it again"):
             index.commit({})
     assert goes_on(tmp_path, verdicts) == (2 + committed) * BATCH
 
@@ -118,9 +118,9 @@ def test_opening_and_closing_changes_nothing(tmp_path: Path, whole: Whole) -> No
 @pytest.mark.parametrize("seed", range(3))
 def test_a_commit_takes_over_what_was_flushed_meanwhile(tmp_path: Path, seed: int) -> None:
     """Batches after it still find what was flushed between the last commit and it."""
-    settings = Settings(memory_documents=16, generation_documents=(None, 50)[seed % 2])
+    settings = Settings(memtable_documents=16, segment_documents=(None, 50)[seed % 2])
     feed = nasty(seed, N, words=WORDS[:60])
-    whole = once(feed, settings.model_copy(update={"memory_documents": 65536}), tmp_path / "whole", N)
+    whole = once(feed, settings.model_copy(update={"memtable_documents": 65536}), tmp_path / "whole", N)
     with opened(settings, tmp_path / "index") as index:
         at = 0
         while at < N:
@@ -132,7 +132,7 @@ def test_a_commit_takes_over_what_was_flushed_meanwhile(tmp_path: Path, seed: in
 
 def test_a_generation_that_was_not_committed_never_began(tmp_path: Path) -> None:
     """What was lost had begun the next generation behind the last committed row; what comes instead is of this one."""
-    settings = Settings(generation_documents=10, memory_documents=16, shingles="words:1")
+    settings = Settings(segment_documents=10, memtable_documents=16, shingles="words:1")
     documents = [Document(i, " ".join(WORDS[9 * i : 9 * i + 9])) for i in range(30)]
     with opened(settings, tmp_path) as index:
         fed(index, documents[:8], 0, 8)

@@ -22,8 +22,8 @@ from stream_lsh.settings.model import Settings
 
 VOCABULARIES = (WORDS, WORDS[:5], WORDS[:40])
 TIGHT: dict[str, Any] = {
-    "shingles": "words:1", "threshold": 0.5, "bands": 10, "rows": 2, "signature_size": 40, "bucket_size": 3,
-    "candidates": 4, "verify_matches": 2, "max_matches": 2,
+    "shingles": "words:1", "threshold": 0.5, "bands": 10, "rows": 2, "signature_size": 40, "max_bucket_rows": 3,
+    "max_candidates": 4, "max_verified_matches": 2, "max_matches": 2,
 }  # fmt: skip
 
 
@@ -35,10 +35,10 @@ def any_settings(seed: int, **more: Any) -> Settings:
         threshold=chance.choice((0.3, 0.5, 0.8, 1.0)), bands=chance.choice((1, 4, 10)), rows=chance.choice((1, 3, 4)),
         signature_size=chance.choice((40, 64, 130, 200)),
         shingles=chance.choice(("words:1", "words:2", "words:3/8", "chars:4")), bag=chance.choice((False, True)),
-        bucket_size=chance.choice((2, 3, 8, 64)), candidates=chance.choice((1, 2, 5, 32)),
-        verify_matches=chance.choice((1, 2, 10)), max_matches=chance.choice((0, 1, 3)),
-        verify=chance.choice(("exact", "exact", "signature")), memory_documents=chance.choice((16, 16, 65536)),
-        generation_documents=chance.choice((None, 100, 150, 1000)),
+        max_bucket_rows=chance.choice((2, 3, 8, 64)), max_candidates=chance.choice((1, 2, 5, 32)),
+        max_verified_matches=chance.choice((1, 2, 10)), max_matches=chance.choice((0, 1, 3)),
+        verify=chance.choice(("exact", "exact", "signature")), memtable_documents=chance.choice((16, 16, 65536)),
+        segment_documents=chance.choice((None, 100, 150, 1000)),
     )  # fmt: skip
 
 
@@ -47,13 +47,13 @@ def any_settings(seed: int, **more: Any) -> Settings:
 def test_answers_are_those_of_the_rule(tmp_path: Path, seed: int, shards: int) -> None:
     """All fields, with limits so small that all of them are met."""
     after = random.Random(seed).choice((2, 10, 64, 150, 1000))
-    settings, chance = any_settings(seed, shards=shards, decided_after=after), random.Random(-seed - 1)
+    settings, chance = any_settings(seed, shards=shards, decision_lag=after), random.Random(-seed - 1)
     agreed_with_limits(nasty(seed, 300, words=chance.choice(VOCABULARIES)), settings, tmp_path, chance)
 
 
 @pytest.mark.parametrize("seed", seeds(2, 6, 26))
 def test_limits_count_what_was_not_deleted(tmp_path: Path, seed: int) -> None:
-    settings, chance = any_settings(seed, on_same_id="update"), random.Random(seed)
+    settings, chance = any_settings(seed, on_conflict="update"), random.Random(seed)
     agreed_with_limits(changing(seed, 400, words=chance.choice(VOCABULARIES)), settings, tmp_path, chance)
 
 
@@ -61,7 +61,7 @@ def test_limits_count_what_was_not_deleted(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(1, 3, 12))
 def test_limits_count_what_is_in_the_window(tmp_path: Path, seed: int, shards: int) -> None:
     settings = Settings(
-        **TIGHT, memory_documents=16, shards=shards, decided_after=64, window="5m", generation_documents=1000
+        **TIGHT, memtable_documents=16, shards=shards, decision_lag=64, window="5m", segment_documents=1000
     )
     found = agreed_with_limits(drifting(seed, 1500 if LONG else 500), settings, tmp_path, random.Random(seed))
     assert sum(verdict.get("incomplete", 0) for verdict in found) > 20
@@ -75,8 +75,8 @@ crowds = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4), st.sampled_fr
 def test_a_bucket_of_which_most_were_deleted(crowd: Any, bucket: int, seed: int) -> None:
     """One text in some variations, first eighty that go again: ranges of deleted rows of any length."""
     settings = Settings(
-        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, bucket_size=bucket, candidates=5,
-        memory_documents=16, on_same_id="update",
+        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, max_bucket_rows=bucket, max_candidates=5,
+        memtable_documents=16, on_conflict="update",
     )  # fmt: skip
     chance, base = random.Random(seed), WORDS[:20]
     texts = [" ".join([*base, *chance.sample(WORDS[20:], 4)]) for _ in range(85)]
@@ -102,8 +102,9 @@ def test_a_bucket_of_which_most_were_deleted(crowd: Any, bucket: int, seed: int)
 def test_the_smallest_sets(feed: Any, batch: int, threshold: float) -> None:
     """Ids that come again and sets of a few elements, many of them equal though the texts are not."""
     settings = Settings(
-        shingles="words:1", threshold=threshold, bands=6, rows=2, signature_size=16, bucket_size=2, candidates=2,
-        verify_matches=1, memory_documents=16, generation_documents=11,
+        shingles="words:1", threshold=threshold, bands=6, rows=2, signature_size=16, max_bucket_rows=2,
+        max_candidates=2,
+        max_verified_matches=1, memtable_documents=16, segment_documents=11,
     )  # fmt: skip
     documents = [Document(id, text) for id, text in feed]
     with temporary_folder() as folder:
@@ -122,7 +123,7 @@ def test_sets_are_compared_as_sets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_query_says_what_the_verdict_would_be_and_changes_nothing(tmp_path: Path, shards: int) -> None:
-    settings = any_settings(3, shards=shards, decided_after=10).model_copy(update={"memory_documents": 16})
+    settings = any_settings(3, shards=shards, decision_lag=10).model_copy(update={"memtable_documents": 16})
     model = (Late if settings.late else Unique)(settings)
     with opened(settings, tmp_path) as index:
         for entry in entries(nasty(31, 120), settings):
@@ -138,8 +139,8 @@ def test_a_query_says_what_the_verdict_would_be_and_changes_nothing(tmp_path: Pa
 def test_one_bucket_of_the_whole_feed(tmp_path: Path) -> None:
     """Hundreds of documents that share all buckets and are not similar enough: what is read is bounded, and counted."""
     settings = Settings(
-        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, bucket_size=5, candidates=3,
-        memory_documents=16, generation_documents=90,
+        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, max_bucket_rows=5, max_candidates=3,
+        memtable_documents=16, segment_documents=90,
     )  # fmt: skip
     chance = random.Random(8)
     documents = [Document(i, " ".join([*WORDS[:30], *chance.sample(WORDS[30:], 4)])) for i in range(400)]
@@ -158,7 +159,7 @@ def family(own: int) -> list[Document]:
 def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, shards: int) -> None:
     """Hundreds in its buckets that nearly match, all before it in the log, do not hide the one that does. None of the
     family is decided yet."""
-    settings = Settings(shingles="words:1", threshold=0.85, decided_after=4096, shards=shards)
+    settings = Settings(shingles="words:1", threshold=0.85, decision_lag=4096, shards=shards)
     documents, newer = family(7), range(150, 250, 10)
     for i in newer:
         documents[i] = Document(i, f"{documents[i - 55].text} other")
@@ -171,7 +172,7 @@ def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, sha
 @pytest.mark.parametrize("shards", [1, 2, 4])
 def test_of_a_family_of_copies_the_oldest_is_kept(tmp_path: Path, shards: int) -> None:
     """However many, that were dropped for it, agree better with the next one."""
-    settings = Settings(shingles="words:1", threshold=0.85, decided_after=4096, shards=shards)
+    settings = Settings(shingles="words:1", threshold=0.85, decision_lag=4096, shards=shards)
     verdicts = once(family(3), settings, tmp_path)
     assert [v["seq"] for v in verdicts if v["kind"] == "unique"] == [0]
     assert {v["of"] for v in verdicts[1:]} == {0}

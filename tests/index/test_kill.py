@@ -20,13 +20,13 @@ from stream_lsh.index.postings.run import Run
 from stream_lsh.settings.model import Settings
 
 FEEDER = ("-m", "support.feeder")
-SMALL = {"memory_documents": 32, "generation_documents": 500, "bucket_size": 8, "max_matches": 3}
+SMALL = {"memtable_documents": 32, "segment_documents": 500, "max_bucket_rows": 8, "max_matches": 3}
 DOCUMENTS, KILLS = (20_000, 20) if LONG else (4_000, 4)
 LONG_CASES = {
     "unique": {},
-    "updates": {"on_same_id": "update", "bucket_size": 2},
-    "unique, decided late": {"shards": 3, "decided_after": 700},
-    "any": {"against": "any", "shards": 3},
+    "updates": {"on_conflict": "update", "max_bucket_rows": 2},
+    "unique, decided late": {"shards": 3, "decision_lag": 700},
+    "any": {"compare_with": "all", "shards": 3},
 }
 CASES = [
     pytest.param({}, 800, 1, id="unique, short"),
@@ -56,8 +56,8 @@ def run(folder: Path, settings: dict[str, Any], documents: int, until: float | N
 @pytest.mark.parametrize(("changes", "documents", "kills"), CASES)
 def test_killed_at_random_moments(tmp_path: Path, changes: dict[str, Any], documents: int, kills: int) -> None:
     settings = {**SMALL, **changes}
-    feed = (changing if "on_same_id" in changes else nasty)(5, documents, words=WORDS[:60])
-    whole = once(feed, Settings(**{**settings, "memory_documents": 65536}), tmp_path / "whole", 1000)
+    feed = (changing if "on_conflict" in changes else nasty)(5, documents, words=WORDS[:60])
+    whole = once(feed, Settings(**{**settings, "memtable_documents": 65536}), tmp_path / "whole", 1000)
     codes = [run(tmp_path, settings, documents, random.random() / kills) for _ in range(kills)]
     assert -9 in codes
     assert run(tmp_path, settings, documents, None) == 0

@@ -16,13 +16,13 @@ from support.indexes import asked, fed, once, opened
 from support.long_form import LONG
 
 from stream_lsh.documents.columns import Document
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.store.files import looking
 from stream_lsh.settings.model import Settings
 
 FEEDER = ("-m", "support.feeder")
-SMALL: dict[str, Any] = {"memory_documents": 64, "generation_documents": 500, "bucket_size": 8, "max_matches": 3}
+SMALL: dict[str, Any] = {"memtable_documents": 64, "segment_documents": 500, "max_bucket_rows": 8, "max_matches": 3}
 
 
 def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chance: random.Random) -> int:
@@ -56,7 +56,7 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
 def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: int) -> None:
     """It flushes, merges, begins generations and commits all the time."""
     feed = nasty(5, documents, words=WORDS[:60])
-    whole = once(feed, Settings(**{**SMALL, "memory_documents": 65536}), tmp_path / "whole", 1000)
+    whole = once(feed, Settings(**{**SMALL, "memtable_documents": 65536}), tmp_path / "whole", 1000)
     chance, seen = random.Random(1), []
     folder, looks = tmp_path / "index", tmp_path / "looks"
     looks.touch()
@@ -81,7 +81,7 @@ def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: in
 
 def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
     """While the index beside it goes on, merges its files and deletes them; and it leaves nothing behind."""
-    feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memory_documents": 16})
+    feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memtable_documents": 16})
     whole = once(feed, settings, tmp_path / "whole")
     with opened(settings, tmp_path / "index") as writer:
         fed(writer, feed[:300], 0, 20)
@@ -103,7 +103,7 @@ def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
 
 def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
     """What a reader has read that counts is there until it has opened it; then it goes, also after a restart."""
-    feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memory_documents": 16})
+    feed, settings = nasty(7, 900, words=WORDS[:60]), Settings(**{**SMALL, "memtable_documents": 16})
 
     def runs() -> set[Path]:
         return set((tmp_path / "index").rglob("run-*.bin"))
@@ -155,7 +155,7 @@ def test_a_reader_changes_nothing(tmp_path: Path) -> None:
 
 def test_there_must_be_an_index(tmp_path: Path) -> None:
     for folder in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(StateError) as error:
+        with pytest.raises(StoreError) as error:
             Index(Settings(max_matches=3), folder, read_only=True)
         assert "no index" in str(error.value) and not isinstance(error.value, DamagedError)
     assert list(tmp_path.iterdir()) == []

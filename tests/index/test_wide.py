@@ -32,12 +32,12 @@ from stream_lsh.settings.model import Settings
 HUGE = 2**32
 
 
-@pytest.mark.parametrize(("against", "base"), [("unique", HUGE - 100), ("any", 2**40 - 400)])
+@pytest.mark.parametrize(("compare_with", "base"), [("unique", HUGE - 100), ("all", 2**40 - 400)])
 def test_a_shard_with_rows_beyond_32_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, against: str, base: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compare_with: str, base: int
 ) -> None:
     """Flushed, merged and opened again, it gives the answers of one whose rows begin at 0."""
-    settings = Settings(against=against, memory_documents=16, generation_documents=110)
+    settings = Settings(compare_with=compare_with, memtable_documents=16, segment_documents=110)
     documents = nasty(41, 300)
     whole = once(documents, settings, tmp_path / "small")
     monkeypatch.setattr(module, "Shard", partial(Shard, base=base))
@@ -190,13 +190,13 @@ def test_blocks_of_memory_up_to_the_last_word(tmp_path: Path) -> None:
 def test_settings_keep_postings_and_blocks_below_two_to_the_32(bands: int) -> None:
     """A document has a posting a band and three more; a posting takes four words of memory at the most."""
     sizes = {"bands": bands, "rows": 1, "signature_size": bands}
-    most = Settings(**sizes, memory_documents=16).documents_of_a_generation
+    most = Settings(**sizes, memtable_documents=16).documents_of_a_generation
     assert most * (bands + 3) <= MOST_POSTINGS and most <= 2**27
-    assert Settings(**sizes, generation_documents=most).documents_of_a_generation == most
-    with pytest.raises((UsageError, ValueError), match="generation_documents"):
-        Settings(**sizes, generation_documents=most + 1)
+    assert Settings(**sizes, segment_documents=most).documents_of_a_generation == most
+    with pytest.raises((UsageError, ValueError), match="segment_documents"):
+        Settings(**sizes, segment_documents=most + 1)
     largest = min(4194304, MOST_POSTINGS // (POOL_WORDS * (bands + 3)) - BATCH)
-    assert Settings(**sizes, memory_documents=largest).memory_documents == largest
+    assert Settings(**sizes, memtable_documents=largest).memtable_documents == largest
     assert POOL_WORDS * (largest + BATCH) * (bands + 3) + 1 <= HUGE
-    with pytest.raises((UsageError, ValueError), match="memory_documents"):
-        Settings(**sizes, memory_documents=largest + 1)
+    with pytest.raises((UsageError, ValueError), match="memtable_documents"):
+        Settings(**sizes, memtable_documents=largest + 1)

@@ -26,42 +26,42 @@ pytestmark = pytest.mark.long
 
 
 VARIANTS: list[tuple[str | None, int, str, tuple[str, ...]]] = [
-    (None, 2, "unique", ("updates", "window", "groups")),
-    ("stories", 1, "unique", ("updates", "groups")),
-    (None, SHARDS, "any", ("updates", "window")),
-    ("edit", 2, "unique", ("updates",)),
-    (None, 1, "unique", ("updates", "erase")),
-    ("quotations", 2, "any", ()),
-    (None, SHARDS, "unique", ("window", "groups")),
-    ("hamming", 2, "unique", ()),
-    (None, SHARDS, "any", ()),
-    ("sets", 2, "any", ("updates",)),
-    (None, 1, "unique", ("updates", "window", "groups")),
-    (None, 2, "unique", ()),
-    (None, 1, "unique", ("updates",)),
-    (None, 1, "unique", ()),
+    (None, 2, "kept", ("updates", "window", "groups")),
+    ("tf-idf", 1, "kept", ("updates", "groups")),
+    (None, SHARDS, "all", ("updates", "window")),
+    ("levenshtein", 2, "kept", ("updates",)),
+    (None, 1, "kept", ("updates", "erase")),
+    ("containment", 2, "all", ()),
+    (None, SHARDS, "kept", ("window", "groups")),
+    ("hamming", 2, "kept", ()),
+    (None, SHARDS, "all", ()),
+    ("weighted-jaccard", 2, "all", ("updates",)),
+    (None, 1, "kept", ("updates", "window", "groups")),
+    (None, 2, "kept", ()),
+    (None, 1, "kept", ("updates",)),
+    (None, 1, "kept", ()),
 ]
-"""Likeness, shards, against, what is given. Items travel, are stored and come back as texts do; postings of quotations
+"""Measure, shards, against, what is given. Items travel, are stored and come back as texts do; postings of quotations
 are made of texts wherever a shard begins again; how rare the words of stories are is in the changelog."""
 
 
-def variant_name(likeness: str | None, shards: int, against: str, given: tuple[str, ...]) -> str:
-    return "-".join([likeness or "copies", against, str(shards), *given])
+def variant_name(measure: str | None, shards: int, compare_with: str, given: tuple[str, ...]) -> str:
+    return "-".join([measure or "jaccard", compare_with, str(shards), *given])
 
 
 @pytest.mark.first
 @pytest.mark.limit(900)
 @pytest.mark.parametrize(
-    ("likeness", "shards", "against", "given"),
+    ("measure", "shards", "compare_with", "given"),
     rotating([pytest.param(*variant, id=variant_name(*variant)) for variant in VARIANTS], 1),
 )
 def test_chaos(
-    proxied: Proxied, shared_data: Path, tmp_path: Path, likeness: str | None, shards: int, against: str,
+    proxied: Proxied, shared_data: Path, tmp_path: Path, measure: str | None, shards: int, compare_with: str,
     given: tuple[str, ...],
 ) -> None:  # fmt: skip
     counts = run(
-        shared_data, tmp_path, proxied, SEED, MINUTES * 60, max(DOCUMENTS, int(MINUTES * 4000)), likeness=likeness,
-        shards=shards, against=against, **dict.fromkeys(given, True),
+        shared_data, tmp_path, proxied, SEED, MINUTES * 60, max(DOCUMENTS, int(MINUTES * 4000)), measure=measure,
+        shards=shards, compare_with=compare_with, **dict.fromkeys(given, True),
     )  # fmt: skip
     assert len(counts) == 12  # kinds of events
 

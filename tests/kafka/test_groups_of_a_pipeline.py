@@ -57,7 +57,7 @@ def shown(pipeline: Pipeline, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
-UPDATED = {"on_same_id": "update", "key_is_id": "string"}
+UPDATED = {"on_conflict": "update", "key_is_id": "string"}
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_groups_and_alerts_are_as_embedded(
     rules = tmp_path / "rules.toml"
     rules.write_text(RULES)
     given = {
-        "against": "unique", "decided_after": 400, "frame_documents": 100, "groups": True, "source_field": "outlet",
+        "compare_with": "kept", "decision_lag": 400, "frame_documents": 100, "groups": True, "source_field": "outlet",
         "text_field": ("text",), "alerts": rules, "transaction_timeout_ms": 6000, **more,
     }  # fmt: skip
     with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=PARTITIONS, shards=shards, **given) as pipeline:
         pipeline.worker(("sign", "sequence", "match", "judge", "forward"), "groups")
         first, second = pipeline.worker(("group",)), pipeline.worker(("group",))
         for number in range(4):
-            pipeline.produce(feed(NUMBER // 4, number * NUMBER // 4, changes="on_same_id" in more))
+            pipeline.produce(feed(NUMBER // 4, number * NUMBER // 4, changes="on_conflict" in more))
             pipeline.wait_for((number + 1) * NUMBER // 4)
             victim = (first, second)[number % 2]
             victim.kill()
@@ -94,7 +94,7 @@ def test_groups_and_alerts_are_as_embedded(
         assert shown(pipeline, "tail", "alerts", "--from-beginning", "--until-end") == alerts
         told = {event["event"] for event in events}
         assert told == {"created", "joined"} | ({"ended"} if "window" in more else set()) | set(
-            ["updated", "left", "inherited", "ended"] if "on_same_id" in more else []
+            ["updated", "left", "inherited", "ended"] if "on_conflict" in more else []
         )
         last = {event["group"]: event for event in events}
         rows = {group: event for group, event in last.items() if event["event"] != "ended"}
@@ -117,7 +117,7 @@ def test_groups_and_alerts_are_as_embedded(
 
         async def look() -> Any:
             async with observing(pipeline.settings, None) as observer:
-                return report(await observer.look(), pipeline.settings.decided_after)
+                return report(await observer.look(), pipeline.settings.decision_lag)
 
         def told_of() -> tuple[int, int, int]:
             (role,) = [role for role in pipeline.run(look()).roles if role.name == "group"]

@@ -10,7 +10,7 @@ from support.kafka.measures import FIELDS, SETTINGS
 
 from stream_lsh.cli.options import KAFKA_SETTINGS
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.settings import MAX_AHEAD, KafkaSettings
+from stream_lsh.kafka.settings import MAX_FUTURE, KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.settings_errors import is_secret
 
@@ -75,19 +75,19 @@ def test_none_of_them_changes_the_answers() -> None:
 
 
 def test_which_records_delete_fixes_the_answers() -> None:
-    update = KafkaSettings(on_same_id="update")
-    keyed = KafkaSettings(on_same_id="update", key_is_id="string")
+    update = KafkaSettings(on_conflict="update")
+    keyed = KafkaSettings(on_conflict="update", key_is_id="string")
     assert len({update.fingerprint, keyed.fingerprint, KafkaSettings().fingerprint}) == 3
-    assert update.fingerprint == Settings(on_same_id="update").fingerprint
+    assert update.fingerprint == Settings(on_conflict="update").fingerprint
     assert keyed.differences(update.answers) == {"key_is_id": (None, "string")}
     assert update.differences(keyed.answers) == {"key_is_id": ("string", None)}
     assert keyed.differences(keyed.answers) == {}
 
 
 def test_what_deleting_by_a_key_needs() -> None:
-    assert "give on_same_id = 'update' too" in refused(key_is_id="string")
-    assert "no key is one" in refused(on_same_id="update", key_is_id="json", id_field="@line")
-    text = {"on_same_id": "update", "document_format": "text"}
+    assert "give on_conflict = 'update' too" in refused(key_is_id="string")
+    assert "no key is one" in refused(on_conflict="update", key_is_id="json", id_field="@line")
+    text = {"on_conflict": "update", "document_format": "text"}
     assert "give 'string'" in refused(**text, key_is_id="json")
     assert "deleted_field = 'gone' needs document_format = 'json'" in refused(**text, deleted_field="gone")
     assert KafkaSettings.load(None, **text, key_is_id="string").key_is_id == "string"
@@ -97,35 +97,35 @@ def test_what_erasing_goes_with() -> None:
     assert KafkaSettings().erase_hours is None and KafkaSettings(erase_hours=24).erase_hours == 24
     assert KafkaSettings(erase_hours=1).fingerprint == KafkaSettings().fingerprint
     for given, why in (
-        ({"against": "any"}, "against = 'any' reaches others through what went"),
+        ({"compare_with": "all"}, "compare_with = 'all' reaches others through what went"),
         ({"shards": 2}, "with shards = 2 other shards know ids"),
         ({"window": "7d"}, "with window = '7d' all that is stored goes by itself"),
         ({"groups": True}, "of groups nothing is erased on Kafka so far"),
     ):
         said = refused(erase_hours=24, **given)
-        assert "erase_hours = 24: on Kafka erasing needs against = 'unique', one shard" in said and why in said
+        assert "erase_hours = 24: on Kafka erasing needs compare_with = 'kept', one shard" in said and why in said
 
 
 def test_what_a_window_goes_with() -> None:
     settings = KafkaSettings(window="P7D", shards=2)
-    assert (settings.window, settings.max_ahead) == ("7d", MAX_AHEAD)
-    assert settings.fingerprint == Settings(window="7d", max_ahead="10m", shards=2).fingerprint
-    assert KafkaSettings(window="7d", max_ahead="1d").max_ahead == "1d"
-    assert KafkaSettings().max_ahead is None and "window" not in KafkaSettings().answers
-    KafkaSettings(window="7d", on_same_id="update", groups=True)
-    KafkaSettings(window="7d", on_same_id="update", groups=True, shards=2)
+    assert (settings.window, settings.max_future) == ("7d", MAX_FUTURE)
+    assert settings.fingerprint == Settings(window="7d", max_future="10m", shards=2).fingerprint
+    assert KafkaSettings(window="7d", max_future="1d").max_future == "1d"
+    assert KafkaSettings().max_future is None and "window" not in KafkaSettings().answers
+    KafkaSettings(window="7d", on_conflict="update", groups=True)
+    KafkaSettings(window="7d", on_conflict="update", groups=True, shards=2)
 
 
 def test_what_several_shards_that_keep_need() -> None:
-    assert KafkaSettings().against == "unique" and KafkaSettings(shards=2).late
-    message = refused(shards=2, decided_after=1000)
+    assert KafkaSettings().compare_with == "kept" and KafkaSettings(shards=2).late
+    message = refused(shards=2, decision_lag=1000)
     assert "raise it from 1000, or lower frame_documents from 1000 to 500" in message
-    assert "candidates of at most 128" in refused(shards=2, candidates=129)
-    for given in ({"against": "any"}, {"shards": 1}, {"frame_documents": 500}):
-        KafkaSettings(**{"shards": 2, "decided_after": 1000, **given})
-    KafkaSettings(against="any", shards=2, candidates=129)
-    changing = {"shards": 2, "on_same_id": "update"}
-    assert "decided_after of at most 32768" in refused(**changing, decided_after=40_000)
+    assert "candidates of at most 128" in refused(shards=2, max_candidates=129)
+    for given in ({"compare_with": "all"}, {"shards": 1}, {"frame_documents": 500}):
+        KafkaSettings(**{"shards": 2, "decision_lag": 1000, **given})
+    KafkaSettings(compare_with="all", shards=2, max_candidates=129)
+    changing = {"shards": 2, "on_conflict": "update"}
+    assert "decision_lag of at most 32768" in refused(**changing, decision_lag=40_000)
     KafkaSettings(**changing, groups=True)
 
 
@@ -136,11 +136,11 @@ def test_plain_text_has_no_fields(name: str) -> None:
 
 
 def test_plain_text_is_no_vector() -> None:
-    for likeness in FIELDS:
-        message = refused(document_format="text", **SETTINGS[likeness])
-        assert f"likeness = {likeness} needs document_format = 'json'" in message
-    assert "vector_field is not used with likeness = copies" in refused(document_format="text", vector_field="v")
-    assert "bits_field is not used with likeness = copies" in refused(document_format="text", bits_field="b")
+    for measure in FIELDS:
+        message = refused(document_format="text", **SETTINGS[measure])
+        assert f"measure = {measure} needs document_format = 'json'" in message
+    assert "vector_field is not used with measure = jaccard" in refused(document_format="text", vector_field="v")
+    assert "bits_field is not used with measure = jaccard" in refused(document_format="text", bits_field="b")
 
 
 @pytest.mark.parametrize(
@@ -234,5 +234,5 @@ def test_groups_fix_answers_and_what_is_for_them_needs_them() -> None:
     assert plain.differences(grouped.answers) == {"groups": (True, False), "source_field": ("outlet", None)}
     assert "source_field = 'outlet' is for groups: set groups = true" in refused(source_field="outlet")
     assert "alerts = 'rules.toml' is for groups: set groups = true" in refused(alerts="rules.toml")
-    assert "only under against = 'unique'" in refused(groups="true", against="any")
+    assert "only under compare_with = 'kept'" in refused(groups="true", compare_with="all")
     assert "have no fields" in refused(groups="true", source_field="outlet", document_format="text")

@@ -21,30 +21,30 @@ pytestmark = pytest.mark.long
 
 FIRST, MORE = 2200, 300
 WINDOW = "24m"  # 360 documents of a history are in it
-UPDATES = {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
-STORIES = {"likeness": "stories", "groups": True, "text_field": ("text",), **UPDATES}
+UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
+STORIES = {"measure": "tf-idf", "groups": True, "text_field": ("text",), **UPDATES}
 
 
 @pytest.mark.parametrize(
-    ("shards", "against", "given"),
+    ("shards", "compare_with", "given"),
     rotating(
         [
-            (1, "unique", {**plain.SURE, **UPDATES}),
-            (3, "unique", {**plain.SURE}),
-            (1, "unique", STORIES),
-            (2, "any", {**plain.SURE, **UPDATES}),
-            (1, "unique", {**plain.SURE}),
+            (1, "kept", {**plain.SURE, **UPDATES}),
+            (3, "kept", {**plain.SURE}),
+            (1, "kept", STORIES),
+            (2, "all", {**plain.SURE, **UPDATES}),
+            (1, "kept", {**plain.SURE}),
         ],
         1,
     ),
 )
 def test_the_changelog_is_as_long_as_what_lives(
-    broker: Any, prefix: str, tmp_path: Path, shards: int, against: str, given: dict[str, Any]
+    broker: Any, prefix: str, tmp_path: Path, shards: int, compare_with: str, given: dict[str, Any]
 ) -> None:
     feed = plain.history(FIRST + 2 * MORE, 2, 3)
     with Pipeline(
-        broker.bootstrap, prefix, tmp_path, partitions=2, shards=shards, against=against, window=WINDOW,
-        time_field="ts", decided_after=300, frame_documents=5, memory_documents=250, generation_documents=200,
+        broker.bootstrap, prefix, tmp_path, partitions=2, shards=shards, compare_with=compare_with, window=WINDOW,
+        time_field="ts", decision_lag=300, frame_documents=5, memtable_documents=250, segment_documents=200,
         session_timeout_ms=10_000, **given,
     ) as pipeline:  # fmt: skip
         pipeline.worker([role for role in pipeline.settings.roles if role != "match"], name="others")
@@ -84,7 +84,7 @@ def test_the_changelog_is_as_long_as_what_lives(
         assert "has left the window" in away.said(10**7) and "knows nothing of" not in away.said(10**7)
         until(lambda: all(now > before for (now, _), (before, _) in zip(begins(), begun, strict=True)))
         found = pipeline.check()
-        if "likeness" not in given:  # whose limits are met
+        if "measure" not in given:  # whose limits are met
             plain.check(pipeline.settings, pipeline.recorded(), found)
         assert len(found.documents) == len(feed)
         kinds = Counter(json_of(record.value)["kind"] for record in found.verdicts)

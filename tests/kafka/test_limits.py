@@ -171,7 +171,7 @@ def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp
 def test_a_full_disk(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
     """The limit on file sizes stands for the full disk: the worker ends with a message, and loses nothing."""
     values = list(documents(shared_data, 3000, 3))
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, memory_documents=256) as pipeline:
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, memtable_documents=256) as pipeline:
         pipeline.worker(("sign", "sequence", "judge", "forward"))
         worker = pipeline.worker(("match",), start=False)
         warm_up(pipeline.settings)  # what is compiled could not be written, either

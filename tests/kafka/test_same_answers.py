@@ -26,11 +26,11 @@ from stream_lsh.kafka.settings import ROLES
 
 SIZES = {"posts": 40_000 if LONG else 2_500, "terms": 3_000 if LONG else 250}
 CORPORA = {"posts": POSTS, "terms": TERMS, "dense": ("", "text"), "langs": ("", "text"), "changing": POSTS}
-ANY: dict[str, Any] = {"against": "any"}
-CUT = {"generation_documents": 300}
-UPDATES: dict[str, Any] = {"on_same_id": "update", "deleted_field": "deleted"}
-KEPT: dict[str, Any] = {"against": "unique", "decided_after": 1000, "frame_documents": 200}
-SOON: dict[str, Any] = {"decided_after": 200, "frame_documents": 70}
+ANY: dict[str, Any] = {"compare_with": "all"}
+CUT = {"segment_documents": 300}
+UPDATES: dict[str, Any] = {"on_conflict": "update", "deleted_field": "deleted"}
+KEPT: dict[str, Any] = {"compare_with": "kept", "decision_lag": 1000, "frame_documents": 200}
+SOON: dict[str, Any] = {"decision_lag": 200, "frame_documents": 70}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("terms", "one", {}),
         ("posts", "groups", {**KEPT, "shards": 2, **CUT}),
         ("posts", "roles", {**KEPT, "shards": 4, "max_matches": 3}),
-        ("terms", "one", {**KEPT, "shards": 3, "decided_after": 100, "frame_documents": 50}),
+        ("terms", "one", {**KEPT, "shards": 3, "decision_lag": 100, "frame_documents": 50}),
         ("dense", "groups", {**KEPT, "shards": 2}),
         ("langs", "one", {**KEPT, "shards": 2, "match_within": ("lang",)}),
     ],
@@ -111,22 +111,22 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("cosine", "groups", {**SETTINGS["cosine"], **UPDATES, **KEPT, **SOON, "shards": 2}),
         ("hamming", "one", {**SETTINGS["hamming"], **UPDATES, "match_within": ("lang",), **CUT}),
         ("euclidean", "one", {**SETTINGS["euclidean"], **ANY, "shards": 2}),
-        ("edit", "one", {**SETTINGS["edit"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}),
-        ("sets", "one", {**SETTINGS["sets"], **UPDATES, "match_within": ("lang",), **CUT}),
-        ("edit", "one", {**SETTINGS["edit"], **UPDATES, **CUT}),
+        ("levenshtein", "one", {**SETTINGS["levenshtein"], **KEPT, **SOON, "shards": 2, "match_within": ("lang",)}),
+        ("weighted-jaccard", "one", {**SETTINGS["weighted-jaccard"], **UPDATES, "match_within": ("lang",), **CUT}),
+        ("levenshtein", "one", {**SETTINGS["levenshtein"], **UPDATES, **CUT}),
     ],
-    "quotations": [
-        ("quotations", "one", {**SETTINGS["quotations"], **UPDATES, "match_within": ("lang",), **CUT}),
-        ("quotations", "groups", {**SETTINGS["quotations"], **ANY, "shards": 2}),
+    "containment": [
+        ("containment", "one", {**SETTINGS["containment"], **UPDATES, "match_within": ("lang",), **CUT}),
+        ("containment", "groups", {**SETTINGS["containment"], **ANY, "shards": 2}),
     ],
-    "stories": [
-        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT, "erase_hours": 0}),
-        ("changing", "groups", {"likeness": "stories", **UPDATES, **CUT}),
-        ("posts", "one", {"likeness": "stories"}),
+    "tf-idf": [
+        ("tf-idf", "one", {**SETTINGS["tf-idf"], **UPDATES, **CUT, "erase_hours": 0}),
+        ("changing", "groups", {"measure": "tf-idf", **UPDATES, **CUT}),
+        ("posts", "one", {"measure": "tf-idf"}),
         (
-            "timed", "one", {"likeness": "stories", "threshold": 0.2, "time_field": "ts", "text_field": POSTS[1]},
+            "timed", "one", {"measure": "tf-idf", "threshold": 0.2, "time_field": "ts", "text_field": POSTS[1]},
         ),
-        ("stories", "one", {**SETTINGS["stories"], **UPDATES, **CUT}),
+        ("tf-idf", "one", {**SETTINGS["tf-idf"], **UPDATES, **CUT}),
     ],
 }  # fmt: skip
 """What is alike -> cases; the gate runs one of each."""
@@ -200,7 +200,7 @@ def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
     assert min(kinds[kind] for kind in ("unique", "near_duplicate", "exact_duplicate", "deleted")) > 10, kinds
     assert kinds["outdated"] == 0  # without a time_field
     later = sum(len(verdict.get("heirs", ())) for verdict in verdicts)
-    assert (sum("heir" in verdict for verdict in verdicts) > 3) == (not given)  # under `any` there are none
-    assert (later > 3) == ("decided_after" in given)
+    assert (sum("heir" in verdict for verdict in verdicts) > 3) == (not given)  # under `all` there are none
+    assert (later > 3) == ("decision_lag" in given)
     tombstones = [record for record in found.unique if record.value is None]
     assert len(tombstones) == sum("gone" in verdict for verdict in verdicts) + later > 20

@@ -23,7 +23,7 @@ from support.waiting import PATIENCE, until
 from bench.browser import browser, installed, value
 
 GIVEN = {
-    "against": "unique", "shards": 1, "groups": True, "source_field": "outlet", "text_field": ("text",),
+    "compare_with": "kept", "shards": 1, "groups": True, "source_field": "outlet", "text_field": ("text",),
     "time_field": "at", "linger_ms": 5, "partitions": 3, "transaction_timeout_ms": 6000,
 }  # fmt: skip
 PATIENT = {**GIVEN, "session_timeout_ms": 60_000, "transaction_timeout_ms": 60_000}
@@ -112,9 +112,9 @@ def bare(line: dict[str, Any], numbers: dict[int, int]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("likeness", rotating(["quotations", "stories"], 1))
-def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, likeness: str) -> None:
-    given = {"likeness": likeness, "text_field": ("text",), "match_within": ("lang",)}
+@pytest.mark.parametrize("measure", rotating(["containment", "tf-idf"], 1))
+def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, measure: str) -> None:
+    given = {"measure": measure, "text_field": ("text",), "match_within": ("lang",)}
     first = "Wladimir Klitschko stopped Hasim Rahman in the seventh round of their fight in Mannheim on Saturday night"
     with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, **given) as pipeline:
         pipeline.worker()
@@ -125,9 +125,9 @@ def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, likeness
                 assert (said["kind"], said["of"]) == (kind, None if kind == "unique" else "b")
             (match,) = said["matches"]
             answer = service.client.get("/v1/compare", params={"a": "b", "b": "c"})
-            if likeness == "stories":
+            if measure == "tf-idf":
                 assert {"klitschko", "rahman", "mannheim"} <= set(match["terms"])
-                assert (answer.status_code, answer.json()["field"]) == (409, "likeness")
+                assert (answer.status_code, answer.json()["field"]) == (409, "measure")
                 return
             (passage,) = match["passages"]
             assert passage == {"words": 17, "newer": [10, 10 + len(first)], "older": [0, len(first)]}
@@ -190,7 +190,7 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         check = service.client.post("/v1/check", headers=JSON, content=json.dumps(feed[0]))
         assert check.status_code == 409 and "its shards are with its workers" in check.json()["detail"]
         gone = service.client.delete("/v1/documents/d1")
-        assert (gone.status_code, gone.json()["field"]) == (409, "on_same_id")
+        assert (gone.status_code, gone.json()["field"]) == (409, "on_conflict")
         assert service.client.get("/v1/documents/nobody").status_code == 404
         stats = service.client.get("/v1/stats").json()
         assert stats["totals"]["documents"] == 63 and not stats["index"]["checks"]
@@ -245,7 +245,7 @@ def test_a_verdict_that_does_not_come_in_time_comes_later(patient: Pipeline) -> 
 
 
 def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
-    given = {**GIVEN, "on_same_id": "update", "key_is_id": "json"}
+    given = {**GIVEN, "on_conflict": "update", "key_is_id": "json"}
     with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
         pipeline.worker()
         with serving(pipeline) as service:

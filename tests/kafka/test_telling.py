@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.resolution import Fates
 from stream_lsh.kafka.consumer.decided import Decided, told_with
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions
 
-SETTINGS = Settings(against="unique", shards=2, decided_after=4)
+SETTINGS = Settings(compare_with="kept", shards=2, decision_lag=4)
 BLOCK = SETTINGS.block
 SIZES = (1, 2, 1, 2, 2)  # documents of the frames: blocks of two begin within them and between them
 FIRST = [sum(SIZES[:i]) for i in range(len(SIZES) + 1)]
@@ -175,7 +175,7 @@ def test_missing_decisions_are_noticed() -> None:
     for frame in range(2, 5):  # the first ones were deleted
         log.add(frame, decisions_of(frame, ("x",) * SIZES[frame]))
     assert [found.offset for found in log.since(FIRST[3])] == [3, 4]
-    with pytest.raises(StateError, match="does not have the decisions on documents from number 2 on"):
+    with pytest.raises(StoreError, match="does not have the decisions on documents from number 2 on"):
         log.since(2)
 
 
@@ -188,5 +188,5 @@ def test_what_is_trimmed_is_not_needed() -> None:
     assert [found.offset for found in log.since(0)] == [0, 1, 2, 3, 4]
     assert log.trim(4) == 13  # documents up to the fourth are not asked for any more
     assert [found.offset for found in log.since(6)] == [4]
-    with pytest.raises(StateError):
+    with pytest.raises(StoreError):
         log.since(0)

@@ -44,7 +44,7 @@ def test_names() -> None:
 
 
 def test_what_is_wanted_follows_the_settings() -> None:
-    settings = KafkaSettings(partitions=3, shards=2, against="any", retention_hours=2, max_document_bytes=10**8)
+    settings = KafkaSettings(partitions=3, shards=2, compare_with="all", retention_hours=2, max_document_bytes=10**8)
     specs = {spec.name.partition(".")[2]: spec for spec in wanted(settings)}
     assert len(specs) == 9
     assert [specs[name].partitions for name in ("documents", "verdicts", "pairs", "unique", "dead-letters")] == [3] * 5

@@ -31,7 +31,7 @@ lines = st.one_of(documents.map(json.dumps).map(str.encode), ids.map(json.dumps)
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     state = tmp_path_factory.mktemp("asked") / "index"
-    options = ("--on-same-id", "update", "--deleted-field", "gone", "--source-field", "from", "--time-field", "ts")
+    options = ("--on-conflict", "update", "--deleted-field", "gone", "--source-field", "from", "--time-field", "ts")
     with Serving(state, *options) as it:
         yield it
         # After all of that: the next one has the next number, and waits for a commit: then each was told of that was

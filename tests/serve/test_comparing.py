@@ -86,7 +86,7 @@ def test_sets_are_compared_by_their_elements() -> None:
 
 
 def test_quotations_are_compared_by_what_the_smaller_one_has() -> None:
-    settings = Settings(likeness="quotations", passage_words=5)
+    settings = Settings(measure="containment", min_passage_words=5)
     one, other = f"They write: {ONE} Nobody says why.", ONE
     found = compare(signer_of(settings.signing), one, other)
     assert found.similarity == found.shared / found.sizes[1] == 1.0
@@ -98,7 +98,7 @@ def test_quotations_are_compared_by_what_the_smaller_one_has() -> None:
 
 
 def test_what_stands_for_a_large_set_is_compared_whole() -> None:
-    settings = Settings(likeness="sets", threshold=0.5)
+    settings = Settings(measure="weighted-jaccard", threshold=0.5)
     texts = [weights_text({f"element {n:06}": 1 for n in range(begin, 20_000)}, "the set", b"") for begin in (0, 100)]
     assert min(map(len, texts)) > MOST_CHARACTERS
     one, other = ({"text": text, "seq": seq, "group": 0} for seq, text in enumerate(texts))
@@ -109,7 +109,7 @@ def test_what_stands_for_a_large_set_is_compared_whole() -> None:
 
 
 def test_short_texts_that_are_far_apart() -> None:
-    settings = Settings(likeness="edit", distance=3)
+    settings = Settings(measure="levenshtein", max_distance=3)
     one, other = ({"text": letter * 300, "seq": seq, "group": None} for seq, letter in enumerate("ab"))
     found = compared_documents(signer_of(settings.signing), settings, one, other)
     said = side_by_side(settings, one, other, found, apart=False)

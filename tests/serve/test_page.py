@@ -122,7 +122,7 @@ def test_a_text_is_looked_up_by_the_keyboard_alone(page: Chrome, served: Serving
 
 def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> None:
     where = [n / 8 for n in range(128)]
-    options = "--likeness", "euclidean", "--dimensions", "128", "--distance", "2", "--vector-field", "at"
+    options = "--measure", "euclidean", "--dimensions", "128", "--max-distance", "2", "--vector-field", "at"
     with Serving(tmp_path / "index", *options) as vectors:
         chrome.get_log("browser")
         chrome.get(vectors.url)
@@ -149,14 +149,16 @@ def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("given", "value_of", "asked", "listed", "opened", "found"),
     [
-        (("stories",), {"text": FIGHT}, f"{FIGHT} again", "rahman", "The weightiest words of both: ", ", by "),
+        (("tf-idf",), {"text": FIGHT}, f"{FIGHT} again", "rahman", "The weightiest words of both: ", ", by "),
         (
-            ("quotations",), {"text": FIRST}, f"They say: {FIRST}", "100.0 %, 19 words in a row",
+            ("containment",), {"text": FIRST}, f"They say: {FIRST}", "100.0 %, 19 words in a row",
             f"19 words: “{FIRST[:-1]}”", f"“{FIRST[:-1]}”",
         ),
-        (("edit", "--distance", "2"), {"text": "One title"}, "one titel", "33.3 %", "2 is not above that of 2", "33.3"),
+        (("levenshtein", "--max-distance", "2"), {"text": "One title"}, "one titel", "33.3 %",
+        "2 is not above that of 2", "33.3"),
         (
-            ("sets", "--threshold", "0.5"), {"set": {"bread": 1, "milk": 2}}, '{"bread": 1, "milk": 1}', "66.7 %",
+            ("weighted-jaccard", "--threshold", "0.5"), {"set": {"bread": 1, "milk": 2}}, '{"bread": 1, "milk": 1}',
+            "66.7 %",
             "similarity 0.667 is not below", "66.7 %",
         ),
     ],
@@ -167,7 +169,7 @@ def test_what_matches_rest_on_is_shown_and_looked_up(
     opened: str, found: str,
 ) -> None:  # fmt: skip
     ((field, first),) = value_of.items()
-    with Serving(tmp_path / "index", "--likeness", *given) as served:
+    with Serving(tmp_path / "index", "--measure", *given) as served:
         chrome.get_log("browser")
         chrome.get(served.url)
         live(chrome)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from aiokafka import errors
 
-from stream_lsh.errors import BrokerError, StateError, StreamLshError
+from stream_lsh.errors import BrokerError, StoreError, StreamLshError
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.serve.pipeline import lives
@@ -41,7 +41,7 @@ async def ended(*ends: BaseException | None, patience: float = 300) -> tuple[Bas
 
 
 async def test_what_may_pass_is_tried_again() -> None:
-    last = StateError("for good")
+    last = StoreError("for good")
     error, moved = await ended(
         Failed("once"), None, asyncio.CancelledError(), errors.NodeNotReadyError("away"), None, last
     )
@@ -51,7 +51,7 @@ async def test_what_may_pass_is_tried_again() -> None:
 async def test_topics_that_are_not_there_are_an_error_at_the_first_start_only() -> None:
     missing = BrokerError("Kafka does not have the topic x")
     assert (await ended(missing))[0] is missing
-    assert (await ended(None, missing, last := StateError("for good")))[0] is last
+    assert (await ended(None, missing, last := StoreError("for good")))[0] is last
 
 
 async def test_a_refused_login_is_an_error_at_once() -> None:
@@ -62,7 +62,7 @@ async def test_a_refused_login_is_an_error_at_once() -> None:
 async def test_a_broker_that_never_answers_is_an_error_after_a_while() -> None:
     error, _ = await ended(*[errors.NodeNotReadyError("away")] * 1000, patience=0.001)
     assert isinstance(error, BrokerError) and "cannot be reached" in str(error)
-    error, _ = await ended(None, *[Failed("x")] * 50, last := StateError("for good"), patience=1e-9)
+    error, _ = await ended(None, *[Failed("x")] * 50, last := StoreError("for good"), patience=1e-9)
     assert error is last
 
 

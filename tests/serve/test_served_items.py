@@ -12,8 +12,8 @@ import pytest
 from support.serving import JSON, Serving
 
 DIMENSIONS = 32
-VECTORS = ("--likeness", "euclidean", "--dimensions", "32", "--distance", "0.5", "--vector-field", "where.at")
-BITS = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3", "--match-within", "lang")
+VECTORS = ("--measure", "euclidean", "--dimensions", "32", "--max-distance", "0.5", "--vector-field", "where.at")
+BITS = ("--measure", "hamming", "--dimensions", "64", "--max-distance", "3", "--match-within", "lang")
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_rows_of_bits_match_within_a_field(bits: Serving) -> None:
 
 def test_what_an_index_holds_and_takes_is_said(vectors: Serving, bits: Serving) -> None:
     held = [service.client.get("/v1/stats").json()["index"]["settings"] for service in (vectors, bits)]
-    assert [(one["likeness"], one["distance"], one["vector_field"], one["bits_field"]) for one in held] == [
+    assert [(one["measure"], one["max_distance"], one["vector_field"], one["bits_field"]) for one in held] == [
         ("euclidean", 0.5, "where.at", None), ("hamming", 3.0, None, "bits")
     ]  # fmt: skip
     said = vectors.client.get("/v1/openapi.json").json()

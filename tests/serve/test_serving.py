@@ -28,7 +28,7 @@ MUSEUM = "The harbour museum opens its doors again on Saturday after a winter of
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """A service that many tests use: their ids and texts are their own."""
     state = tmp_path_factory.mktemp("served") / "index"
-    with Serving(state, "--on-same-id", "update", "--source-field", "from", "--time-field", "ts") as it:
+    with Serving(state, "--on-conflict", "update", "--source-field", "from", "--time-field", "ts") as it:
         yield it
 
 
@@ -232,7 +232,7 @@ def test_the_counts_are_those_of_what_was_done(served: Serving) -> None:
 
 def test_the_command_line_deletes_through_the_service(served: Serving) -> None:
     served.add({"id": "l1", "text": text("l"), "ts": 1})
-    command = ("delete", "l1", "nobody", "--state", served.state)
+    command = ("delete", "l1", "nobody", "--index", served.state)
     done = run(*command)
     assert done.stderr == "stream-lsh: 1 document deleted, 1 id not there\n"
     assert [verdict["kind"] for verdict in read_lines(done.stdout)] == ["deleted", "deleted"]
@@ -245,12 +245,12 @@ def test_an_index_is_served_as_it_was_made(tmp_path: Path, command: str) -> None
     """By a command that keeps no groups: nothing has to be given; what only groups can do is refused."""
     state = tmp_path / "index"
     feed = write_lines(tmp_path / "feed.jsonl", [{"id": 1, "text": BRIDGE}])
-    run(command, feed, "--state", state, "-q", *(["--no-groups"] if command == "dedup" else []))
+    run(command, feed, "--index", state, "-q", *(["--no-groups"] if command == "dedup" else []))
     with Serving(state) as serving:
         assert serving.add({"id": 2, "text": AGAIN})["of"] == 1
         problem(serving.client.get("/v1/groups"), 409)
     for option in ("--groups", "--source-field=from"):
-        refused = CliRunner().invoke(main, ["serve", "--state", str(state), "--port", "0", option])
+        refused = CliRunner().invoke(main, ["serve", "--index", str(state), "--port", "0", option])
         assert refused.exit_code in (2, 3) and "groups" in refused.stderr, refused.output
 
 
@@ -258,7 +258,7 @@ def test_an_index_is_served_as_it_was_made(tmp_path: Path, command: str) -> None
 def test_an_index_with_updates_is_served_as_one(tmp_path: Path) -> None:
     """Nobody has to say it again for a field that deletes."""
     state, feed = tmp_path / "index", write_lines(tmp_path / "feed.jsonl", [{"id": 1, "text": BRIDGE}])
-    run("dedup", feed, "--state", state, "--on-same-id", "update", "--deleted-field", "gone", "-q")
+    run("dedup", feed, "--index", state, "--on-conflict", "update", "--deleted-field", "gone", "-q")
     with Serving(state, "--deleted-field", "gone") as serving:
         assert serving.add({"id": 1, "gone": True})["kind"] == "deleted"
 
@@ -266,7 +266,7 @@ def test_an_index_with_updates_is_served_as_one(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
     """And what was answered at once, before it was on the disk, is there after SIGTERM."""
-    serving = Serving(tmp_path / "index", "--against", "any", "--no-groups")
+    serving = Serving(tmp_path / "index", "--compare-with", "all", "--no-groups")
     with serving:
         serving.add({"id": 1, "text": BRIDGE}, durable="false")
         with serving.client.stream("GET", "/v1/events", headers={"Last-Event-ID": "0.0"}) as answer:
@@ -284,8 +284,8 @@ def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
             serving.add({"id": 2, "text": AGAIN})
             found = next(told)
         assert (found["event"], found["data"]["seq"], found["data"]["of"]) == ("verdict", 1, 1)
-        assert problem(serving.client.get("/v1/groups"), 409)["field"] == "against"
-        assert problem(serving.client.delete("/v1/documents/1"), 409)["field"] == "on_same_id"
+        assert problem(serving.client.get("/v1/groups"), 409)["field"] == "compare_with"
+        assert problem(serving.client.delete("/v1/documents/1"), 409)["field"] == "on_conflict"
 
 
 def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
@@ -321,11 +321,11 @@ def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
         (("--tls-key", "key.pem"), "TLS needs both"),
         (("--token-file", "nothing.toml"), "tokens file nothing.toml: No such file"),
         (("--id-field", "@line"), "what comes over HTTP has no lines"),
-        (("--groups", "--against", "any"), "only under --against unique there are groups"),
+        (("--groups", "--compare-with", "all"), "only under --compare-with kept there are groups"),
     ],
 )
 def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: tuple[str, ...], says: str) -> None:
-    assert says in run("serve", "--state", tmp_path / "index", "--port", "0", *options, code=2).stderr
+    assert says in run("serve", "--index", tmp_path / "index", "--port", "0", *options, code=2).stderr
 
 
 @pytest.mark.long

@@ -8,9 +8,9 @@ from typing import Any
 START, SECOND = 1_700_000_000_000, 1000
 # All that is similar is found, and no limit is met, so that the model's answers are the engine's.
 SURE: dict[str, Any] = {
-    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
-    "candidates": 65536, "verify_matches": 1000, "memory_documents": 64, "generation_documents": 250,
-    "on_same_id": "update",
+    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "max_bucket_rows": 4096,
+    "max_candidates": 65536, "max_verified_matches": 1000, "memtable_documents": 64, "segment_documents": 250,
+    "on_conflict": "update",
 }  # fmt: skip
 FIELDS = {"time_field": "at", "source_field": "outlet", "deleted_field": "deleted"}
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"

@@ -24,7 +24,7 @@ from support.indexes import fed
 
 def main(folder: str, settings: str, seed: str, documents: str, words: str, out: str, *reader: str) -> None:
     given = Settings(**json.loads(settings))
-    feed = (changing if given.on_same_id == "update" else nasty)(int(seed), int(documents), words=WORDS[: int(words)])
+    feed = (changing if given.on_conflict == "update" else nasty)(int(seed), int(documents), words=WORDS[: int(words)])
     index = Index(given, Path(folder), durable=False)
     at = (index.store.named("feed") or {"next": index.count})["next"]
     Path(folder).with_name("begun").touch()

@@ -119,7 +119,7 @@ def families(seed: int, n: int) -> list[Document]:
             known.append((base, [base], [f"f{name}-{i}" for i in range(size)]))
         base, versions, ids = chance.choice(known[-6:] if chance.random() < 0.8 else known)
         burst = chance.choice((1, 1, 3, len(ids)))
-        what = chance.choice(("new", "new", "same", "edit", "delete", "delete", "return", "again"))
+        what = chance.choice(("new", "new", "same", "levenshtein", "delete", "delete", "return", "again"))
         some = ids[:burst] if chance.random() < 0.3 else chance.sample(ids, min(burst, len(ids)))
         for id in some:
             now += chance.randrange(0, pace)

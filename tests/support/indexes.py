@@ -22,11 +22,11 @@ from support.models.matching import unique_verdicts
 
 # All that is similar is found (64 bands of one row: J of 1/2 is missed once in 2^64), and no limit is met.
 SURE: dict[str, Any] = {
-    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
-    "candidates": 4096, "max_matches": 0, "generation_documents": 1000,  # so small that they end by time
+    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "max_bucket_rows": 4096,
+    "max_candidates": 4096, "max_matches": 0, "segment_documents": 1000,  # so small that they end by time
 }  # fmt: skip
-ANY: dict[str, Any] = {"against": "any", "verify_matches": 0}
-UNIQUE: dict[str, Any] = {"against": "unique", "verify_matches": 1000}
+ANY: dict[str, Any] = {"compare_with": "all", "max_verified_matches": 0}
+UNIQUE: dict[str, Any] = {"compare_with": "kept", "max_verified_matches": 1000}
 LATER = 10**9  # seconds: everything is due to be erased
 Feed = Callable[[Index, Sequence[Document], int], Sequence[Any]]
 
@@ -178,7 +178,7 @@ def same(found: Sequence[Any], expected: Sequence[Any]) -> None:
 
 
 def comparable(verdicts: Sequence[Verdict], settings: Settings) -> list[Verdict]:
-    """What several shards say alike: under `any` none of them knows the first verdict of what is redelivered."""
+    """What several shards say alike: under `all` none of them knows the first verdict of what is redelivered."""
     if settings.shards == 1 or settings.late:
         return list(verdicts)
     return [Verdict("redelivered") if verdict.kind == "redelivered" else verdict for verdict in verdicts]

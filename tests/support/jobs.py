@@ -68,5 +68,5 @@ def committing(
     folder.mkdir(exist_ok=True)
     named = [f"--{name.replace('_', '-')}={folder / name}" for name in outputs]
     more = [f"--rules={rules}"] if rules is not None else []
-    command = [sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", f"--state={folder / 'index'}"]
+    command = [sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", f"--index={folder / 'index'}"]
     return [*command, *options(settings), *named, *more]

@@ -40,7 +40,7 @@ class Serving:
     def start(self) -> None:
         """Begin, also once more after an end."""
         command = [sys.executable, "-m", "stream_lsh", "serve", "--port", str(self._held.getsockname()[1])]
-        command += ["--kafka"] if self.state is None else ["--state", str(self.state)]
+        command += ["--kafka"] if self.state is None else ["--index", str(self.state)]
         self.process = subprocess.Popen([*command, *self._options], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         said = ""

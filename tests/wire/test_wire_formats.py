@@ -35,8 +35,8 @@ from stream_lsh.wire.signed import TextShingles, signed_batch
 from stream_lsh.wire.source import Source
 
 KEY = bytes(range(16))
-SETTINGS = Settings(shards=2, against="any")
-OTHER = Settings(shards=3, against="any")
+SETTINGS = Settings(shards=2, compare_with="all")
+OTHER = Settings(shards=3, compare_with="all")
 SIGNER = Signer(SETTINGS.signing, KEY)
 TEXTS = ["the quick brown fox jumps over the lazy dog", "", "ein anderer Text mit ganz anderen Wörtern", "x y z " * 90]
 
@@ -59,7 +59,7 @@ def source() -> Source:
 
 
 SOURCED = SETTINGS.model_copy(update={"source_field": "outlet"})
-TIMED = Settings(shards=2, against="any", window="1h", time_field="t", source_field="outlet")
+TIMED = Settings(shards=2, compare_with="all", window="1h", time_field="t", source_field="outlet")
 
 
 def with_sources(record: Any, n: int = 4) -> Any:
@@ -78,7 +78,7 @@ def test_sources_and_log_times_are_read_where_there_is_a_field_for_them() -> Non
 
 
 def test_a_reply_carries_what_matches_rest_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_lsh.wire.replies.EXPLAINED", ("copies",))
+    monkeypatch.setattr("stream_lsh.wire.replies.EXPLAINED", ("jaccard",))
     evidence = [b',"because":"\xc3\xa4"', b"", b',"because":[1]']
     made = replace(reply(), matches=replace(reply().matches, evidence=np.array(evidence, np.object_)))
     found = Reply.decode(made.encode(SETTINGS), SETTINGS)
@@ -196,14 +196,14 @@ def test_the_batch_of_a_frame_is_the_batch_that_was_signed(accepted: np.ndarray 
 
 def test_with_a_window_frames_have_log_times_and_say_what_times_count() -> None:
     """Those of what is not rejected, at most so far ahead of the signing; the source keeps what was said."""
-    windowed = Settings(shards=2, against="any", window="1h", max_ahead="10s")
+    windowed = Settings(shards=2, compare_with="all", window="1h", max_future="10s")
     now, n = source().signed_at, len(TEXTS)
     times = np.array([now + 10_001, now, NO_TIME, now + 9_999])
     of = Frame.of(SIGNER, windowed, parsed(), frame().segments, replace(source(), times=times))
     data = of.encode(windowed)
     counting = Places.of(data, windowed).times
     assert counting is not None and counting.tolist() == [now + 10_000, NO_TIME, NO_TIME, now + 9_999]
-    without = Settings(shards=2, against="any", window="1h")
+    without = Settings(shards=2, compare_with="all", window="1h")
     counting = Places.of(of.encode(without), without).times
     assert counting is not None and counting.tolist() == [now + 10_001, NO_TIME, NO_TIME, now + 9_999]
     log = np.arange(n) + now
@@ -261,7 +261,7 @@ def test_shingles_are_made_from_the_texts_when_they_are_asked_for() -> None:
     assert calls[:4] == [1, 2, 4, 8] and len(calls) < 9 and sum(calls) == had <= 30
 
 
-CHANGING = Settings(on_same_id="update")
+CHANGING = Settings(on_conflict="update")
 
 
 def changed_frame() -> Frame:
@@ -278,7 +278,7 @@ def changed_reply() -> Reply:
     return Reply(0, 9, 8, matches, [b'"a"', b'"heir"'], source(), None, {90: (3, 1 << 40)})
 
 
-SEVERAL = Settings(on_same_id="update", shards=2)
+SEVERAL = Settings(on_conflict="update", shards=2)
 
 
 def heirs_reply() -> Reply:
@@ -358,7 +358,7 @@ def test_the_time_of_a_record_is_an_event_time_only_by_a_field() -> None:
     """What says which version is the newer one; without a field that is its place in the log."""
     made = changed_frame()
     made.source.times[:] = 5
-    for settings, times in ((CHANGING, NO_TIME), (Settings(on_same_id="update", time_field="ts"), 5)):
+    for settings, times in ((CHANGING, NO_TIME), (Settings(on_conflict="update", time_field="ts"), 5)):
         batch = signed_batch(made, Sequenced(9, 8, 70, KEY, None, memoryview(b"")), settings, hashes(), SIGNER)
         assert set(batch.documents.words[:, TIME].view(np.int64).tolist()) == {times}
     assert set(made.source.times.tolist()) == {5}
@@ -366,7 +366,7 @@ def test_the_time_of_a_record_is_an_event_time_only_by_a_field() -> None:
 
 def test_the_time_of_a_record_counts_for_log_time_but_does_not_say_which_version_is_newer() -> None:
     """And that of a deletion counts, too, but not that of one that is refused."""
-    settings = Settings(on_same_id="update", time_field="ts", window="7d")
+    settings = Settings(on_conflict="update", time_field="ts", window="7d")
     parsed = columns(
         [Document("a", TEXTS[0], time=10**12), *(Document(id, deleted=True, time=10**12 + 7) for id in "bcd")]
     )

@@ -124,7 +124,7 @@ class Erasing:
         went when there were fewer rows than that.
 
         Raises:
-            OutputError: the disk is full, or refuses. StateError: likewise, or what is there is damaged.
+            OutputError: the disk is full, or refuses. StoreError: likewise, or what is there is damaged.
         """
         if self._running is not None:
             if not self._running.done():
@@ -313,7 +313,7 @@ class Erasing:
 def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
     """The facts of the versions of a shard that went since it was asked last, in seconds since 1970."""
     went = shard.rows.dead.took_leave()
-    # Under `any` others may be reached only through the dead; with several shards others know their ids, too.
+    # Under `all` others may be reached only through the dead; with several shards others know their ids, too.
     if not shard.limits.unique or shard.limits.late:
         return {}
     return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))  # not named: the ids stay

@@ -29,7 +29,7 @@ _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
 _AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
-ENTRIES = np.int64(16)  # under `any` so many times as many rows of a bucket are read where some are not visible
+ENTRIES = np.int64(16)  # under `all` so many times as many rows of a bucket are read where some are not visible
 
 
 @njit(forceinline=True)
@@ -90,7 +90,7 @@ def forget(scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def gather(i, work):  # type: ignore[no-untyped-def]
-    """Meet the rows in the buckets of document i; under `any` also those behind whom it meets. Returns how many of what
+    """Meet the rows in the buckets of document i; under `all` also those behind whom it meets. Returns how many of what
     it looked into was not read to the end, or -1 if there is no room."""
     batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
     first, row, entries = batch.starts[i], rows.seen, limits.bucket
@@ -206,13 +206,13 @@ def _choose(limits, scratch):  # type: ignore[no-untyped-def]
     for agreement in range(limits.floor, len(scratch.histogram)):
         there += scratch.histogram[agreement]
     old = best = np.int64(EVERYTHING)
-    if there > limits.candidates:
-        half = limits.candidates >> 1
+    if there > limits.max_candidates:
+        half = limits.max_candidates >> 1
         least, better = _cut(half, limits, scratch)
         most = least
         if least == limits.likely:
             most, better = limits.full, _FIRST
-        old = _row_of(limits.candidates - half, limits.floor, limits.full, scratch)
+        old = _row_of(limits.max_candidates - half, limits.floor, limits.full, scratch)
         best = _row_of(half - better, least, most, scratch)
     for m in range(scratch.met_count):
         row, agreement = met[m, 0], met[m, 1]
@@ -315,7 +315,7 @@ def rank(limits, scratch):  # type: ignore[no-untyped-def]
     them; how many agree well enough in all. Of those that are thought to match the newest come first, and before them
     only who agrees fully: so enough matches are found among sets that are still at hand, whatever the index holds."""
     histogram, met, others = scratch.histogram, scratch.met, _FIRST
-    least, _ = _cut(limits.candidates, limits, scratch)
+    least, _ = _cut(limits.max_candidates, limits, scratch)
     for agreement in range(limits.floor, least):
         others += histogram[agreement]
     for m in range(scratch.met_count):

@@ -26,7 +26,7 @@ from stream_lsh.settings.model import Settings
 TYPES = (types.int64, types.int64, Work.numba_type)
 """What `match` gets."""
 FAR: dict[str, tuple[FarKernel, ...]] = {
-    "stories": (weigh, compare, counted, resembles),
+    "tf-idf": (weigh, compare, counted, resembles),
     "samples": (gather_sharing, containment_in),
     "measures": (measured,),
     "late": (gather_undecided,),
@@ -40,13 +40,13 @@ _process: subprocess.Popen[bytes] | None = None
 
 def needed(settings: Settings) -> list[str]:
     """The names of FAR that settings need, but for deletions that come without `deleted_field`."""
-    likeness = settings.likeness
+    measure = settings.measure
     chosen = {
-        "stories": likeness == "stories",
-        "samples": likeness == "quotations",
-        "measures": settings.verify == "exact" and likeness not in ("copies", "stories"),
+        "tf-idf": measure == "tf-idf",
+        "samples": measure == "containment",
+        "measures": settings.verify == "exact" and measure not in ("jaccard", "tf-idf"),
         "late": settings.late,
-        "updates": settings.on_same_id == "update",
+        "updates": settings.on_conflict == "update",
         "deletions": settings.deleted_field is not None,
     }
     return [name for name, wanted in chosen.items() if wanted]

@@ -21,7 +21,7 @@ from typing import Self
 import numpy as np
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
+from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import log2
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Halves, Number, Numbers, Real, Reals, Struct, Words, Words2
@@ -99,8 +99,8 @@ class Rarity(Struct):
     @classmethod
     def of_shard(cls, settings: Settings, words: int) -> Self:
         """That of an index with these settings, whose signatures have so many words."""
-        stories = settings.likeness == "stories"
-        return cls.of(settings.candidates * stories, STORY_KEYS * stories, words)
+        stories = settings.measure == "tf-idf"
+        return cls.of(settings.max_candidates * stories, STORY_KEYS * stories, words)
 
     def enlarge(self) -> None:
         """Twice the room for what is counted."""

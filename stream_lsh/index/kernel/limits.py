@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.families.components import masks_of
-from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, collision
-from stream_lsh.families.quotations import slack
+from stream_lsh.families.containment import slack
+from stream_lsh.families.measure import COUNT_BITS, PIECE_BITS, collision
 from stream_lsh.index.kernel.work import EVERYTHING
 from stream_lsh.index.rows.layout import FULL, HALF, Limits
 from stream_lsh.index.rows.row_file import Shape
@@ -15,12 +15,12 @@ from stream_lsh.settings.model import Settings
 
 def _agreements(settings: Settings, ranked: int) -> tuple[int, int]:
     """Of so many components that are compared, those that are equal at the threshold: at least, and as a rule."""
-    if settings.likeness in ("hamming", "edit"):  # all bits that differ may be among those that are ranked
-        bits = int(settings.signing.distance)  # an edit changes how often a text has at most two characters, by one
-        return (max(1, ranked - (2 * bits if settings.likeness == "edit" else bits)),) * 2
-    if settings.likeness == "stories":  # ranked by what they share, not by how much
+    if settings.measure in ("hamming", "levenshtein"):  # all bits that differ may be among those that are ranked
+        bits = int(settings.signing.max_distance)  # an edit changes how often a text has at most two characters, by one
+        return (max(1, ranked - (2 * bits if settings.measure == "levenshtein" else bits)),) * 2
+    if settings.measure == "tf-idf":  # ranked by what they share, not by how much
         return 1, 1
-    p = collision(settings.likeness, settings.threshold, 1.0)
+    p = collision(settings.measure, settings.threshold, 1.0)
     sigma = (p * (1 - p) / ranked) ** 0.5
     return max(1, int(np.ceil((p - 4 * sigma) * ranked - 1e-9))), max(1, int(np.ceil(p * ranked - 1e-9)))
 
@@ -35,17 +35,17 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
     lanes = 64 // bits
     ranked = min(size, shape.head_words * lanes)
     padding = shape.head_words * lanes - ranked
-    sharing = settings.likeness == "quotations"
+    sharing = settings.measure == "containment"
     floor, follow = (1, EVERYTHING) if sharing else _agreements(settings, ranked)
-    every, matches = EVERYTHING, settings.verify_matches or EVERYTHING
+    every, matches = EVERYTHING, settings.max_verified_matches or EVERYTHING
     return Limits(
-        unique=settings.against == "unique",
-        stories=settings.likeness == "stories",
+        unique=settings.compare_with == "kept",
+        stories=settings.measure == "tf-idf",
         exact=settings.verify == "exact",
         alone=settings.shards == 1,
         late=settings.late,
         store=True,
-        update=settings.on_same_id == "update",
+        update=settings.on_conflict == "update",
         window=settings.window_ms,
         threshold=settings.least,
         full=FULL if sharing else ranked + padding,
@@ -53,9 +53,9 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         likely=HALF + int(HALF * (1 + settings.threshold) / 2) if sharing else (ranked + follow) // 2 + padding,
         follow=follow + padding,
         expand=max(1, floor + follow - ranked) + padding,
-        bucket=settings.bucket_size if settings.verify_matches else every,
-        behind=max(settings.bucket_size, matches),
-        candidates=settings.candidates if settings.verify_matches else every,
+        bucket=settings.max_bucket_rows if settings.max_verified_matches else every,
+        behind=max(settings.max_bucket_rows, matches),
+        max_candidates=settings.max_candidates if settings.max_verified_matches else every,
         matches=matches,
         copies=settings.max_matches or every,
         head=shape.head_words,
@@ -71,5 +71,5 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         samples=sharing,
         slack=slack(settings.threshold, settings.sampled) if sharing else 0.0,
         masks=masks_of(settings.signing),
-        pieces=COUNT_BITS // PIECE_BITS if settings.likeness == "edit" else 0,
+        pieces=COUNT_BITS // PIECE_BITS if settings.measure == "levenshtein" else 0,
     )

@@ -8,9 +8,9 @@ log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judg
    (`going`). Under `unique` a text that was kept is decided by one look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
-4. With several shards under `unique`, if nothing matches: the same with those that are not decided yet, but half of
+4. With several shards under `kept`, if nothing matches: the same with those that are not decided yet, but half of
    what is read and verified are the oldest. Who was kept is for others to say, who know all shards' answers.
-5. It is stored. Under `unique` it is posted in its buckets only if nothing matched. Under `any` a copy or a follower is
+5. It is stored. Under `unique` it is posted in its buckets only if nothing matched. Under `all` a copy or a follower is
    posted behind the row that it follows, which whoever would have met it meets instead, and looks behind.
 """
 
@@ -249,7 +249,7 @@ def _begin(i, found, work):  # type: ignore[no-untyped-def]
 @njit
 def _compare(i, work):  # type: ignore[no-untyped-def]
     """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
-    (under `any` that of the same text in this generation) and the place of its leader among the rows met; either may be
+    (under `all` that of the same text in this generation) and the place of its leader among the rows met; either may be
     -1."""
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     _begin(i, before, work)

@@ -78,7 +78,7 @@ def was_deleted(rows, row):  # type: ignore[no-untyped-def]
 
 @njit
 def stands(row, work):  # type: ignore[no-untyped-def]
-    """The row by which a version is met that was kept: its own, or that of an heir; -1 if it was not kept. Under `any`
+    """The row by which a version is met that was kept: its own, or that of an heir; -1 if it was not kept. Under `all`
     of several shards nobody knows."""
     rows = work.rows
     if not work.limits.unique:

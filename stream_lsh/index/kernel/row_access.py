@@ -67,7 +67,7 @@ def copy_words(rows, row, column, out):  # type: ignore[no-untyped-def]
 @njit
 def name_of(rows, row, limits):  # type: ignore[no-untyped-def]
     """What those that stand behind a row know of it: the first word of its id's hash. With a window or updates an id
-    may come again; under `any`, where copies are listed unread, it is also known which of its rows is meant."""
+    may come again; under `all`, where copies are listed unread, it is also known which of its rows is meant."""
     hashed = word(rows, row, ID)
     return hashed ^ word(rows, row, SEQ) if (limits.window or limits.update) and not limits.unique else hashed
 

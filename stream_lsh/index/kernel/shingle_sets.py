@@ -54,7 +54,7 @@ class Sets(Struct):
     bits: Words
     bit_slots: Numbers2  # [s, 4]
     marked: Number
-    likeness: Number  # how two of them are compared, see `families.distances`
+    measure: Number  # how two of them are compared, see `families.distances`
     dimensions: Number  # of vectors or rows of bits
     large: Words
     large_slots: Numbers2  # [s, 4]
@@ -66,17 +66,17 @@ class Sets(Struct):
     similarity: Reals
 
     @classmethod
-    def of(cls, shingles: int, likeness: int = int(COPIES), dimensions: int = 0) -> Sets:
+    def of(cls, shingles: int, measure: int = int(COPIES), dimensions: int = 0) -> Sets:
         """Nothing at hand yet; room for so many shingles of rows, of copies twice as many words of bitmaps, and where
         containment is asked four times as many of hash tables."""
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
-        ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (likeness == COPIES)))
-        large = max(_LEAST_LARGE, _LARGE_WORDS * shingles) if likeness == QUOTATIONS else 1
+        ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (measure == COPIES)))
+        large = max(_LEAST_LARGE, _LARGE_WORDS * shingles) if measure == QUOTATIONS else 1
         return cls(
             shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
             documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,
-            likeness=likeness, dimensions=dimensions, large=np.empty(large, np.uint64),
+            measure=measure, dimensions=dimensions, large=np.empty(large, np.uint64),
             large_slots=np.full((max(1, large >> 13), 4), -1, np.int64), large_kept=0,
             table=np.empty((16, 2), np.uint64), filled=-1, document=-1, loaded=nothing, similarity=np.empty(0),
         )  # fmt: skip
@@ -109,14 +109,14 @@ def place_of(ring, slots, written, row):  # type: ignore[no-untyped-def]
 def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
     """Keep the set shingles[start:stop] of a row, and its bitmap."""
     size, ring, bits = stop - start, sets.ring, sets.bits
-    if sets.likeness == QUOTATIONS and size > LARGE:
+    if sets.measure == QUOTATIONS and size > LARGE:
         _keep_table(sets, row, shingles, start, stop)
         return
     at, sets.kept = _take_place(len(ring), sets.slots, sets.kept, row, size, size)
     if at >= 0:
         for k in range(size):
             ring[at + k] = shingles[start + k]
-    if sets.likeness != COPIES:
+    if sets.measure != COPIES:
         return
     words = max(np.int64(1), table_size(size) * _MARK_BITS >> 7)
     at, sets.marked = _take_place(len(bits), sets.bit_slots, sets.marked, row, words, size)
@@ -336,9 +336,9 @@ def _of_shares(shared, size, other, threshold):  # type: ignore[no-untyped-def]
 
 @njit
 def similarity(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
-    """Exact similarity of a document of the batch with what stands in other[start:stop], by the index's likeness; BELOW
+    """Exact similarity of a document of the batch with what stands in other[start:stop], by the index's measure; BELOW
     if it is smaller than the threshold."""
-    if sets.likeness == COPIES:
+    if sets.measure == COPIES:
         return jaccard(sets, document, other, start, stop, threshold)
     return measured(sets, document, other, start, stop, threshold)
 
@@ -346,20 +346,20 @@ def similarity(sets, document, other, start, stop, threshold):  # type: ignore[n
 @far(types.float64(Sets.numba_type, types.int64, types.uint64[::1], types.int64, types.int64, types.float64))
 def measured(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
     """As `similarity`, where it is not that of copies."""
-    if sets.likeness == QUOTATIONS:
+    if sets.measure == QUOTATIONS:
         return containment(sets, document, other, start, stop, threshold)
     mine, begin = sets.shingles, sets.offsets[document]
     size = sets.offsets[document + 1] - begin
-    if sets.likeness == EDIT:
+    if sets.measure == EDIT:
         most = np.int64(1.0 / threshold - 0.5)  # which is 1 / (1 + most)
         found = edits(mine, begin, size, other, start, stop - start, most, sets.table)
         return 1.0 / (1.0 + found) if found <= most else BELOW
-    if sets.likeness == SETS:
+    if sets.measure == SETS:
         found = weighted_jaccard(mine, begin, size, other, start, stop - start)
         return found if found >= threshold else BELOW
     if size != stop - start:
         return BELOW
-    found = similarity_of(sets.likeness, mine, begin, other, start, size, sets.dimensions)
+    found = similarity_of(sets.measure, mine, begin, other, start, size, sets.dimensions)
     return found if found >= threshold else BELOW
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
+from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, key_of_term
 from stream_lsh.hashing.bits import popcount
 from stream_lsh.hashing.kernels import far, njit

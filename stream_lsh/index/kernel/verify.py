@@ -45,7 +45,7 @@ def verify(i, work):  # type: ignore[no-untyped-def]
     verified, and the row of the same text in this generation, or -1."""
     rows, limits, scratch = work.rows, work.limits, work.scratch
     compared, matched, original = _FIRST, _FIRST, NOBODY
-    while scratch.candidates > 0 and compared < limits.candidates and matched < limits.matches:
+    while scratch.candidates > 0 and compared < limits.max_candidates and matched < limits.matches:
         row, agreement = best(scratch)
         same = agreement == limits.full and same_hash(rows, row, TEXT, work.batch, i)
         if limits.exact:
@@ -116,7 +116,7 @@ def _want(row, work):  # type: ignore[no-untyped-def]
     sets, scratch, n = work.sets, work.scratch, np.int64(1)
     scratch.wanted[0] = row
     elements = _ENOUGH if work.limits.samples else np.int64(EVERYTHING)  # each may be the set of a book
-    while scratch.candidates > 0 and n < work.limits.candidates and elements > 0:
+    while scratch.candidates > 0 and n < work.limits.max_candidates and elements > 0:
         row, _ = best(scratch)
         if row < sets.first and not at_hand(sets, row):
             scratch.wanted[n] = row
@@ -138,7 +138,7 @@ def _estimate(i, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
-    """Add a verified match, and under `any` the newest of its copies, as many as are listed; the others are counted.
+    """Add a verified match, and under `all` the newest of its copies, as many as are listed; the others are counted.
     One that is not visible is there for its copies only. Returns DONE or what there is no room for."""
     results, limits, out, rows = work.results, work.limits, work.scratch.out, work.rows
     columns, room, oldest = results.columns, len(results.similarities), row

@@ -31,7 +31,7 @@ class Scratch(Struct):
     table: Numbers  # hash table of the rows met: their places, -1; a power of two, at most half full
     met: Numbers2  # [m, 2] the rows met, in order, and their agreements
     met_count: Number
-    bands: Words2  # under `any`: bits of the bands that they were met in
+    bands: Words2  # under `all`: bits of the bands that they were met in
     histogram: Numbers  # rows met by agreement
     heap: Words  # the candidates: agreement and row, the best first
     candidates: Number

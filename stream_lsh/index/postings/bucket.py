@@ -26,7 +26,7 @@ __all__ = [
     "read_before",
 ]
 
-# What stands behind a row; under `unique`, behind the number of a group: its dropped members, and its heirs.
+# What stands behind a row; under `kept`, behind the number of a group: its dropped members, and its heirs.
 FOLLOWERS, COPIES, HEIRS = np.uint64(1), np.uint64(2), np.uint64(3)
 _ONE = np.uint64(1)
 _HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1 << 32)
@@ -34,7 +34,7 @@ _HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.
 
 @njit
 def key_behind(hashed, what):  # type: ignore[no-untyped-def]
-    """The key under which is posted what stands behind the row with this hash of the id, or under `unique` what belongs
+    """The key under which is posted what stands behind the row with this hash of the id, or under `kept` what belongs
     to the group with this number (splitmix64's finaliser)."""
     x = hashed ^ (what * np.uint64(0x9E3779B97F4A7C15))
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""Documents whose fate is not known yet: with several shards under `unique`, whether one is kept is decided from the
+"""Documents whose fate is not known yet: with several shards under `kept`, whether one is kept is decided from the
 answers of all of them, and a shard learns it later.
 
 The log is cut into blocks of documents. Whoever arrives in a block meets what was kept of all blocks but the last two

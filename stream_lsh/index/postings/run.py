@@ -87,7 +87,7 @@ class Run:
 
         Raises:
             DamagedError: naming the file, if it is missing, short, or damaged.
-            StateError: the system does not let it be read.
+            StoreError: the system does not let it be read.
         """
         try:
             return cls._open(path, check)

@@ -2,7 +2,7 @@
 of two bits each, in memory as in the store, where a value has the marks of some rows of one generation. Whoever meets a
 thousand dead rows reads none of them: the mark says whether there is an heir behind it.
 
-Rows and postings of the dead stay until their generation goes; under `unique` nobody counts them.
+Rows and postings of the dead stay until their generation goes; under `kept` nobody counts them.
 """
 
 from __future__ import annotations

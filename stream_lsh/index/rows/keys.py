@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.families.bands import band_keys, masked_keys, piece_keys
 from stream_lsh.families.components import masks_of
-from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, lookups
+from stream_lsh.families.measure import COUNT_BITS, PIECE_BITS, lookups
 from stream_lsh.families.sampled import sampled
 from stream_lsh.families.terms import story_keys
 from stream_lsh.hashing.kernels import njit
@@ -60,18 +60,18 @@ class Hashes:
         self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64], sets: Keys | None = None
     ) -> Keys:
         """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id; sets: their
-        shingles and where each document's begin, of which keys are a sample for likenesses without bands."""
+        shingles and where each document's begin, of which keys are a sample for measures without bands."""
         if self.samples:
             shingles, offsets = sets or (np.empty(0, np.uint64), np.zeros(len(ids) + 1, np.int64))
             salts = np.ascontiguousarray(as_words(signatures)[:, 0])
             drawn, starts = sampled(shingles, offsets, salts, self.secret, self._signing.sampling)
             return _laid_out(drawn, starts, texts, ids)
-        if self._signing.likeness == "stories":
+        if self._signing.measure == "tf-idf":
             bands = story_keys(signatures, texts, self.secret)
         elif len(self._masks):
             bands = masked_keys(as_words(signatures), self._masks, self.secret)
-        elif self._signing.likeness == "edit":
-            first, pieces = COUNT_BITS // PIECE_BITS, lookups(int(self._signing.distance))
+        elif self._signing.measure == "levenshtein":
+            first, pieces = COUNT_BITS // PIECE_BITS, lookups(int(self._signing.max_distance))
             bands = piece_keys(as_words(signatures), first, pieces, self.secret)
         else:
             bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)

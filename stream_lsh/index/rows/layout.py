@@ -15,7 +15,7 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 
 # Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
 # stands behind, 0 if it stands for itself; of an HEIR the row of who is meant. SIMILARITY: with that one, a float's
-# bits. GROUP: number of the founder. MASK, under `any` only: the bands in which it is posted. With a window the log
+# bits. GROUP: number of the founder. MASK, under `all` only: the bands in which it is posted. With a window the log
 # time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
@@ -125,7 +125,7 @@ class Limits(Struct):
     stories: Flag  # what is alike belongs to one story (`story`)
     exact: Flag  # verify by the shingles; else by the whole signature
     alone: Flag  # there is no other shard: what is found here is the verdict
-    late: Flag  # under `unique`, as there are others: rows are posted once it is known whether they were kept
+    late: Flag  # under `kept`, as there are others: rows are posted once it is known whether they were kept
     store: Flag  # else documents are only looked up
     update: Flag  # an id that comes with another text replaces what was there; else it is rejected
     window: Number  # of log time, in ms, in which a row is seen; 0 = always
@@ -137,7 +137,7 @@ class Limits(Struct):
     expand: Number  # agreement from which a leader's followers are looked at
     bucket: Number  # rows of a bucket that are read
     behind: Number  # followers of a leader that are read
-    candidates: Number  # candidates that are verified
+    max_candidates: Number  # candidates that are verified
     matches: Number  # matches after which no more candidates are verified
     copies: Number  # copies that are listed for a match
     head: Number  # words of a head

@@ -14,7 +14,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from stream_lsh.errors import DamagedError, FormatError, StateError
+from stream_lsh.errors import DamagedError, FormatError, StoreError
 from stream_lsh.index.store.rocksdb import TEXTS, Store, rows_key
 
 FRAME_DOCUMENTS = 32
@@ -58,13 +58,13 @@ def decompress(frame: TextFrame) -> list[bytes]:
     """The texts of a frame.
 
     Raises:
-        StateError: if it is damaged.
+        StoreError: if it is damaged.
     """
     bounds = [0, *frame.ends.tolist()]
     try:
         data = zstandard.ZstdDecompressor().decompress(frame.payload, max_output_size=bounds[-1])
     except zstandard.ZstdError as error:
-        raise StateError(f"the texts of a frame are damaged ({error})") from None
+        raise StoreError(f"the texts of a frame are damaged ({error})") from None
     return [data[a:b] for a, b in pairwise(bounds)]
 
 
@@ -177,7 +177,7 @@ class Texts:
         than `most` bytes.
 
         Raises:
-            StateError: if one is missing or damaged.
+            StoreError: if one is missing or damaged.
         """
         found: list[memoryview] = []
         first, (slots, ends, data) = 0, _NOTHING

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.segment import FOLDER
 from stream_lsh.index.store.rocksdb import Store, name_key
@@ -22,7 +22,7 @@ def identity(store: Store, folder: Path, settings: Settings, now: float, *, read
     """That of the index in a folder; of a new one, what is written now (seconds since 1970).
 
     Raises:
-        StateError: there is none, and nothing may be written; or it has another format. DamagedError: there was one.
+        StoreError: there is none, and nothing may be written; or it has another format. DamagedError: there was one.
     """
     found: dict[str, Any] | None = store.named("index")
     if found is not None:
@@ -34,7 +34,7 @@ def identity(store: Store, folder: Path, settings: Settings, now: float, *, read
             "the whole folder from a backup or start a new one"
         )
     if read_only:
-        raise StateError(f"{folder} holds no index: the run that made it wrote nothing, or its files were lost")
+        raise StoreError(f"{folder} holds no index: the run that made it wrote nothing, or its files were lost")
     facts = {
         "format": FORMAT, "created": int(now), "settings": settings.answers,
         "key": secrets.token_bytes(KEY_BYTES).hex(),
@@ -44,9 +44,9 @@ def identity(store: Store, folder: Path, settings: Settings, now: float, *, read
 
 
 def check_format(facts: Mapping[str, Any], path: Path) -> None:
-    """Raise StateError unless the facts of an index are of a format that this version reads."""
+    """Raise StoreError unless the facts of an index are of a format that this version reads."""
     if facts.get("format") != FORMAT:
-        raise StateError(
+        raise StoreError(
             f"{path} has format {facts.get('format')}, this version reads {FORMAT}; "
             "start a new folder and feed it again"
         )

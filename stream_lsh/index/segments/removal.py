@@ -40,7 +40,7 @@ class Leaving:
         """Delete generations, of which these are open, and those that could not be deleted before.
 
         Raises:
-            StateError: the system has refused to delete one.
+            StoreError: the system has refused to delete one.
         """
         if self._deleting is not None and self._deleting.done():
             with plainly(self._state):

@@ -77,7 +77,7 @@ class Window:
 
         Args:
             times: event times, NO_TIME without one. counts: bool[n]; of what is rejected no time counts. places: how
-                many documents came before each. clock: ms since 1970, for `max_ahead`.
+                many documents came before each. clock: ms since 1970, for `max_future`.
 
         Raises:
             UsageError: the very first document that counts has no time; nothing has changed.

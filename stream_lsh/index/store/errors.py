@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stream_lsh.errors import DamagedError, OutputError, StateError
+from stream_lsh.errors import DamagedError, OutputError, StoreError
 
 _RIGHTS = "let this user read and write there"
 _ROOM = "make room on the disk"
@@ -38,15 +38,15 @@ def remedy(error: Exception) -> str:
     return _REMEDIES.get(refusal(error) or 0, "remove the cause")
 
 
-def refused(where: str | Path, error: Exception) -> StateError:
+def refused(where: str | Path, error: Exception) -> StoreError:
     """What a user reads who can do something about it; the files stay as they are."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-    return StateError(f"{where} cannot be used: {text}; {remedy(error)} and start again, nothing is damaged")
+    return StoreError(f"{where} cannot be used: {text}; {remedy(error)} and start again, nothing is damaged")
 
 
 @contextmanager
 def plainly(where: Path) -> Iterator[None]:
-    """Raise what the system refuses inside as a StateError."""
+    """Raise what the system refuses inside as a StoreError."""
     try:
         yield
     except BrokenPipeError:  # nobody reads what is written meanwhile, which is no fault of these files
@@ -60,20 +60,20 @@ def output_error(path: Path, error: Exception) -> OutputError:
     return OutputError(f"the index in {path} cannot be written: {error}; {remedy(error)} and start again to go on")
 
 
-def state_error(path: Path, error: Exception) -> StateError:
+def state_error(path: Path, error: Exception) -> StoreError:
     """What RocksDB says, as far as it is known: what is taken for damage may be deleted."""
     text = " ".join(str(error).split())
     if refusal(error) is not None:
         return refused(f"the index in {path.parent}", error)
     if "/LOCK" in text or "lock hold" in text:  # not any lock: a damaged file has a "block checksum mismatch"
-        return StateError(
+        return StoreError(
             f"the index in {path.parent} is in use by another process; wait for it to end, or use another folder"
         )
     if any(sign in text for sign in _DAMAGE):
         return DamagedError(
             f"the index in {path.parent} cannot be read: {text}; restore {path} from a backup or start a new folder"
         )
-    return StateError(
+    return StoreError(
         f"the index in {path.parent} cannot be read: {text}; remove the cause, or restore {path} from a backup or "
         "start a new folder"
     )

@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 from rocksdict import AccessType, ColumnFamily, Options, Rdict, RdictIter, ReadOptions, WriteBatch
 
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
 from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, GENERATION, alone, anew
 from stream_lsh.index.store.errors import output_error, plainly, state_error
@@ -52,7 +52,7 @@ class Store:
 
     Raises:
         DamagedError: what it has stored is missing, cut off or changed.
-        StateError: another process has it, or the system refuses it (too many open files, no rights, a full disk); the
+        StoreError: another process has it, or the system refuses it (too many open files, no rights, a full disk); the
         message names the folder.
     """
 
@@ -65,7 +65,7 @@ class Store:
             if not read_only:
                 seal.remove(path)
             elif not (path / "CURRENT").exists():  # RocksDB would make folders
-                raise StateError(f"there is no index in {path.parent}; a run with --state {path.parent} makes one")
+                raise StoreError(f"there is no index in {path.parent}; a run with --index {path.parent} makes one")
         try:
             for left in range(_TRIES - 1, -1, -1):
                 before = _manifests(path)

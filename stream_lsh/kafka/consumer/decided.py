@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import consuming, shorten
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
@@ -29,7 +29,7 @@ from stream_lsh.wire.envelope import OLDER
 
 VERSION = 2
 POLL_MS = 200
-BEHIND = 4  # times `decided_after` documents stay: who takes over asks for two blocks, behind a round of the judge
+BEHIND = 4  # times `decision_lag` documents stay: who takes over asks for two blocks, behind a round of the judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Judged:
             group: the judge's. topic: that the verdicts are to be about.
 
         Raises:
-            StateError: somebody else has committed, or another version, or a judge of another documents topic.
+            StoreError: somebody else has committed, or another version, or a judge of another documents topic.
         """
         with suppress(orjson.JSONDecodeError, KeyError, TypeError):
             found = orjson.loads(text)
@@ -66,16 +66,16 @@ class Judged:
             if isinstance(last, int) and isinstance(version, int):
                 if version == VERSION:
                     if topic and found.get("documents", topic) != topic:
-                        raise StateError(
+                        raise StoreError(
                             f"the group {group} has judged {found['documents']} so far, and documents_topic is {topic} "
                             "now: use one topic_prefix for one documents topic"
                         )
                     return cls(last, found.get("documents"), decided if isinstance(decided, int) else None)
-                raise StateError(
+                raise StoreError(
                     f"the committed offset of the consumer group {group} was written by version {version}, this is "
                     f"{VERSION}: {'upgrade this worker' if version > VERSION else OLDER}"
                 )
-        raise StateError(
+        raise StoreError(
             f"the committed offset of the consumer group {group} does not say after which frame it stands "
             f"({text[:80]!r}): it was set by hand. Rebuild into a new topic_prefix with `stream-lsh reindex`"
         )
@@ -117,7 +117,7 @@ class Decided:
         """The decisions on all documents from this place of the log on, up to the frame at the offset `last`.
 
         Raises:
-            StateError: some are missing.
+            StoreError: some are missing.
         """
         found = [decisions for _, decisions in self._kept if last is None or decisions.offset <= last]
         if found and found[0].documents > place and found[0].predecessor >= 0:
@@ -128,7 +128,7 @@ class Decided:
         """What a frame tells each shard of the documents at the places [begin, end), which are decided.
 
         Raises:
-            StateError: decisions are missing.
+            StoreError: decisions are missing.
         """
         known = self.since(begin)
         return [told_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
@@ -139,9 +139,9 @@ class Decided:
             self._kept.popleft()
         return self._kept[0][0] if self._kept else 0
 
-    def missing(self, what: str) -> StateError:
+    def missing(self, what: str) -> StoreError:
         """That decisions on something are missing."""
-        return StateError(
+        return StoreError(
             f"{self._topic} does not have the decisions {what}: they were deleted, or the topic was made anew. "
             "Rebuild into a new topic_prefix with `stream-lsh reindex`"
         )
@@ -177,7 +177,7 @@ class DecisionLog:
         """Take what has come, or wait a moment for it.
 
         Raises:
-            StateError: there is what cannot be read.
+            StoreError: there is what cannot be read.
         """
         for record in (await self._consumer.getmany(self._place, timeout_ms=POLL_MS)).get(self._place, ()):
             try:
@@ -191,7 +191,7 @@ class DecisionLog:
         """Read up to the decisions on the frame at this offset.
 
         Raises:
-            StateError: they are missing.
+            StoreError: they are missing.
         """
         end = (await self._consumer.end_offsets([self._place]))[self._place]
         while self.decided.last < last:
@@ -201,7 +201,7 @@ class DecisionLog:
 
     def forget(self) -> int:
         """Forget what nobody can need any more; the offset of the first record that somebody can."""
-        return self.decided.trim(BEHIND * self._settings.decided_after)
+        return self.decided.trim(BEHIND * self._settings.decision_lag)
 
     async def trim(self, client: AIOKafkaAdminClient) -> None:
         """Forget that, and delete it."""

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.structs import OffsetAndMetadata
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import ANSWER_MS, Stopped, consuming, seen, unless
 from stream_lsh.kafka.names import Topics
@@ -254,7 +254,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         """Commit as a member of the group.
 
         Raises:
-            Expelled: it is none any more. Unanswered, KafkaError. StateError: the metadata are too long.
+            Expelled: it is none any more. Unanswered, KafkaError. StoreError: the metadata are too long.
         """
         if not private.is_member(self.consumer):
             # An empty group would take the commit all the same, and fall behind what others did.
@@ -268,7 +268,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             raise Unanswered(f"a commit was not answered within {ANSWER_SECONDS:.0f} s") from None
         except errors.OffsetMetadataTooLargeError:
             longest = max(len(metadata) for _, metadata in positions.values())
-            raise StateError(
+            raise StoreError(
                 f"the positions that {self.role} keeps with its commit take {longest} bytes, more than the brokers "
                 "accept: raise their offset.metadata.max.bytes, or use fewer source partitions."
             ) from None

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import ANSWER_MS
 from stream_lsh.kafka.client.connection import admin
@@ -47,11 +47,11 @@ class Reading:
             where: the partition, for messages. accept_loss: whether the role goes on without them.
 
         Raises:
-            StateError: the topic ends before the position; or some are missing, and that was not accepted.
+            StoreError: the topic ends before the position; or some are missing, and that was not accepted.
         """
         begin, end = bounds
         if position > end:
-            raise StateError(
+            raise StoreError(
                 f"{where}, ends at offset {end}, but has been {self.done} up to {position}: the topic was deleted and "
                 f"made again, or the brokers have lost its end. {self.anew}"
             )
@@ -60,9 +60,9 @@ class Reading:
             raise self.deleted(where, f"{missing} {self.records} from offset {position} on")
         return missing
 
-    def deleted(self, where: str, what: str) -> StateError:
+    def deleted(self, where: str, what: str) -> StoreError:
         """Records are missing."""
-        return StateError(
+        return StoreError(
             f"{where}: {what} were deleted before they were {self.done} (retention). {self.gone or self.anew}"
         )
 

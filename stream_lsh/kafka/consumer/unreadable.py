@@ -16,7 +16,7 @@ import orjson
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError
 
-from stream_lsh.errors import ForeignError, StateError
+from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
@@ -51,14 +51,14 @@ class Unreadable:
         self._said = -SAY_SECONDS
         self._passed = 0
 
-    async def pass_over(self, topic: str, partition: int, offset: int, error: StateError) -> None:
+    async def pass_over(self, topic: str, partition: int, offset: int, error: StoreError) -> None:
         """Return if a record may be passed over, counted and with a warning.
 
         Args:
             error: why it cannot be read.
 
         Raises:
-            StateError: it may not; `error` with its place and the remedy.
+            StoreError: it may not; `error` with its place and the remedy.
         """
         where = f"{topic}, partition {partition}, offset {offset}"
         if isinstance(error, ForeignError):
@@ -71,7 +71,7 @@ class Unreadable:
             skip = f". Or have this one passed over: stream-lsh skip {name} {partition} {offset}" if name else ""
             raise type(error)(f"{where}: {error}{skip}") from None
 
-    def passed(self, where: str, reason: str, error: StateError) -> None:
+    def passed(self, where: str, reason: str, error: StoreError) -> None:
         """A record was passed over."""
         self._watch.ignored(reason)
         self._passed += 1

@@ -14,7 +14,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.documents.fields import id_text, plain
 from stream_lsh.documents.refused import Refused
-from stream_lsh.errors import ForeignError, StateError
+from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.consumer.delivery import Delivery, Row
@@ -170,7 +170,7 @@ class SourcePartition:
         self._watch.committed()
 
     def _look_for_losses(self) -> None:
-        """Raises StateError where documents were deleted by retention, unless that was allowed."""
+        """Raises StoreError where documents were deleted by retention, unless that was allowed."""
         lost, compacted = self.join.lost - self._lost, self.join.compacted - self._compacted
         self._lost, self._compacted = self.join.lost, self.join.compacted
         if compacted:
@@ -226,7 +226,7 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
     """What forward needs of a verdict on a document of `topic`.
 
     Raises:
-        ForeignError: it is none. StateError: it is on a document of another topic.
+        ForeignError: it is none. StoreError: it is on a document of another topic.
     """
     try:
         found = _object(record.value)
@@ -241,7 +241,7 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
     except (ValueError, KeyError, TypeError, Refused) as error:
         raise ForeignError(f"a record is no verdict ({error}); something else writes to this topic: stop it") from None
     if about != (topic, record.partition):
-        raise StateError(
+        raise StoreError(
             f"a verdict is on {about[0]}, partition {about[1]}, not on {topic}: use one topic_prefix for one "
             "documents_topic"
         )

@@ -17,7 +17,7 @@ from typing import ClassVar
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.consumer.member import Gone, Member
@@ -104,10 +104,10 @@ class ForwardStage(Stage):
                 self.watch.lag(partition, self._member.lag(source.verdicts, source.join.settled))
 
     async def _verdict(self, record: ConsumerRecord) -> Verdict | None:
-        """The verdict in a record; None: there is none that counts. Raises StateError as `Unreadable`."""
+        """The verdict in a record; None: there is none that counts. Raises StoreError as `Unreadable`."""
         try:
             return read_verdict(record, self._topics.documents)
-        except StateError as error:
+        except StoreError as error:
             await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
             return None
 
@@ -131,7 +131,7 @@ class ForwardStage(Stage):
 
         Raises:
             UnknownTopicOrPartitionError: verdicts do not have the partitions that documents have.
-            StateError: that place cannot be told for sure.
+            StoreError: that place cannot be told for sure.
         """
         topics, consumer = self._topics, self._consumer
         partitions = {place.partition for place in assigned if place.topic == topics.documents}
@@ -191,13 +191,13 @@ class ForwardStage(Stage):
         deleted, and reading them says so.
 
         Raises:
-            StateError: it was forwarded before.
+            StoreError: it was forwarded before.
         """
         outputs = [TopicPartition(name, source.partition) for name in (self._topics.unique, self._topics.dead_letters)]
         known = set(await self._consumer.topics())
         written = await self._consumer.end_offsets([place for place in outputs if place.topic in known])
         if any(written.values()):
-            raise StateError(
+            raise StoreError(
                 f"the consumer group {self._group} has no committed offset for partition {source.partition}, but "
                 f"{outputs[0].topic} or {outputs[1].topic} has records there: the offset has expired or was deleted, "
                 "and to begin again would repeat them. Rebuild into a new topic_prefix with `stream-lsh reindex`"
@@ -217,7 +217,7 @@ class ForwardStage(Stage):
         """A position is not in its topic any more.
 
         Raises:
-            StateError: unless it is allowed to go on without what is missing.
+            StoreError: unless it is allowed to go on without what is missing.
         """
         for place, position in positions.items():
             source = self._sources.get(place.partition)

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.consumer.position import Reading, bounds_of
 from stream_lsh.wire.envelope import OLDER
@@ -55,19 +55,19 @@ class Folded:
         """What `metadata` has given.
 
         Raises:
-            StateError: somebody else has committed, or another version.
+            StoreError: somebody else has committed, or another version.
         """
         try:
             found = orjson.loads(text)
             version, last, state = found["version"], found["last"], found["state"]
             if version != VERSION:
-                raise StateError(
+                raise StoreError(
                     f"the committed offset of the consumer group {group} was written by version {version}, this is "
                     f"{VERSION}: {'upgrade this worker' if version > VERSION else OLDER}"
                 )
             return cls(int(last), str(state))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-            raise StateError(
+            raise StoreError(
                 f"the committed offset of the consumer group {group} does not say after which frame it stands "
                 f"({text[:80]!r}): it was set by hand. Rebuild into a new topic_prefix with `stream-lsh reindex`"
             ) from None
@@ -90,7 +90,7 @@ class Copy:
         """That of these groups, at this position of the memberships or before it; else an empty one.
 
         Raises:
-            StateError: another process has it, or the system refuses it.
+            StoreError: another process has it, or the system refuses it.
         """
         copy = cls(folder)
         if copy._place.get("state", state) != state or copy.position > position:
@@ -139,7 +139,7 @@ class Copy:
         consumer, to which the changelog is assigned, stands before them.
 
         Raises:
-            StateError: the changelog was deleted, or has lost its end.
+            StoreError: the changelog was deleted, or has lost its end.
         """
         bounds = (await bounds_of(consumer, {changelog: self.changelog}))[changelog]
         READING.missing(changelog.topic, self.changelog, bounds)

@@ -15,7 +15,7 @@ from stream_lsh.embedded.alerts import FACT as ALERTS
 from stream_lsh.embedded.alerts import Alerts
 from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.groups import Groups
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
 from stream_lsh.judging.events import Change
 from stream_lsh.kafka.consumer.delivery import Row
@@ -90,13 +90,13 @@ class Folding:
         By the chain rule a frame counts that follows the last one.
 
         Raises:
-            StateError: it is of another chain.
+            StoreError: it is of another chain.
         """
         if found.predecessor > self.last:
             return GAP
         if found.predecessor < self.last:
             if found.offset > self.last:
-                raise StateError(FORKED.format(offset=found.offset, predecessor=found.predecessor, last=self.last))
+                raise StoreError(FORKED.format(offset=found.offset, predecessor=found.predecessor, last=self.last))
             return REPEAT
         self.last = found.offset
         judgement, round = found.judgement, self._round

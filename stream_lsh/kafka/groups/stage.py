@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from stream_lsh.alerts.rules import Rule, read_rules
 from stream_lsh.embedded.alerts import check_fields
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.member import Member
@@ -109,7 +109,7 @@ class GroupStage(Stage):
         """Begin where the member before has committed.
 
         Raises:
-            StateError: that place cannot be told for sure.
+            StoreError: that place cannot be told for sure.
         """
         self.watch.assigned({partition.partition for partition in assigned})
         if self._input not in assigned:
@@ -157,14 +157,14 @@ class GroupStage(Stage):
         """The very first start: commit the beginning, so that it can be told from an offset that got lost.
 
         Raises:
-            StateError: there were groups before.
+            StoreError: there were groups before.
         """
         assert self._delivery is not None
         outputs = [TopicPartition(self._topics.groups, 0), self._changelog]
         start = (await self._member.consumer.beginning_offsets([self._input]))[self._input]
         if start or any((await self._member.consumer.end_offsets(outputs)).values()):
             what = f"{self._input.topic} begins at offset {start}" if start else "there are groups already"
-            raise StateError(
+            raise StoreError(
                 f"the consumer group {self._topics.group(self.role)} has no committed offset, but {what}: the offset "
                 "has expired or was deleted, and to begin again would repeat events or miss some. Rebuild into a new "
                 "topic_prefix with `stream-lsh reindex`"
@@ -215,7 +215,7 @@ class GroupStage(Stage):
             if outcome is not None:
                 self.watch.ignored(outcome)
             if outcome == GAP:
-                raise StateError(MISSING.format(topic=self._input.topic, last=folding.last, offset=offset))
+                raise StoreError(MISSING.format(topic=self._input.topic, last=folding.last, offset=offset))
             self._position = offset + 1
         return folding.take()
 

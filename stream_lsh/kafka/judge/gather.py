@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 
 Payload = TypeVar("Payload")
 
@@ -73,10 +73,10 @@ class Gather(Generic[Payload]):
             offset, predecessor: of the frame that it answers.
 
         Raises:
-            StateError: from a shard that there is not, or of another chain of frames.
+            StoreError: from a shard that there is not, or of another chain of frames.
         """
         if not 0 <= shard < len(self._chains):
-            raise StateError(
+            raise StoreError(
                 f"a reply comes from shard {shard}, but shards = {len(self._chains)}: give all workers of a "
                 "topic_prefix the same settings"
             )
@@ -85,10 +85,10 @@ class Gather(Generic[Payload]):
             return Outcome.GAP
         if predecessor < tail:
             if offset > tail:
-                raise StateError(FORKED.format(shard=shard, offset=offset, predecessor=predecessor, last=tail))
+                raise StoreError(FORKED.format(shard=shard, offset=offset, predecessor=predecessor, last=tail))
             return Outcome.REPEAT
         if offset <= predecessor:
-            raise StateError(FORKED.format(shard=shard, offset=offset, predecessor=predecessor, last=tail))
+            raise StoreError(FORKED.format(shard=shard, offset=offset, predecessor=predecessor, last=tail))
         self._chains[shard].append(_Waiting(position, offset, payload))
         self._tails[shard] = offset
         return Outcome.APPLIED
@@ -102,7 +102,7 @@ class Gather(Generic[Payload]):
         """The next complete frame, if there is one; it is the last one from then on.
 
         Raises:
-            StateError: the shards have answered different frames.
+            StoreError: the shards have answered different frames.
         """
         if not self.ready:
             return None
@@ -110,7 +110,7 @@ class Gather(Generic[Payload]):
         offset = heads[0].offset
         for shard, head in enumerate(heads):
             if head.offset != offset:
-                raise StateError(FORKED.format(shard=shard, offset=head.offset, predecessor=self.last, last=self.last))
+                raise StoreError(FORKED.format(shard=shard, offset=head.offset, predecessor=self.last, last=self.last))
         self.last = offset
         return Complete(offset, [head.payload for head in heads])
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from aiokafka import ConsumerRecord, TopicPartition
 
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.consumer.decided import DecisionLog, Judged
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.member import Member
@@ -100,7 +100,7 @@ class JudgeStage(Stage):
         """Begin where the judge before has committed.
 
         Raises:
-            StateError: that place cannot be told for sure.
+            StoreError: that place cannot be told for sure.
         """
         self.watch.assigned({partition.partition for partition in assigned})
         if self._input not in assigned:
@@ -134,7 +134,7 @@ class JudgeStage(Stage):
         """The very first start: commit the beginning, so that it can be told from an offset that got lost.
 
         Raises:
-            StateError: there was a judge before.
+            StoreError: there was a judge before.
         """
         assert self._delivery is not None
         consumer, topic = self._member.consumer, self._topics.verdicts
@@ -143,7 +143,7 @@ class JudgeStage(Stage):
         written = any((await consumer.end_offsets(verdicts)).values())
         if start or written:
             what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
-            raise StateError(
+            raise StoreError(
                 f"the consumer group {self._topics.group(self.role)} has no committed offset, but {what}: the offset "
                 "has expired or was deleted, and to begin again would repeat verdicts or miss some. Rebuild into a new "
                 "topic_prefix with `stream-lsh reindex`"

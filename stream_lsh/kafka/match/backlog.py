@@ -51,7 +51,7 @@ class Backlog:
         """Wait until no more batches than this are being applied.
 
         Raises:
-            FormatError, StateError, OutputError, Failed: what applying has raised.
+            FormatError, StoreError, OutputError, Failed: what applying has raised.
         """
         while self._applying and (self._applying[0][0].done() or len(self._applying) > most):
             await asyncio.wrap_future(self._applying.popleft()[0])

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import ForeignError, FormatError, StateError
+from stream_lsh.errors import ForeignError, FormatError, StoreError
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, waiting
 from stream_lsh.index.kernel.document_frequency import folded, superseded
 from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in, died, marked
@@ -71,7 +71,7 @@ class Copy:
 
     Raises:
         DamagedError: what the folder holds is missing, cut off or changed.
-        StateError: the folder is in use, cannot be opened, is of another format or of other settings; the message says
+        StoreError: the folder is in use, cannot be opened, is of another format or of other settings; the message says
         which.
     """
 
@@ -121,7 +121,7 @@ class Copy:
             }  # fmt: skip
         if facts["format"] not in (FORMAT, CLEANED):
             older = f"{OLDER}; this prefix needs another data_folder then"
-            raise StateError(
+            raise StoreError(
                 f"{self.folder} has format {facts['format']}, this version reads {CLEANED}: "
                 f"{'upgrade this worker' if facts['format'] > CLEANED else older}"
             )
@@ -130,7 +130,7 @@ class Copy:
         if facts["shard"] != self.number:
             other.insert(0, f"it is shard {facts['shard']} (here {self.number})")
         if other:
-            raise StateError(
+            raise StoreError(
                 f"{self.folder} was made with other settings: {', '.join(other)}; use the same settings for all "
                 "workers of a topic_prefix, or another data_folder"
             )
@@ -143,12 +143,12 @@ class Copy:
         """Take the index's key from the first record that says it.
 
         Raises:
-            StateError: it is another one.
+            StoreError: it is another one.
         """
         if self._key is None:
             self._key = key
         elif key != self._key:
-            raise StateError(
+            raise StoreError(
                 f"{where} has the key of another index than {self.folder}. If the topics were made anew, delete "
                 f"{self.folder}; else two pipelines use the same topic_prefix: rebuild under another one with "
                 "stream-lsh reindex"
@@ -164,7 +164,7 @@ class Copy:
 
         Raises:
             FormatError: for a record that cannot be read; but one that is none is passed over.
-            StateError: a change does not continue the rows here.
+            StoreError: a change does not continue the rows here.
         """
         applied = _Applied()
         self._torn = True  # if the write below fails, closing must not write down what is not there
@@ -191,7 +191,7 @@ class Copy:
                 if begins:
                     self._base = change.first
                 elif change.first != self.count:
-                    raise StateError(
+                    raise StoreError(
                         f"the changelog of shard {self.number} has a change (frame {change.offset} of signatures) that "
                         f"begins at row {change.first}, but {self.folder} has {self.count} rows: they do not belong "
                         "together. Delete the folder: it is rebuilt from the changelog"

@@ -70,7 +70,7 @@ class Host(faust.App):
         """Where to begin to read each partition of the frames topic: what is committed, or at first the beginning.
 
         Raises:
-            StateError: frames were deleted before they were matched.
+            StoreError: frames were deleted before they were matched.
         """
 
     @abstractmethod

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.output import InOrder, Record, Send
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -88,7 +88,7 @@ class Flow:
         try:
             self.held.look()
             self._order.check()
-        except (StateError, Unanswered) as error:
+        except (StoreError, Unanswered) as error:
             self._fail(error)
 
     def offer(self, offset: int, value: bytes, acknowledge: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from stream_lsh.errors import DamagedError, ForeignError, StateError, StreamLshError
+from stream_lsh.errors import DamagedError, ForeignError, StoreError, StreamLshError
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.match.backlog import Backlog
@@ -80,7 +80,7 @@ class Held:
         """Open the replica; `check` is to follow. start: the first offset that the changelog has.
 
         Raises:
-            StateError: the folder cannot be used.
+            StoreError: the folder cannot be used.
         """
         self.start = start
         await self._run(self._open)
@@ -110,14 +110,14 @@ class Held:
         followed from here on.
 
         Raises:
-            StateError: here is more than the changelog has.
+            StoreError: here is more than the changelog has.
         """
         self.start, self._active = start, False
         offset, reached = self._opened().changelog_offset, self.reached
         if reached:
             self.read = reached - 1
         if self.read is not None and self.read >= end:
-            raise StateError(
+            raise StoreError(
                 f"{self.folder} holds shard {self.shard} up to offset {self.read} of its changelog, which ends at "
                 f"{end}: the topic was deleted or has lost records. If that was meant, delete {self.folder}; the shard "
                 "is rebuilt from what the changelog has"
@@ -135,10 +135,10 @@ class Held:
         """Delete the folder, for the shard to be rebuilt from the changelog; whole: which has all that can be seen.
 
         Raises:
-            StateError: the changelog has lost its beginning, so that the folder may know what nobody else does.
+            StoreError: the changelog has lost its beginning, so that the folder may know what nobody else does.
         """
         if self.start > 0 and not whole and not self.settings.accept_loss:
-            raise StateError(
+            raise StoreError(
                 f"{reason}. The changelog of shard {self.shard} was trimmed, it begins at offset {self.start}. If the "
                 "disk of another worker has the whole shard, start that one. Else start this one with --accept-loss "
                 f"once: {self.folder} is deleted, and the shard knows what the changelog has left"
@@ -199,7 +199,7 @@ class Held:
         one that comes late, to a shard that is active: `check` goes back to it.
 
         Raises:
-            FormatError, StateError, OutputError: what applying an earlier one has raised, see `Replica.apply`.
+            FormatError, StoreError, OutputError: what applying an earlier one has raised, see `Replica.apply`.
         """
         if self._active:
             return True
@@ -239,7 +239,7 @@ class Held:
 
         Raises:
             Failed: the local state did not fit the changelog, or was damaged, and is deleted: begin again.
-            StateError: as `_delete`; or it is damaged although it was just built, or cannot be opened.
+            StoreError: as `_delete`; or it is damaged although it was just built, or cannot be opened.
         """
         self._active = True
         self.backlog.flush()
@@ -255,7 +255,7 @@ class Held:
                 "signatures is in neither"
             )
         if replica.cycle.taking is not None:
-            raise StateError(
+            raise StoreError(
                 f"the changelog of shard {self.shard} begins at offset {self.start} with a cleaning cycle that has no "
                 "end, so what was stored before is missing. If the disk of another worker has the whole shard, start "
                 "that one; else rebuild under another topic_prefix (stream-lsh reindex)"
@@ -277,10 +277,10 @@ class Held:
                 "are within the window", self.shard, self.start, replica.missing,
             )  # fmt: skip
 
-    def _for_us(self, error: DamagedError) -> StateError:
+    def _for_us(self, error: DamagedError) -> StoreError:
         """An error of the index, with the remedy that there is on Kafka."""
         left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
-        return StateError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
+        return StoreError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
 
     async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
         """Match frames, one after the other; all they store is stored when this returns.
@@ -290,7 +290,7 @@ class Held:
                 each with its offset.
 
         Raises:
-            FormatError, StateError, OutputError: see `Replica.match`.
+            FormatError, StoreError, OutputError: see `Replica.match`.
         """
         return await self._run(lambda: self._match(values, confirmed))
 
@@ -309,7 +309,7 @@ class Held:
         """Do a little of what is to be erased; the base record that is to be sent next, behind all that was matched.
 
         Raises:
-            StateError, OutputError: it is damaged, or cannot be written. Failed: see `Replica.confirmed`.
+            StoreError, OutputError: it is damaged, or cannot be written. Failed: see `Replica.confirmed`.
         """
         return await self._run(lambda: self._clean(confirmed))
 
@@ -350,7 +350,7 @@ class Held:
         """Go on with the chain at the first new frame that comes, where nothing is left of the changelog.
 
         Raises:
-            StateError, Failed: there is a state, but of an earlier frame; see `_delete`.
+            StoreError, Failed: there is a state, but of an earlier frame; see `_delete`.
         """
         sequenced = Sequenced.decode(value, self.settings)
         if sequenced.offset <= replica.last:
@@ -370,14 +370,14 @@ class Held:
         """Whether the next frame is missing for too long; nobody else would say so, as no more frames come then.
 
         Raises:
-            StateError: it is.
+            StoreError: it is.
         """
         since, replica = self._gap_since, self._replica
         # A sequencer that failed, or its successor, has sent the missing frame again long ago.
         seconds = max(GAP_SECONDS, 3 * self.settings.session_timeout_ms / 1000)
         if since is not None and replica is not None and time.monotonic() > since + seconds:
             rebuilt = f", and if the topics are whole, delete {self.folder}: it is rebuilt from the changelog"
-            raise StateError(
+            raise StoreError(
                 f"{self.folder} ends at frame {replica.last} of signatures, and of the frames topic the next one has "
                 f"not come for {seconds:.0f} s, while later ones have; look at sequence{'' if self.start else rebuilt}"
             )

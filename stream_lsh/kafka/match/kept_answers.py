@@ -46,7 +46,7 @@ class KeptAnswers:
         without their answer.
         """
         settings = self._settings
-        rows, most = settings.most_rows * settings.decided_after, max(settings.decided_after + 1, KEPT_FRAMES)
+        rows, most = settings.most_rows * settings.decision_lag, max(settings.decision_lag + 1, KEPT_FRAMES)
         self._frames.append((change.offset, change.last))
         while len(self._frames) > most or (
             len(self._frames) > KEPT_FRAMES and change.last - self._frames[0][1] > rows + settings.most_rows * MOST_ROWS

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Have the folder, which is made if it is missing, inside; or until the process ends, however it ends.
 
     Raises:
-        StateError: another worker has it. UsageError: it cannot be made, written or locked.
+        StoreError: another worker has it. UsageError: it cannot be made, written or locked.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StateError(f"data_folder {folder} is in use by another worker; give each worker its own") from None
+            raise StoreError(f"data_folder {folder} is in use by another worker; give each worker its own") from None
         except OSError as error:
             raise UsageError(
                 f"data_folder {folder} cannot be locked: {error.strerror}. Use a file system with locks, best a local "

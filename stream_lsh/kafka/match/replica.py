@@ -92,7 +92,7 @@ class Replica(Copy):
         first frame, which has the key.
 
         Raises:
-            DamagedError: what is on disk is missing, cut off or changed. StateError: it cannot be opened.
+            DamagedError: what is on disk is missing, cut off or changed. StoreError: it cannot be opened.
         """
         self._activated = True
         if self._shard is None and self._key is not None:
@@ -191,7 +191,7 @@ class Replica(Copy):
             begin = start if sequenced.accepted is None else start + int(np.argmax(sequenced.accepted[start:stop]))
             step.run(begin, stop, groups)
             shard.keep(step.matches(), batch, start, stop)
-            if self.settings.updates and self.settings.against == "unique":  # else there are no heirs
+            if self.settings.updates and self.settings.compare_with == "kept":  # else there are no heirs
                 row_of, source = step.matches().row_of[start:stop], frame.source
                 partitions = source.partitions[start:stop].astype(np.int64)
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])

@@ -16,7 +16,7 @@ from typing import Any, cast
 from faust.stores.base import Store
 from faust.types import TP, EventT
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.match.faust_driver import Host
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.run.lives import Failed
@@ -50,7 +50,7 @@ class FrameStore(Store[bytes, bytes]):
         """Close what is another's now, open what is ours, compare it with the changelog. Recovery comes after it.
 
         Raises:
-            StateError: a folder cannot be used, or the changelog is not the one that it was made from.
+            StoreError: a folder cannot be used, or the changelog is not the one that it was made from.
         """
         if self._ended:  # a member that stops may be given shards until it has left the group
             return
@@ -207,7 +207,7 @@ class FrameStore(Store[bytes, bytes]):
     # -- what a table could do --------------------------------------------------------------------------------------
 
     def reset_state(self) -> None:
-        raise StateError(f"delete {self.app.settings.data_folder} to start from the changelog")
+        raise StoreError(f"delete {self.app.settings.data_folder} to start from the changelog")
 
     async def backup_partition(self, tp: TP | int, flush: bool = True, purge: bool = False, keep: int = 1) -> None:
         raise NotImplementedError("the changelog is the backup of a shard")

@@ -30,7 +30,7 @@ import uvloop
 from pydantic import SecretStr
 
 from stream_lsh.embedded.signals import Signals, ignore
-from stream_lsh.errors import OutputError, StateError, StreamLshError, UsageError
+from stream_lsh.errors import OutputError, StoreError, StreamLshError, UsageError
 from stream_lsh.hashing import notice
 from stream_lsh.index.store.errors import refusal
 from stream_lsh.index.store.files import raise_limit
@@ -55,7 +55,7 @@ COMPILED = ("sign", "match")  # the roles that need kernels
 OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage, as in the command line
 DRAIN = 30.0  # seconds that a stop may take; what is not committed by then is done again by others
 KILLED = 143
-OWN = (StateError.exit_code, OutputError.exit_code)
+OWN = (StoreError.exit_code, OutputError.exit_code)
 """Codes of errors that are a role's own: its topics, its disk. Settings, and a Kafka that is away, are everybody's."""
 _CHILD = "-m", "stream_lsh.kafka.run.process"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import LogTime, begun
 from stream_lsh.wire.envelope import OLDER
@@ -160,12 +160,12 @@ class Accepted:
         """What `metadata` gave.
 
         Raises:
-            StateError: an older version has written it.
+            StoreError: an older version has written it.
             FormatError: it is from a newer version, or no such text.
         """
         version, _, text = metadata.partition(":")
         if version == "1":
-            raise StateError(f"the sequencer's committed offset was written by version 1, this is {_VERSION}: {OLDER}")
+            raise StoreError(f"the sequencer's committed offset was written by version 1, this is {_VERSION}: {OLDER}")
         if version != str(_VERSION):
             raise FormatError(
                 f"the metadata {metadata[:40]!r} of the sequencer's committed offset is none that this version writes: "

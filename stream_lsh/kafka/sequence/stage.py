@@ -19,7 +19,7 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import moment
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import BEFORE, LogTime, jumps
 from stream_lsh.kafka.client.clients import waited
@@ -84,7 +84,7 @@ class SequenceStage(Stage):
         self.topics = topics = Topics.of(settings)
         self._link = Link(settings, watch, topics.signatures, topics.frames, self._begin, self._forget)
         self._accepted: Accepted
-        self._window = Window(settings.decided_after)
+        self._window = Window(settings.decision_lag)
         self._asked = 0.0
         self._asking: asyncio.Task[None] | None = None
         self._warned: dict[int, float] = {}
@@ -112,12 +112,12 @@ class SequenceStage(Stage):
                 "(--accept-loss)", source, missing, position,
             )  # fmt: skip
             position += missing
-        self._window = Window(self.settings.decided_after)
+        self._window = Window(self.settings.decision_lag)
         judged = await self._judged()
         self._done = judged.last
         if judged.last < self._accepted.last:  # what an earlier life has sent and the judge has not got
             known_to = judged.documents
-            ahead = self.settings.decided_after if known_to is None else self._accepted.documents - known_to
+            ahead = self.settings.decision_lag if known_to is None else self._accepted.documents - known_to
             self._window.sent(self._accepted.last, ahead)
         if known is None:  # nobody signs before it is committed
             self._link.reached({0: (position, self._accepted)})
@@ -127,10 +127,10 @@ class SequenceStage(Stage):
         """The very first start: make the key.
 
         Raises:
-            StateError: there was a start before, for signers need the key.
+            StoreError: there was a start before, for signers need the key.
         """
         if end:
-            raise StateError(
+            raise StoreError(
                 f"the group {self.topics.group(self.role)} has no committed offset any more, but "
                 f"{self.topics.signatures} has or had frames: what was accepted is not known, and neither is the key "
                 "that they were signed with. Rebuild under another topic_prefix with stream-lsh reindex."
@@ -208,7 +208,7 @@ class SequenceStage(Stage):
         if found:
             self._link.member.log.warning(
                 "the times of the documents went on by more than the window of %s at once: all before %s is forgotten; "
-                "look at what sends such times, or set max_ahead lower", self.settings.window, moment(int(log[-1])),
+                "look at what sends such times, or set max_future lower", self.settings.window, moment(int(log[-1])),
             )  # fmt: skip
         self.watch.log_time(int(log[-1]), found)
 
@@ -220,9 +220,9 @@ class SequenceStage(Stage):
         if not settings.late or offset <= self._done:
             return nothing
         if decision.documents > block:
-            raise StateError(
+            raise StoreError(
                 f"the frame at offset {offset} of {self.topics.signatures} has {decision.documents} documents, more "
-                f"than half of decided_after: give all workers the same frame_documents, of at most {block}"
+                f"than half of decision_lag: give all workers the same frame_documents, of at most {block}"
             )
         places = told_with(self._accepted.documents, decision.documents, block)
         if places is None:
@@ -268,7 +268,7 @@ class SequenceStage(Stage):
             self.watch.in_flight(len(self._window))
 
     def _forget(self) -> None:
-        self._window = Window(self.settings.decided_after)
+        self._window = Window(self.settings.decision_lag)
 
     def _asked_for(self) -> None:
         """Be done with an answer of the judge's that has come. Raises what asking has raised."""

@@ -16,7 +16,7 @@ import orjson
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer.position import Reading, committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
@@ -86,12 +86,12 @@ class Note:
         """What `text` has given.
 
         Raises:
-            StateError: a newer version has written it, or nobody that is known.
+            StoreError: a newer version has written it, or nobody that is known.
         """
         with suppress(orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             found = orjson.loads(text)
             if found["version"] > VERSION:
-                raise StateError(
+                raise StoreError(
                     f"the commits of the consumer group {group} were written by version {found['version']}, "
                     f"this is {VERSION}: upgrade this worker"
                 )
@@ -99,24 +99,24 @@ class Note:
             return cls(
                 found["fingerprint"], found["format"], last, found.get("begun", False), found.get("paused", 0)
             )  # fmt: skip
-        raise StateError(f"the commits of the consumer group {group} are no signers' notes ({text[:80]!r}): delete it")
+        raise StoreError(f"the commits of the consumer group {group} are no signers' notes ({text[:80]!r}): delete it")
 
     def check(self, fingerprint: str, format: str, source: str) -> None:
         """Whether a signer with these settings may go on. One with others would put frames into the log that no
         sequencer takes, for good.
 
         Raises:
-            StateError: it must not.
+            StoreError: it must not.
         """
         # What was committed by hand says nothing.
         if self.fingerprint and self.fingerprint != fingerprint:
-            raise StateError(
+            raise StoreError(
                 f"{source} was signed with other settings so far (fingerprint {self.fingerprint}, here {fingerprint}): "
                 "use the same settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh "
                 "reindex"
             )
         if self.format not in (None, format):
-            raise StateError(
+            raise StoreError(
                 f"{source} was read with document_format = {self.format} so far, here it is {format}: use the same for "
                 "all workers of a topic_prefix, or rebuild under another one with stream-lsh reindex"
             )
@@ -168,10 +168,10 @@ def beginning(
         if there were some. bounds: the first offset that is there, and the one after the last.
 
     Raises:
-        StateError: documents are missing, or those that are there are not known to be the same topic's.
+        StoreError: documents are missing, or those that are there are not known to be the same topic's.
     """
     if committed is None and accepted is not None and not accept_loss:
-        raise StateError(
+        raise StoreError(
             f"{where}, has no committed position, but its documents up to offset {accepted} were sequenced: the topic "
             "was deleted and made again, or Kafka has forgotten the position (offsets.retention.minutes). If it is the "
             f"same topic start the worker with --accept-loss once: it goes on at offset {accepted}. Else read it under "
@@ -208,11 +208,11 @@ def beginning(
     return Beginning(found.position, found.first, found.last, again, found.new, warning)
 
 
-def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> StateError | None:
+def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> StoreError | None:
     """What is wrong if a group of signers has committed for other topics than this source, and nothing for it."""
     if not commits or source in commits:
         return None
-    return StateError(
+    return StoreError(
         f"{prefix} has read {', '.join(sorted(commits))} so far, and documents_topic is {source} now: use one "
         "topic_prefix for one documents topic"
     )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.consumer.link import Link, Marks
@@ -260,7 +260,7 @@ class SignStage(Stage):
         """Whether this is the record that was read last.
 
         Raises:
-            StateError: it is another, or there is none though nothing has taken it.
+            StoreError: it is another, or there is none though nothing has taken it.
         """
         if found is not None and found.offset == last.offset:
             if Last.of(found) == last:
@@ -278,7 +278,7 @@ class SignStage(Stage):
                 )  # fmt: skip
                 return
             what = "no record"
-        raise StateError(
+        raise StoreError(
             f"{self.topics.documents}, partition {partition}, has {what} at offset {last.offset}, which was read last: "
             "the topic was deleted and made again, or the brokers have lost its end, and others have come since. Which "
             "documents were judged cannot be told any more: read it under another topic_prefix."

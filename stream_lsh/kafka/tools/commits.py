@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from aiokafka import TopicPartition, errors
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.position import commit_alone
 from stream_lsh.kafka.settings import KafkaSettings
@@ -17,7 +17,7 @@ async def commit(settings: KafkaSettings, group: str, positions: Mapping[TopicPa
     """Commit positions with their metadata.
 
     Raises:
-        StateError: the group has members. KafkaError, OSError: see `connection.explained`.
+        StoreError: the group has members. KafkaError, OSError: see `connection.explained`.
     """
     topics: dict[str, dict[int, tuple[int, str]]] = defaultdict(dict)
     for place, position in positions.items():
@@ -27,6 +27,6 @@ async def commit(settings: KafkaSettings, group: str, positions: Mapping[TopicPa
             for topic, found in topics.items():
                 await commit_alone(client, group, topic, found)
     except (errors.IllegalGenerationError, errors.UnknownMemberIdError):
-        raise StateError(
+        raise StoreError(
             f"the consumer group {group} has members: stop the workers, and run the command again"
         ) from None

@@ -24,7 +24,7 @@ def check(settings: KafkaSettings) -> None:
     """
     if settings.key_is_id is None and settings.deleted_field is None:
         raise UsageError(
-            "nothing says how records delete: give --key-is-id or --deleted-field, as the workers have it (or --state, "
+            "nothing says how records delete: give --key-is-id or --deleted-field, as the workers have it (or --index, "
             "to delete from an index on this machine)"
         )
     if settings.id_field == LINE_ID:

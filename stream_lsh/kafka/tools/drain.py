@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from aiokafka import TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from stream_lsh.errors import StateError, StreamLshError
+from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import all_committed, committed
@@ -104,7 +104,7 @@ async def paused(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
 async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
     found = await paused(client, settings)
     if found and found.by != BY:
-        raise StateError(
+        raise StoreError(
             f"the signers of {settings.topic_prefix} pause for {found.by}: finish that, it has them read again"
         )
     return found
@@ -115,7 +115,7 @@ async def begin(settings: KafkaSettings) -> Pause:
 
     Raises:
         BrokerError, KafkaError, OSError: see `topics.check`.
-        StateError: they pause for something else.
+        StoreError: they pause for something else.
     """
     await check(settings, ["sign", "sequence", "judge"])
     async with admin(settings) as client:
@@ -145,7 +145,7 @@ async def follow(
 
     Raises:
         StreamLshError: something is, after so many seconds. KafkaError, OSError: Kafka is away at that time.
-        StateError: somebody has had the signers read again meanwhile.
+        StoreError: somebody has had the signers read again meanwhile.
     """
     end = time.monotonic() + seconds
     while True:
@@ -153,7 +153,7 @@ async def follow(
         try:
             async with admin(settings) as client:
                 if await paused(client, settings) != pause:
-                    raise StateError("somebody has had the signers read again (drain --resume) before all was done")
+                    raise StoreError("somebody has had the signers read again (drain --resume) before all was done")
                 found = await look(client, settings, pause)
         except (errors.KafkaError, OSError, TimeoutError):
             if late:

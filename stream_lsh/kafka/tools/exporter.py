@@ -39,7 +39,7 @@ def metrics(found: Report) -> bytes:
     gauge("unanswered_shards", "Shards that nobody answers for.").set(len(unanswered))
     gauge("undecided_documents", "Documents without a verdict.").set(found.undecided)
     gauge("oldest_undecided_seconds", "Since when the first of them is there.").set(found.oldest)
-    gauge("window_limit_documents", "Documents that may be compared at a time (decided_after).").set(found.window)
+    gauge("window_limit_documents", "Documents that may be compared at a time (decision_lag).").set(found.window)
     gauge("paused_seconds", "Since when signers read nothing (drain), 0 if they read.").set(found.paused or 0)
     if found.under_way is not None:
         gauge("window_documents", "Documents that are being compared.").set(found.under_way)
@@ -58,7 +58,7 @@ async def exporting(settings: KafkaSettings, port: int) -> None:
     async def answer(_: web.Request) -> web.Response:
         try:
             async with looking, observing(settings, None) as observer:
-                found = report(await observer.look(), settings.decided_after)
+                found = report(await observer.look(), settings.decision_lag)
         except StreamLshError as error:
             return web.Response(status=503, text=f"{error}\n")
         except (errors.KafkaError, OSError, TimeoutError) as error:

@@ -20,7 +20,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.documents.columns import Columns
-from stream_lsh.errors import ForeignError, FormatError, StateError, UsageError
+from stream_lsh.errors import ForeignError, FormatError, StoreError, UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client.clients import producing, seen, waited
 from stream_lsh.kafka.client.connection import admin
@@ -66,7 +66,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
 
     Raises:
         UsageError: what the shards have stored does not suffice.
-        StateError: there is no changelog, it is not whole, or the new prefix is in use.
+        StoreError: there is no changelog, it is not whole, or the new prefix is in use.
         BrokerError, KafkaError, OSError: see `reindex.prepare`.
     """
     if settings.verify != "exact":
@@ -83,7 +83,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
     async with admin(settings) as client:
         places = await partitions_of(client, topics.changelog)
         if not places:
-            raise StateError(
+            raise StoreError(
                 f"Kafka at {settings.bootstrap_servers} has no topic {topics.changelog}; --topic-prefix names the "
                 "index to be rebuilt"
             )
@@ -93,12 +93,12 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
             begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         trimmed = next((place for place in places if begins[place]), None)
         if trimmed is not None:
-            raise StateError(
+            raise StoreError(
                 f"the changelog of shard {trimmed.partition} begins at offset {begins[trimmed]}: it was trimmed, and "
                 "what was before is not known. Rebuild from the documents topic (without --from-changelog)"
             )
         if not any(ends.values()):
-            raise StateError(f"{topics.changelog} is empty: there is nothing to rebuild")
+            raise StoreError(f"{topics.changelog} is empty: there is nothing to rebuild")
         await prepare(new)
         await _claim(client, settings, new)
     accepted = Accepted.of(found[0][1]) if 0 in found else None
@@ -113,13 +113,13 @@ async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: Kafk
     """Have the signers of the new prefix pause, before anybody works under it.
 
     Raises:
-        StateError: somebody does already.
+        StoreError: somebody does already.
     """
     if (await paused(client, new)).by == _by(settings):
         return
     for role in new.roles:
         if await all_committed(client, Topics.of(new).group(role)):
-            raise StateError(
+            raise StoreError(
                 f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
                 "--to-prefix"
             )
@@ -135,7 +135,7 @@ async def restore(
         report: told the number of documents done, again and again.
 
     Raises:
-        StateError: the changelogs do not fit together or the settings; or workers of the new prefix are at work.
+        StoreError: the changelogs do not fit together or the settings; or workers of the new prefix are at work.
     """
     while not stop.is_set():
         try:
@@ -238,7 +238,7 @@ class _Restoring:
         """Give signers and forwarders the positions behind what was restored, and let the signers read.
 
         Raises:
-            StateError: there are workers already.
+            StoreError: there are workers already.
         """
         new, topics, positions = self._new, self._topics, self._segments.positions
         note = Note(new.fingerprint, new.document_format)
@@ -275,7 +275,7 @@ class Chains:
         wanted any more.
 
         Raises:
-            StateError: they do not fit together, or the settings.
+            StoreError: they do not fit together, or the settings.
         """
         while missing := [place for place, changes in self._waiting.items() if not changes]:
             if stop.is_set():
@@ -290,7 +290,7 @@ class Chains:
         changes = [waiting.popleft() for waiting in self._waiting.values()]
         if len({change.offset for change in changes}) > 1:
             found = ", ".join(f"shard {change.shard} after that frame {change.offset}" for change in changes)
-            raise StateError(f"the changelogs do not belong together: {found}")
+            raise StoreError(f"the changelogs do not belong together: {found}")
         return changes
 
     def _take(self, place: TopicPartition, record: ConsumerRecord) -> None:
@@ -299,7 +299,7 @@ class Chains:
         except ForeignError:  # nobody's change, as the shards know it, too
             return
         except FormatError as error:
-            raise StateError(
+            raise StoreError(
                 f"{place.topic}, partition {place.partition}, offset {record.offset}: {error}. --from-changelog "
                 "changes the number of shards and nothing else: give all other settings as the workers have them"
             ) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from aiokafka import TopicPartition
 
 from stream_lsh.embedded.group_store import FACT
-from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.client.connection import admin, explained
 from stream_lsh.kafka.names import Topics
@@ -21,7 +21,7 @@ async def fetch(settings: KafkaSettings, folder: Path) -> None:
     """Read all of the changelog of groups into the folder.
 
     Raises:
-        BrokerError: Kafka cannot be reached, or has no such topic. StateError: there are no groups yet.
+        BrokerError: Kafka cannot be reached, or has no such topic. StoreError: there are no groups yet.
     """
     place = TopicPartition(Topics.of(settings).group_changelog, 0)
     store = Store(folder / "db", sync=False)
@@ -30,7 +30,7 @@ async def fetch(settings: KafkaSettings, folder: Path) -> None:
             if place.topic not in await client.list_topics():
                 raise BrokerError(
                     f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}: with groups = true "
-                    "`stream-lsh topics create` makes it, and workers keep groups; for those of an index give --state"
+                    "`stream-lsh topics create` makes it, and workers keep groups; for those of an index give --index"
                 )
         async with reading(settings) as consumer:
             consumer.assign([place])
@@ -44,4 +44,4 @@ async def fetch(settings: KafkaSettings, folder: Path) -> None:
     there = store.named(FACT) is not None
     store.close()
     if not there:
-        raise StateError(f"{place.topic} has nothing yet: no worker has folded groups")
+        raise StoreError(f"{place.topic} has nothing yet: no worker has folded groups")

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from stream_lsh.errors import BrokerError, FormatError, StateError
+from stream_lsh.errors import BrokerError, FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import all_committed
@@ -209,7 +209,7 @@ class Observer:
             places = {self._place("verdicts", r.partition): max(r.begin, r.end - back) for r in left}
             for place, records in (await self._read(places, whole=True) if places else {}).items():
                 for record in records:
-                    with suppress(StateError):  # a foreign record
+                    with suppress(StoreError):  # a foreign record
                         after = read_verdict(record, self._names["documents"]).document + 1
                         found[place.partition] = max(after, found.get(place.partition, 0))
         for reader in readers:  # retention may have taken the verdicts, or all the last ones were aborted
@@ -268,14 +268,14 @@ def _member(host: str, assignment: bytes) -> Member:
 
 def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
     """What the sequencer has accepted; None if it was one of another version."""
-    with suppress(StateError):
+    with suppress(StoreError):
         return Accepted.of(committed[0][1]) if committed else Accepted(b"")
     return None
 
 
 def _judged(committed: Mapping[int, tuple[int, str]]) -> Judged | None:
     """What the judge has committed; None if it was one of another version."""
-    with suppress(StateError):
+    with suppress(StoreError):
         return Judged.of(committed[0][1], "judge") if committed else Judged(-1, documents=0)
     return None
 

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 from pydantic import ValidationError
 
-from stream_lsh.errors import FormatError, StateError, UsageError
+from stream_lsh.errors import FormatError, StoreError, UsageError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.position import committed
@@ -109,13 +109,13 @@ async def prepare(settings: KafkaSettings) -> Goal:
 
     Raises:
         BrokerError, KafkaError, OSError: see `topics.create`.
-        StateError: the documents topic is not there, or the prefix holds the work of other settings.
+        StoreError: the documents topic is not there, or the prefix holds the work of other settings.
     """
     topics = Topics.of(settings)
     async with admin(settings) as client:
         partitions = await partitions_of(client, topics.documents)
         if not partitions:
-            raise StateError(
+            raise StoreError(
                 f"Kafka at {settings.bootstrap_servers} has no topic {topics.documents}; name the one with the "
                 "documents by --documents-topic, or by the --topic-prefix it belongs to"
             )
@@ -167,7 +167,7 @@ async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, si
     try:
         Places.of(found[0].value, settings)
     except FormatError as error:
-        raise StateError(
+        raise StoreError(
             f"the prefix {settings.topic_prefix} is in use: {error}. Give another --to-prefix, or delete the "
             f"topics whose names begin with {settings.topic_prefix}."
         ) from None

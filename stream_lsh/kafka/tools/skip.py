@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from aiokafka import ConsumerRecord, TopicPartition, errors
 
-from stream_lsh.errors import ForeignError, StateError
+from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
@@ -58,7 +58,7 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     """The record at a place, which must be one that stops its reader.
 
     Raises:
-        StateError: there is no record, or it can be read, or it is behind the reader.
+        StoreError: there is no record, or it can be read, or it is behind the reader.
         KafkaError, OSError: see `connection.explained`.
     """
     topics = Topics.of(settings)
@@ -67,23 +67,23 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     role = SKIPPABLE[topic]
     async with admin(settings) as client:
         if place.topic not in await client.list_topics():
-            raise StateError(f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}")
+            raise StoreError(f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}")
         [described] = await client.describe_topics([place.topic])
         if partition not in [found["partition"] for found in described["partitions"]]:
-            raise StateError(f"the topic {place.topic} has no partition {partition}")
+            raise StoreError(f"the topic {place.topic} has no partition {partition}")
         found = (await committed(client, topics.group(role), place.topic)).get(partition)
     if found is not None and found[0] > offset:
-        raise StateError(f"{where} is behind {role}, which goes on at {found[0]}: there is nothing to pass over")
+        raise StoreError(f"{where} is behind {role}, which goes on at {found[0]}: there is nothing to pass over")
     record = await _read(settings, place, offset)
     if record is None:
-        raise StateError(f"{where} has no record")
+        raise StoreError(f"{where} has no record")
     try:
         _READ[topic](record, settings)
     except ForeignError as error:
-        raise StateError(f"{where} needs no skip ({error}): {role} passes such records over by itself") from None
-    except StateError as error:
+        raise StoreError(f"{where} needs no skip ({error}): {role} passes such records over by itself") from None
+    except StoreError as error:
         return Unread(topic, place, offset, len(record.value or b""), record.timestamp, str(error))
-    raise StateError(
+    raise StoreError(
         f"{where} can be read with these settings: if {role} stops at it, it has others than are given here"
     )
 

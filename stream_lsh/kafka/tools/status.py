@@ -100,7 +100,7 @@ class Report:
 
 
 def report(seen: Seen, window: int) -> Report:
-    """What was seen, put together; what is wrong, the worst first. window: `decided_after`."""
+    """What was seen, put together; what is wrong, the worst first. window: `decision_lag`."""
     shards = [_shard(seen, reader) for reader in seen.readers if reader.topic == "frames"]
     under_way = None
     if seen.accepted is not None and seen.decided is not None:

@@ -198,7 +198,7 @@ async def _check(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     """Whether the topics are there, and the settings are those of the pipeline.
 
     Raises:
-        BrokerError: there are no such topics. StateError: the documents were signed with other settings.
+        BrokerError: there are no such topics. StoreError: the documents were signed with other settings.
     """
     topics = Topics.of(settings)
     there = set(await client.list_topics())

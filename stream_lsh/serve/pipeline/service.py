@@ -68,7 +68,7 @@ class PipelineService:
         self.intake = Intake(self.tally, lambda: self._waiting, limits.waiting_documents, self._why_not)
         self._failed = failed
         self._waiting = 0
-        self._verdicts = Verdicts(limits.kept_events, keeps=settings.against == "unique")
+        self._verdicts = Verdicts(limits.kept_events, keeps=settings.compare_with == "kept")
         self._outputs = Outputs(self.ring, self._verdicts, self.tally, limits.kept_events)
         self._sending = Sending(settings)
         self._originals = Originals(settings)
@@ -149,7 +149,7 @@ class PipelineService:
             raise Problem(
                 409, "a pipeline on Kafka judges what is on its documents topic, and nothing besides: its shards are "
                 "with its workers. Send the document to /v1/documents, or check against an index of your own "
-                "(stream-lsh serve --state)",
+                "(stream-lsh serve --index)",
             )  # fmt: skip
         records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
         begun = time.monotonic()
@@ -176,7 +176,7 @@ class PipelineService:
         return found
 
     def _deletions(self, ids: Sequence[str | int]) -> list[Line | Rejection]:
-        if self.settings.on_same_id != "update":
+        if self.settings.on_conflict != "update":
             raise no_updates()
         check(self.settings)
         try:
@@ -284,13 +284,13 @@ class PipelineService:
         """Two documents side by side, by their records on the documents topic.
 
         Raises:
-            Problem: nothing is known of them, or their records are not there any more; or the likeness is stories.
+            Problem: nothing is known of them, or their records are not there any more; or the measure is tf-idf.
         """
-        if self.settings.likeness == "stories":
+        if self.settings.measure == "tf-idf":
             raise Problem(
                 409, "how similar two documents of a story are follows from how rare their words are in the log, and "
                 "that the shard of a worker knows; their verdicts say it, with the terms that decided",
-                field="likeness",
+                field="measure",
             )  # fmt: skip
         found = [self._known(id) for id in (a, b)]
         (one, within), (other, within_other) = await asyncio.gather(*(self._text(document) for document in found))

@@ -73,7 +73,7 @@ def left(folder: Path, needles: dict[str, bytes]) -> list[str]:
 @pytest.mark.parametrize("window", [None, "30d"])
 def test_what_went_is_nowhere(tmp_path: Path, memory: int, window: str | None, verify: Any) -> None:
     settings = Settings(
-        on_same_id="update", memory_documents=memory, window=window, generation_documents=300, verify=verify
+        on_conflict="update", memtable_documents=memory, window=window, segment_documents=300, verify=verify
     )
     with opened(settings, tmp_path) as index:
         needles = begun(index)
@@ -112,7 +112,7 @@ def test_it_is_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
         monkeypatch.setattr(kind, name, copied)
 
-    with opened(Settings(on_same_id="update", memory_documents=64), index_folder) as index:
+    with opened(Settings(on_conflict="update", memtable_documents=64), index_folder) as index:
         needles = begun(index)
         with monkeypatch.context():
             for kind, name in (
@@ -138,7 +138,7 @@ def test_it_is_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("what", ["row", "id", "text"])
 def test_the_check_finds_what_is_left(tmp_path: Path, what: str) -> None:
-    with opened(Settings(on_same_id="update"), tmp_path) as index:
+    with opened(Settings(on_conflict="update"), tmp_path) as index:
         begun(index)
         kind = {"row": ROWS, "id": IDS, "text": TEXTS}[what]
         first, value = index.store.holding(kind, 0, 0, 101)

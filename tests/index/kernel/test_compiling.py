@@ -73,11 +73,11 @@ def test_what_it_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
     ("chosen", "names"),
     [
         ({}, []),
-        ({"likeness": "stories"}, ["stories"]),
-        ({"likeness": "quotations"}, ["samples", "measures"]),
-        ({"likeness": "hamming", "dimensions": 16, "distance": 1}, ["measures"]),
+        ({"measure": "tf-idf"}, ["tf-idf"]),
+        ({"measure": "containment"}, ["samples", "measures"]),
+        ({"measure": "hamming", "dimensions": 16, "max_distance": 1}, ["measures"]),
         ({"shards": 2}, ["late"]),
-        ({"on_same_id": "update", "deleted_field": "gone"}, ["updates", "deletions"]),
+        ({"on_conflict": "update", "deleted_field": "gone"}, ["updates", "deletions"]),
     ],
 )
 def test_what_settings_need_besides(chosen: dict[str, object], names: list[str]) -> None:

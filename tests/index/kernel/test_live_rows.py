@@ -17,8 +17,8 @@ from stream_lsh.settings.model import Settings
 def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
     """Three thousand in every bucket, in memory and in files: a newcomer meets the one that lives behind them."""
     settings = Settings(
-        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, bucket_size=2, on_same_id="update",
-        memory_documents=1000, candidates=5,
+        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, max_bucket_rows=2, on_conflict="update",
+        memtable_documents=1000, max_candidates=5,
     )  # fmt: skip
     chance, base = random.Random(3), WORDS[:20]
     documents = [Document(i, " ".join([*base, *chance.sample(WORDS[20:], 4)])) for i in range(3000)]

@@ -41,11 +41,13 @@ def run(folder: Path, settings: Settings, documents: tuple[list[Document], list[
         return fed(index, second, N, N)
 
 
-@pytest.mark.parametrize("against", ["unique", "any"])
+@pytest.mark.parametrize("compare_with", ["kept", "all"])
 def test_reading_ahead_changes_no_answer_and_reads_seldom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, against: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compare_with: str
 ) -> None:
-    settings = Settings(threshold=0.7, against=against, on_same_id="update" if against == "unique" else "reject")
+    settings = Settings(
+        threshold=0.7, compare_with=compare_with, on_conflict="update" if compare_with == "kept" else "reject"
+    )
     reads: list[int] = []
     read = Texts.read
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.postings import run as module
 from stream_lsh.index.postings.bucket import count, earliest, key_range, passing, read, read_before
 from stream_lsh.index.postings.memtable import BEHIND_ALL, Memory, find
@@ -135,7 +135,7 @@ def test_damage_is_named(tmp_path: Path, where: int) -> None:
     data = bytearray(path.read_bytes())
     data[where] ^= 0xFF
     path.write_bytes(data)
-    with pytest.raises(StateError, match=r"run-0-1\.bin.*rebuilt from the rows"):
+    with pytest.raises(StoreError, match=r"run-0-1\.bin.*rebuilt from the rows"):
         Run.open(path, check=True)
 
 

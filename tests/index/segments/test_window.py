@@ -18,23 +18,24 @@ from support.indexes import SURE, UNIQUE, asked, fed, modelled, opened, same, to
 from stream_lsh.documents.columns import Document
 from stream_lsh.documents.times import LAST_TIME
 from stream_lsh.embedded.information import information
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.index.segments.removal import Leaving
 from stream_lsh.index.segments.window import FEWEST, Window
 from stream_lsh.settings.model import Settings
 
 DAY = 86_400_000
-WINDOW = Settings(**SURE, **UNIQUE, window="8m", memory_documents=16)
+WINDOW = Settings(**SURE, **UNIQUE, window="8m", memtable_documents=16)
 
 
 @pytest.mark.parametrize("shards", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_what_goes_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> None:
-    """Under `any`, with limits so small that all of them are met: as if nothing were ever dropped."""
+    """Under `all`, with limits so small that all of them are met: as if nothing were ever dropped."""
     settings = Settings(
-        shingles="words:1", threshold=0.5, bands=10, rows=2, signature_size=40, bucket_size=3, candidates=4,
-        verify_matches=2, max_matches=2, memory_documents=16, against="any", shards=shards, decided_after=64,
-        window="5m", generation_documents=1000,
+        shingles="words:1", threshold=0.5, bands=10, rows=2, signature_size=40, max_bucket_rows=3, max_candidates=4,
+        max_verified_matches=2, max_matches=2, memtable_documents=16, compare_with="all", shards=shards,
+        decision_lag=64,
+        window="5m", segment_documents=1000,
     )  # fmt: skip
     documents = drifting(7, 1200)
     went = fed_in_batches(documents, settings, tmp_path / "went")
@@ -83,7 +84,7 @@ def test_what_goes_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_reader_keeps_what_it_has_open(tmp_path: Path) -> None:
     """Beside a writer that goes on for windows it answers as of then; then what it held back goes."""
-    settings = WINDOW.where_not_given(shards=2, decided_after=64)
+    settings = WINDOW.where_not_given(shards=2, decision_lag=64)
     documents = drifting(5, 1200)
     asked_for = [Document(f"new {i}", document.text) for i, document in enumerate(documents[300:400])]
     with opened(settings, tmp_path) as writer:
@@ -138,7 +139,7 @@ def test_the_first_document_needs_a_time(tmp_path: Path) -> None:
 
 
 def test_max_ahead_holds_against_the_clock(tmp_path: Path) -> None:
-    settings = Settings(**SURE, **UNIQUE, window="1h", max_ahead="10m")
+    settings = Settings(**SURE, **UNIQUE, window="1h", max_future="10m")
     mad = [Document(i, f"a{i} b{i}", time=LAST_TIME - 1) for i in range(70)]
     with opened(settings, tmp_path) as index:
         assert index.window is not None
@@ -164,7 +165,7 @@ def test_an_index_made_without_a_window_stays_without(tmp_path: Path) -> None:
     with opened(Settings(), tmp_path / "without") as index:
         assert index.window is None
         assert "window" not in index.settings.answers
-    with pytest.raises(StateError, match=r"window = None \(now '7d'\)"):
+    with pytest.raises(StoreError, match=r"window = None \(now '7d'\)"):
         Index(Settings(window="7d"), tmp_path / "without")
     with opened(Settings(window="7d", time_field="at"), tmp_path / "with"):
         pass
@@ -172,27 +173,25 @@ def test_an_index_made_without_a_window_stays_without(tmp_path: Path) -> None:
         assert (index.settings.window, index.settings.time_field) == ("7d", "at")
     with opened(Settings(window="168h"), tmp_path / "with"):
         pass
-    for other in ({"window": "8d"}, {"time_field": "ts"}, {"max_ahead": "1d"}):
-        with pytest.raises(StateError, match=f"{next(iter(other))} = "):
-            Index(Settings(**other) if "max_ahead" not in other else Settings(window="7d", **other), tmp_path / "with")
+    for other in ({"window": "8d"}, {"time_field": "ts"}, {"max_future": "1d"}):
+        with pytest.raises(StoreError, match=f"{next(iter(other))} = "):
+            Index(Settings(**other) if "max_future" not in other else Settings(window="7d", **other), tmp_path / "with")
 
 
 def test_generations_are_an_eighth_of_the_window_but_at_least_a_minute() -> None:
     times = np.arange(START, START + 200 * MINUTE, SECOND)
     every = np.ones(len(times), np.bool_)
     for window, length in (("80m", 10), ("8m", 1), ("10s", 1), ("1s", 1)):
-        found = Window(Settings(window=window, generation_documents=20_000))
+        found = Window(Settings(window=window, segment_documents=20_000))
         _, numbers = found.enter(times, every, np.arange(len(times)), None)
         sizes = np.bincount(numbers)
         assert np.all(sizes[1:-1] == 60 * length)
-        pieces = Window(Settings(window=window, generation_documents=20_000))
+        pieces = Window(Settings(window=window, segment_documents=20_000))
         for at in range(0, len(times), 700):
             part = slice(at, at + 700)
             _, some = pieces.enter(times[part], every[part], np.arange(len(times))[part], None)
             assert np.array_equal(some, numbers[part])
-            pieces = Window(
-                Settings(window=window, generation_documents=20_000), orjson.loads(orjson.dumps(pieces.facts))
-            )
+            pieces = Window(Settings(window=window, segment_documents=20_000), orjson.loads(orjson.dumps(pieces.facts)))
         assert pieces.facts == found.facts
         assert [span.number for span in found.spans] == list(range(len(sizes)))
         gone = found.gone

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_lsh.errors import DamagedError, OutputError, StateError
+from stream_lsh.errors import DamagedError, OutputError, StoreError
 from stream_lsh.index.postings.run import Run
 from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.store import rocksdb as module
@@ -22,7 +22,7 @@ SHAPE = Shape(Settings())
 FEW_FILES = """
 import resource, sys
 from pathlib import Path
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store.rocksdb import Store
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 texts = set()
@@ -32,7 +32,7 @@ for limit in range(3, 16):
         Store(Path(sys.argv[1]), sync=False).close()
     except DamagedError as error:
         sys.exit(f"taken for damage with {limit}: {error}")
-    except StateError as error:
+    except StoreError as error:
         texts.add(str(error))
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
 assert len(texts) > 2 and all("Too many open files; raise" in text and "ulimit -n" in text for text in texts), texts
@@ -63,7 +63,7 @@ def test_what_the_system_refuses_rocksdb_is_no_damage(
 
     monkeypatch.setattr(module, "Rdict", refuse_it)  # of a folder without a store yet, nothing else is asked
     with pytest.raises(
-        StateError, match=r"the index in .* cannot be used.*and start again, nothing is damaged"
+        StoreError, match=r"the index in .* cannot be used.*and start again, nothing is damaged"
     ) as info:
         Store(tmp_path / "db")
     assert not isinstance(info.value, DamagedError) and "another process" not in str(info.value)
@@ -79,7 +79,7 @@ def test_files_of_postings_that_are_refused(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "open", refuse_it)
     for look in (lambda: Run.open(tmp_path / "run-0-1.bin"), lambda: RowFile(tmp_path / "r", SHAPE, 0)):
-        with pytest.raises(StateError, match="nothing is damaged") as info:
+        with pytest.raises(StoreError, match="nothing is damaged") as info:
             look()
         assert not isinstance(info.value, DamagedError)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.indexes import opened
 
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.store import files as files_module
 from stream_lsh.index.store.files import checksum, disk_bytes, fill, make_folder
@@ -165,7 +165,7 @@ def test_a_read_that_gives_less_than_was_asked_for_is_gone_on_with(
 
 
 def test_two_processes_do_not_write_one_index(tmp_path: Path) -> None:
-    with opened(Settings(), tmp_path), pytest.raises(StateError, match="in use by another process") as error:
+    with opened(Settings(), tmp_path), pytest.raises(StoreError, match="in use by another process") as error:
         Index(Settings(), tmp_path)
     assert not isinstance(error.value, DamagedError)
 

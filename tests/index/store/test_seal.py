@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stream_lsh.embedded.information import information
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.store import seal
 from stream_lsh.index.store.rocksdb import TEXTS, Store, name_key, rows_key
@@ -54,7 +54,7 @@ def test_a_file_that_is_missing_cut_off_or_changed_is_named(
     path = damaged(folder, pattern)
     damage(path)
     for look in (lambda: Index(Settings(), folder), lambda: information(folder)):
-        with pytest.raises(StateError, match=f"{path} {said}"):
+        with pytest.raises(StoreError, match=f"{path} {said}"):
             look()
 
 
@@ -63,14 +63,14 @@ def test_an_empty_store_with_postings_is_no_new_index(folder: Path) -> None:
     (folder / "db.sealed").unlink()
     path = damaged(folder, "MANIFEST-*")
     os.truncate(path, 60)
-    with pytest.raises(StateError, match=r"damaged|cannot be read"):
+    with pytest.raises(StoreError, match=r"damaged|cannot be read"):
         Index(Settings(), folder)
 
 
 def test_data_without_current_is_no_new_index(folder: Path) -> None:
     (folder / "db.sealed").unlink()
     (folder / "db" / "CURRENT").unlink()
-    with pytest.raises(StateError, match="CURRENT is missing"):
+    with pytest.raises(StoreError, match="CURRENT is missing"):
         Index(Settings(), folder)
 
 
@@ -92,7 +92,7 @@ def test_a_checksum_error_is_not_taken_for_a_lock(folder: Path) -> None:
     for at in range(0, len(content) // 2):
         content[at] ^= 0x5A
     path.write_bytes(content)
-    with pytest.raises(StateError) as caught:
+    with pytest.raises(StoreError) as caught:
         Index(Settings(), folder)
     assert "another process" not in str(caught.value)
 
@@ -110,6 +110,6 @@ def test_check_reads_the_store_too(folder: Path) -> None:
 
 def test_looking_at_a_folder_makes_no_store(tmp_path: Path) -> None:
     (tmp_path / "db").mkdir()
-    with pytest.raises(StateError, match="there is no index"):
+    with pytest.raises(StoreError, match="there is no index"):
         information(tmp_path)
     assert not list((tmp_path / "db").iterdir())

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 from support.kafka.brokers import settings_for
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.resolution import Fates
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.decided import BEHIND, DecisionLog
@@ -49,8 +49,8 @@ async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path
         prefix,
         tmp_path,
         shards=2,
-        against="unique",
-        decided_after=100,
+        compare_with="kept",
+        decision_lag=100,
         frame_documents=50,
         replication_factor=1,
     )
@@ -65,15 +65,15 @@ async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path
         assert [found.offset for found in log.decided.since(0)] == list(range(40))
         await log.trim(client)
         assert await begins(settings, log) > 30
-        with pytest.raises(StateError, match=r"decisions on documents from number 100 on"):
+        with pytest.raises(StoreError, match=r"decisions on documents from number 100 on"):
             log.decided.since(100)
     async with DecisionLog.open(settings, watch) as log:
         await log.read_to(35)
-        place = 2000 - BEHIND * settings.decided_after + SIZE
+        place = 2000 - BEHIND * settings.decision_lag + SIZE
         known = log.decided.since(place)
         assert [found.offset for found in known] == list(range(place // SIZE, 40))
         assert [found.offset for found in log.decided.since(place, last=35)] == list(range(place // SIZE, 36))
-        with pytest.raises(StateError, match=r"decisions on the frame at offset 40 of signatures"):
+        with pytest.raises(StoreError, match=r"decisions on the frame at offset 40 of signatures"):
             await log.read_to(40)
 
 
@@ -81,5 +81,5 @@ def test_the_topic_is_there_only_where_it_is_needed() -> None:
     late = KafkaSettings(shards=2)
     (spec,) = [spec for spec in wanted(late) if spec.name.endswith(".decisions")]
     assert (spec.partitions, spec.cleanup_policy, spec.retention_ms) == (1, "delete", -1)
-    for settings in (KafkaSettings(), KafkaSettings(shards=2, against="any")):
+    for settings in (KafkaSettings(), KafkaSettings(shards=2, compare_with="all")):
         assert not [spec for spec in wanted(settings) if spec.name.endswith(".decisions")]

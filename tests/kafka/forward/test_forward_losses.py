@@ -9,7 +9,7 @@ from support.kafka.brokers import Make
 from support.kafka.forward_play import NOW, OPTIONS, Written, check, until_forwarded, verdict, write_plain
 from support.kafka.stages import commit, delete_before, ended, running, send
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
@@ -46,7 +46,7 @@ async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepte
         await until_forwarded(settings, documents[:3])
     await write_verdicts(settings, documents[3:])
     await delete_before(settings, place, 7)
-    with pytest.raises(StateError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
+    with pytest.raises(StoreError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
         await ended(ForwardStage, settings)
     with caplog.at_level("WARNING", "stream_lsh.kafka"):
         async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
@@ -63,7 +63,7 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
     await write_verdicts(settings, documents[:10])
     await delete_before(settings, place, 7)
     for _ in range(2):
-        with pytest.raises(StateError, match=rf"partition 0: 7 {lost}.* were deleted.*--accept-loss"):
+        with pytest.raises(StoreError, match=rf"partition 0: 7 {lost}.* were deleted.*--accept-loss"):
             await ended(ForwardStage, settings)
     with caplog.at_level("WARNING", "stream_lsh.kafka"):
         async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
@@ -91,5 +91,5 @@ async def test_a_topic_that_was_made_anew(make: Make) -> None:
     topics = Topics.of(settings)
     await commit(settings, "forward", topics.documents, 5)
     await commit(settings, "forward", topics.verdicts, 0)
-    with pytest.raises(StateError, match=r"ends at offset 0, but has been forwarded up to 5.*reindex"):
+    with pytest.raises(StoreError, match=r"ends at offset 0, but has been forwarded up to 5.*reindex"):
         await ended(ForwardStage, settings)

@@ -15,7 +15,7 @@ from support.kafka.judge_play import decoded
 from stream_lsh.alerts.rules import Rule, read_rules
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_table import table
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.index.store.rocksdb import GROUP, MEMBERS, Store
 from stream_lsh.judging.verdicts import Judgement, Kind, judge
 from stream_lsh.kafka.groups.folding import CLEARED_OF_ONE, MOST_CLEARED, Folding
@@ -121,7 +121,7 @@ def test_versions_that_went_come_back() -> None:
     said = Memberships.encoded(5, 4, j, replace(source, sources=[]), log, np.array([0, 3]), timed)
     assert Memberships.decode(said, timed).log.tolist() == [7, 9]
 
-    several = KafkaSettings(groups=True, on_same_id="update", shards=2)
+    several = KafkaSettings(groups=True, on_conflict="update", shards=2)
     later = np.array([[2, 9, 1, 6, 60], [2, 70, 0, 7, 61]])
     said = Memberships.encoded(
         5, 4, replace(j, later=later), replace(source, sources=[]), None, np.array([0, 2]), several
@@ -194,7 +194,7 @@ def test_a_frame_that_is_missing_and_one_of_another_chain(tmp_path: Path) -> Non
     assert folding.add(Memberships.decode(said[0], SETTINGS)) is None
     assert folding.add(Memberships.decode(said[2], SETTINGS)) == "gap"
     assert folding.last == frames[0].offset
-    with pytest.raises(StateError, match="forked"):
+    with pytest.raises(StoreError, match="forked"):
         folding.add(replace(Memberships.decode(said[2], SETTINGS), predecessor=frames[0].predecessor))
     store.close()
 

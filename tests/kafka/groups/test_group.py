@@ -29,7 +29,7 @@ from support.kafka.stages import (
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.group_table import table
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.groups import stage as group
 from stream_lsh.kafka.groups.copy import FOLDER, PLACE
@@ -173,10 +173,10 @@ async def test_what_is_not_there_is_said(make: Make, tmp_path: Path) -> None:
     said, frames = memberships(settings, tmp_path, 200)
     topics = Topics.of(settings)
     await say(settings, [said[0], *said[2:4]])
-    with pytest.raises(StateError, match=rf"what follows after frame {frames[0].offset}, before offset 1.*reindex"):
+    with pytest.raises(StoreError, match=rf"what follows after frame {frames[0].offset}, before offset 1.*reindex"):
         await ended(GroupStage, settings)
     await commit(settings, "group", topics.memberships, 1, "by hand")
-    with pytest.raises(StateError, match="set by hand"):
+    with pytest.raises(StoreError, match="set by hand"):
         await ended(GroupStage, settings)
 
 

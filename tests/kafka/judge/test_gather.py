@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.long_form import LONG
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.judge.gather import Gather, Outcome, Waits
 
 OFFSETS = [3, 4, 9, 10, 17, 40]  # frames' offsets in the signatures topic have holes
@@ -143,7 +143,7 @@ def test_frames_up_to_the_last_complete_one_are_repeats() -> None:
 )
 def test_what_cannot_be(shard: int, offset: int, predecessor: int, says: str) -> None:
     gather: Gather[str] = Gather(2, 9)
-    with pytest.raises(StateError, match=says):
+    with pytest.raises(StoreError, match=says):
         gather.add(0, shard, offset, predecessor, "")
 
 
@@ -151,7 +151,7 @@ def test_shards_that_follow_different_chains() -> None:
     gather: Gather[str] = Gather(2, -1)
     gather.add(0, 0, 3, -1, "")
     gather.add(1, 1, 4, -1, "")
-    with pytest.raises(StateError, match="forked"):
+    with pytest.raises(StoreError, match="forked"):
         gather.take()
 
 

@@ -25,7 +25,7 @@ from support.kafka.stages import (
     until_committed,
 )
 
-from stream_lsh.errors import BrokerError, FormatError, StateError
+from stream_lsh.errors import BrokerError, FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.judge import stage as judge
@@ -206,14 +206,14 @@ async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
     settings = await make()
     async with AIOKafkaProducer(**client_options(settings)) as producer:
         await producer.send_and_wait(Topics.of(settings).verdicts, b"{}", partition=2)
-    with pytest.raises(StateError, match=r"no committed offset.*reindex"):
+    with pytest.raises(StoreError, match=r"no committed offset.*reindex"):
         await ended(JudgeStage, settings)
 
 
 async def test_a_commit_by_hand_is_refused(make: Make) -> None:
     settings = await make()
     await commit(settings, "judge", Topics.of(settings).matches, 0)
-    with pytest.raises(StateError, match="set by hand"):
+    with pytest.raises(StoreError, match="set by hand"):
         await ended(JudgeStage, settings)
 
 
@@ -254,7 +254,7 @@ async def test_replies_that_were_deleted_are_no_gap_to_go_over(make: Make, tmp_p
     await reply(settings, log_of(frames))
     async with admin(settings) as client:
         await client.delete_records({place: RecordsToDelete(before_offset=2)})
-    with pytest.raises(StateError, match=r"deleted before they were judged.*reindex"):
+    with pytest.raises(StoreError, match=r"deleted before they were judged.*reindex"):
         await ended(JudgeStage, settings)
 
 
@@ -273,11 +273,11 @@ def test_metadata_of_commits() -> None:
     for judged in (Judged(-1), Judged(2**50), Judged(7, "news.documents", 12)):
         assert Judged.of(judged.metadata(), "g") == judged
     for text in ("", "x", "[]", '{"version":2,"last":null}', json.dumps({"version": 2, "lost": 1})):
-        with pytest.raises(StateError, match="consumer group g does not say"):
+        with pytest.raises(StoreError, match="consumer group g does not say"):
             Judged.of(text, "g")
-    with pytest.raises(StateError, match=r"group g was written by version 1, this is 2: start under a new.*reindex"):
+    with pytest.raises(StoreError, match=r"group g was written by version 1, this is 2: start under a new.*reindex"):
         Judged.of('{"last":7}', "g")
-    with pytest.raises(StateError, match=r"version 3, this is 2: upgrade this worker"):
+    with pytest.raises(StoreError, match=r"version 3, this is 2: upgrade this worker"):
         Judged.of('{"version":3,"last":7}', "g")
 
 
@@ -286,7 +286,7 @@ def test_a_judge_of_another_documents_topic_is_refused() -> None:
     text = Judged(7, "news.documents").metadata()
     assert Judged.of(text, "g", "news.documents") == Judged.of(text, "g") == Judged(7, "news.documents")
     assert Judged.of(Judged(7).metadata(), "g", "crawl") == Judged(7)
-    with pytest.raises(StateError, match=r"has judged news.documents so far, .* is crawl now: use one topic_pref"):
+    with pytest.raises(StoreError, match=r"has judged news.documents so far, .* is crawl now: use one topic_pref"):
         Judged.of(text, "g", "crawl")
 
 
@@ -298,7 +298,7 @@ async def test_the_documents_topic_is_committed(make: Make, tmp_path: Path) -> N
         await reply(settings, part)
         async with running(JudgeStage, settings):
             await until_judged(settings, goal(settings, part))
-        with pytest.raises(StateError, match="one topic_prefix for one documents topic"):
+        with pytest.raises(StoreError, match="one topic_prefix for one documents topic"):
             await ended(JudgeStage, settings.model_copy(update={"documents_topic": "crawl"}))
 
 

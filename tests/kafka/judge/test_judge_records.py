@@ -24,14 +24,19 @@ KINDS = [kind for kind in Kind if kind <= Kind.REJECTED]
 
 
 @pytest.mark.parametrize(
-    ("shards", "against", "on_same_id"),
-    [(1, "unique", "reject"), (1, "any", "reject"), (3, "any", "reject"), (1, "unique", "update")],
+    ("shards", "compare_with", "on_conflict"),
+    [(1, "kept", "reject"), (1, "all", "reject"), (3, "all", "reject"), (1, "kept", "update")],
 )
 def test_records_are_the_embedded_ones_with_their_source(
-    tmp_path: Path, shards: int, against: str, on_same_id: Any
+    tmp_path: Path, shards: int, compare_with: str, on_conflict: Any
 ) -> None:
     settings = KafkaSettings(
-        shards=shards, against=against, verify="signature", max_matches=3, on_same_id=on_same_id, time_field="ts"
+        shards=shards,
+        compare_with=compare_with,
+        verify="signature",
+        max_matches=3,
+        on_conflict=on_conflict,
+        time_field="ts",
     )
     heirs, stood = 0, dict[int, Place]()
     frames = answered(settings, tmp_path, 600)
@@ -120,7 +125,7 @@ def test_the_key_is_the_plain_id(id: bytes, key: bytes | None) -> None:
 
 
 def test_replies_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
-    settings = KafkaSettings(shards=2, against="any", verify="signature")
+    settings = KafkaSettings(shards=2, compare_with="all", verify="signature")
     frames = answered(settings, tmp_path, 60)
     one, other = decoded(frames[0], settings), decoded(next(f for f in frames if len(f.places) > 5), settings)
     for replies in ([one[0], other[1]], [replace(one[0], source=None), replace(one[1], source=None)]):
@@ -130,7 +135,7 @@ def test_replies_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
 
 def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit on matches as many as a record can hold are listed, and the others counted."""
-    settings = KafkaSettings(against="any", verify="signature", max_matches=0, verify_matches=0)
+    settings = KafkaSettings(compare_with="all", verify="signature", max_matches=0, max_verified_matches=0)
     frames = answered(settings, tmp_path, 600)
 
     def values() -> list[bytes]:

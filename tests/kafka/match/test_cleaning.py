@@ -32,7 +32,7 @@ from support.long_form import rotating
 
 from stream_lsh.documents.columns import Document
 from stream_lsh.embedded.information import information
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.erasure.queue import waiting
 from stream_lsh.index.kernel.document_frequency import Counted, Rarity
 from stream_lsh.index.store.rocksdb import RARE
@@ -156,7 +156,7 @@ LIKE_VICTIM = Document("like-victim", VICTIM.text.removeprefix("victim0 "), time
 def test_what_went_is_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
     """Neither in the owner's folder, nor in a copy's, nor in one that was active, nor in the changelog; and `info
     --check` says so."""
-    settings = settings_of(**UPDATES, memory_documents=memory, verify=verify)
+    settings = settings_of(**UPDATES, memtable_documents=memory, verify=verify)
     given = [replace(document, time=10 + i) for i, document in enumerate(stream(8, 300))]
     given = [VICTIM, OLD, *given[:30], LIKE_VICTIM, *given[30:]]
     given += [Document("victim-name", time=900, deleted=True), replace(NEW, id=OLD.id, time=901)]
@@ -208,19 +208,19 @@ def left(found: Sequence[bytes], needles: dict[str, bytes]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "likeness", "n"),
+    ("seed", "measure", "n"),
     [
-        (0, "copies", 350),
-        *rotating([*((seed, "copies", 900) for seed in range(6)), (6, "stories", 900), (7, "stories", 900)], 2),
+        (0, "jaccard", 350),
+        *rotating([*((seed, "jaccard", 900) for seed in range(6)), (6, "tf-idf", 900), (7, "tf-idf", 900)], 2),
     ],
 )
 def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
-    tmp_path: Path, seed: int, likeness: str, n: int
+    tmp_path: Path, seed: int, measure: str, n: int
 ) -> None:
     """Owners that are killed and closed anywhere, copies that take over, new ones that begin with a cycle or in the
     midst of one, changelogs that are trimmed: the same replies, the same rows dead."""
     chance = random.Random(seed)
-    settings = settings_of(**UPDATES, memory_documents=chance.choice((64, 200, 65536)), likeness=likeness)
+    settings = settings_of(**UPDATES, memtable_documents=chance.choice((64, 200, 65536)), measure=measure)
     data = frames(settings, changing(n), seed)
     wanted = replies_of(settings, data, tmp_path / "undisturbed")
     log, folders, number = Changelog(), names(tmp_path), 0
@@ -270,7 +270,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
     copies.pop(0).close()
     copies.append(followed(settings, folder, log))
     dead, words = marks(owner.replica), counts(owner.replica)
-    assert (len(words) > 200) == (likeness == "stories")
+    assert (len(words) > 200) == (measure == "tf-idf")
     for replica in (owner.replica, *copies):
         assert marks(replica) == dead
         assert counts(replica) == words
@@ -291,7 +291,7 @@ def counts(replica: Replica) -> dict[int, int]:
 
 def test_of_what_went_no_words_are_left(tmp_path: Path) -> None:
     """A frame of one document has counted its words: that is in its change, and in every folder, until it is erased."""
-    settings = settings_of(**UPDATES, likeness="stories")
+    settings = settings_of(**UPDATES, measure="tf-idf")
     given = [VICTIM, *(replace(document, time=10 + i) for i, document in enumerate(stream(8, 40)))]
     log, folders = Changelog(), [tmp_path / name for name in ("owner", "copy", "newest")]
     owner = Owner(settings, folders[0], log)
@@ -385,19 +385,19 @@ async def life(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) -
 
 
 @pytest.mark.parametrize(
-    ("disk", "likeness"),
+    ("disk", "measure"),
     [
-        ("behind", "copies"),
-        ("none", "stories"),
-        *rotating([(disk, "copies") for disk in ("none", "damaged", "followed")], 1),
+        ("behind", "jaccard"),
+        ("none", "tf-idf"),
+        *rotating([(disk, "jaccard") for disk in ("none", "damaged", "followed")], 1),
     ],
 )
 async def test_a_cleaned_changelog_is_enough(
-    tmp_path: Path, disk: str, likeness: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, disk: str, measure: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A folder that is of no use is deleted without leave; so nothing is lost, and nothing said of a loss."""
     given = {**UPDATES, "max_matches": 0}
-    settings = KafkaSettings(data_folder=tmp_path / "data", **given, erase_hours=0, likeness=likeness)
+    settings = KafkaSettings(data_folder=tmp_path / "data", **given, erase_hours=0, measure=measure)
     data = frames(settings, changing(300))
     wanted, half = replies_of(settings, data, tmp_path / "undisturbed"), len(data) // 2
     log, folder = Changelog(), settings.data_folder / "shard-0"
@@ -461,7 +461,7 @@ async def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
     owner.cycle()
     owner.replica.close()
     log.values.pop()
-    with pytest.raises(StateError, match=r"with a cleaning cycle that has no end.*disk of another worker.*reindex"):
+    with pytest.raises(StoreError, match=r"with a cleaning cycle that has no end.*disk of another worker.*reindex"):
         await life(settings, log, [])
 
 

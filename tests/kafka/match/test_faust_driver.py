@@ -14,7 +14,7 @@ import pytest
 from faust.tables import recovery
 from faust.types import TP
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer import position
 from stream_lsh.kafka.match.app import MatchApp
 from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread, Recovery
@@ -45,7 +45,7 @@ async def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:
     closed = asyncio.Event()
 
     async def close() -> None:
-        with pytest.raises(StateError, match="in use by another worker"):  # nobody has it yet
+        with pytest.raises(StoreError, match="in use by another worker"):  # nobody has it yet
             locked(tmp_path).__enter__()
         await asyncio.sleep(0.05)
         closed.set()
@@ -204,7 +204,7 @@ async def test_frames_that_were_deleted_are_noticed_whatever_the_shard_holds(
             if offset == 10
             else "were deleted before they were matched"
         )
-        with pytest.raises(StateError, match=what):
+        with pytest.raises(StoreError, match=what):
             await MatchApp.positions(app, {place: offset})
     else:
         assert await MatchApp.positions(app, {place: offset}) == {place: begins}
@@ -221,10 +221,10 @@ async def test_a_broker_that_does_not_know_its_end_yet_has_lost_nothing(store: A
     await held.open(0)
     held.read, store.held = 6, {0: held}
     app.consumer = Log(0, *ends)
-    with nullcontext() if known else pytest.raises(StateError, match="has lost records"):
+    with nullcontext() if known else pytest.raises(StoreError, match="has lost records"):
         await store.on_rebalance({changes}, set(), set())
     app.consumer = Log(0, *ends)
-    with nullcontext() if known else pytest.raises(StateError, match="made again"):
+    with nullcontext() if known else pytest.raises(StoreError, match="made again"):
         await MatchApp.positions(app, {frames: 7})
     await held.close()
 

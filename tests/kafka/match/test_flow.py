@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer import output
 from stream_lsh.kafka.match import flow as module
 from stream_lsh.kafka.match.flow import Flow
@@ -39,7 +39,7 @@ class Shard:
         self.bases: list[bytes] = []  # base records to come
         self.confirmed: list[tuple[int | Mark, int]] = []
         self.matched: list[bytes] = []
-        self.lost: StateError | None = None
+        self.lost: StoreError | None = None
         self.free = asyncio.Event()
         self.free.set()
 
@@ -225,7 +225,7 @@ async def test_only_what_was_matched_just_now_is_counted(play: Play) -> None:
 async def test_a_frame_that_does_not_come_ends_it(play: Play) -> None:
     play.flow.check()
     assert play.failures == []
-    play.shard.lost = StateError("the next one has not come")
+    play.shard.lost = StoreError("the next one has not come")
     play.flow.check()
     play.flow.check()
     await play.flow.close()

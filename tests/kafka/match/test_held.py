@@ -18,7 +18,7 @@ from support.kafka.match_play import documents, frames
 from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, undisturbed
 from support.long_form import rotating
 
-from stream_lsh.errors import DamagedError, StateError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import rocksdb
 from stream_lsh.kafka.match import held as module
 from stream_lsh.kafka.match import kept_answers
@@ -162,7 +162,7 @@ async def test_a_folder_behind_what_is_left_of_the_changelog(
     await kept(settings, changes, 5)
     if not accept_loss:
         for _ in range(2):
-            with pytest.raises(StateError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
+            with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
                 await life(settings, changes, start, end, log[12:])
         assert (settings.data_folder / "shard-0" / "db" / "CURRENT").exists()
     else:
@@ -252,7 +252,7 @@ async def test_a_frame_that_stays_away_ends_it_in_time(
         held.look()
         await held.match([log[0], log[3]], ())
         now += 2
-        with pytest.raises(StateError, match=r"ends at frame 1 of signatures.*has not come for 60 s"):
+        with pytest.raises(StoreError, match=r"ends at frame 1 of signatures.*has not come for 60 s"):
             held.look()
         await held.match([log[2]], ())
         held.look()
@@ -288,7 +288,7 @@ async def test_a_folder_that_the_system_refuses_stays(
             await held.close()
 
     await kept(settings, whole[1], FRAMES)
-    with pytest.raises(StateError, match="nothing is damaged") as info:
+    with pytest.raises(StoreError, match="nothing is damaged") as info:
         await life()
     assert not isinstance(info.value, DamagedError)
     async with holding(settings, 0, FRAMES) as held:
@@ -306,7 +306,7 @@ async def test_what_is_damaged_is_deleted_only_if_the_changelog_is_whole(
     current.unlink()
     held = Held(settings, 0)
     if start:
-        with pytest.raises(StateError, match=r"CURRENT is missing.*was trimmed, it begins at offset 3.*accept-loss"):
+        with pytest.raises(StoreError, match=r"CURRENT is missing.*was trimmed, it begins at offset 3.*accept-loss"):
             await opened(held, start, FRAMES)
         assert current.parent.exists()
     else:
@@ -326,7 +326,7 @@ async def test_damage_met_while_matching_says_what_to_do_on_kafka(
         await held.activate()
         with monkeypatch.context() as patched:
             patched.setattr(Replica, "match", damaged)
-            with pytest.raises(StateError, match=r"are damaged; delete .*shard-0: it is rebuilt from the changelog$"):
+            with pytest.raises(StoreError, match=r"are damaged; delete .*shard-0: it is rebuilt from the changelog$"):
                 await held.match(whole[0][:1], ())
 
 
@@ -399,7 +399,7 @@ async def test_with_a_window_a_changelog_that_has_lost_more_is_no_whole_one(
     with caplog.at_level(logging.WARNING):
         if disk == "behind":
             await kept(settings, changes, 5)
-            with pytest.raises(StateError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
+            with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
                 await life(settings, changes, start + 12, end, log[end:])
         else:
             assert all(await life(settings, changes, start + 12, end, log[end:]))

@@ -154,7 +154,7 @@ def test_updates_and_deletions_are_as_embedded_whoever_begins_again(
     tmp_path: Path, shards: int, seed: int, n: int
 ) -> None:
     """Heirs are found where all answers come together, and the shards hear of them with the block after the next."""
-    settings = settings_of(**UPDATES, shards=shards, decided_after=2 * BLOCK)
+    settings = settings_of(**UPDATES, shards=shards, decision_lag=2 * BLOCK)
     documents = feed_of(settings, n)
     log = frames(settings, documents, seed)
     pipe = played(settings, log, tmp_path, seed)
@@ -177,7 +177,7 @@ def test_updates_and_deletions_are_as_embedded_whoever_begins_again(
     ("seed", "shards", "n"), [(2, 2, 250), *rotating(product((0, 2, 3, 4, 5), (2, 3), (1500,)), 1)]
 )
 def test_with_a_window_too(tmp_path: Path, shards: int, seed: int, n: int) -> None:
-    settings = settings_of(**{**UPDATES, **WINDOW, "shards": shards, "decided_after": 2 * BLOCK})
+    settings = settings_of(**{**UPDATES, **WINDOW, "shards": shards, "decision_lag": 2 * BLOCK})
     documents = feed_of(settings, n)
     log = frames(settings, documents)
     pipe = played(settings, log, tmp_path, seed, often=0.5)
@@ -196,7 +196,7 @@ def counted(sequenced: Sequenced, n: int) -> int:
 def test_as_embedded_whoever_begins_again(
     tmp_path: Path, shards: int, generation: int | None, seed: int, n: int
 ) -> None:
-    settings = settings_of(shards=shards, decided_after=2 * BLOCK, generation_documents=generation)
+    settings = settings_of(shards=shards, decision_lag=2 * BLOCK, segment_documents=generation)
     documents = feed_of(settings, n)
     log = frames(settings, documents, seed)
     pipe = played(settings, log, tmp_path, seed)

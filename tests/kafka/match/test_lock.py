@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.kafka.match.lock import locked
 
 
 def test_one_has_it_and_gives_it_back(tmp_path: Path) -> None:
-    with locked(tmp_path / "data"), pytest.raises(StateError, match="in use by another worker"):
+    with locked(tmp_path / "data"), pytest.raises(StoreError, match="in use by another worker"):
         locked(tmp_path / "data").__enter__()
     with locked(tmp_path / "data"):
         pass

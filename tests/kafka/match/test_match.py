@@ -31,7 +31,7 @@ async def test_frames_in_replies_out_and_killed_in_between(
 ) -> None:
     """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Generations begin in the
     middle of frames."""
-    settings = small(broker, prefix, tmp_path, shards=shards, generation_documents=150)
+    settings = small(broker, prefix, tmp_path, shards=shards, segment_documents=150)
     log = frames(settings, documents(2400), SIZE)
     replies = Replies(settings)
     await create(settings)

@@ -64,8 +64,8 @@ async def cleaned(settings: KafkaSettings, gone: list[bytes]) -> None:
 
 
 async def test_what_is_deleted_leaves_folders_and_changelog(broker: Any, prefix: str, tmp_path: Path) -> None:
-    given = {"shards": 1, "session_timeout_ms": 6000, "on_same_id": "update", "erase_hours": 0, "standbys": 1}
-    settings = settings_for(broker, prefix, tmp_path, **given, memory_documents=200, generation_documents=300)
+    given = {"shards": 1, "session_timeout_ms": 6000, "on_conflict": "update", "erase_hours": 0, "standbys": 1}
+    settings = settings_for(broker, prefix, tmp_path, **given, memtable_documents=200, segment_documents=300)
     other = settings.model_copy(update={"data_folder": tmp_path / "other"})
     third = settings.model_copy(update={"data_folder": tmp_path / "third"})
     feed, gone = changing(1600)

@@ -19,7 +19,7 @@ from support.kafka.match_play import LIMIT, Replies, all_committed, documents, e
 from support.kafka.proxy import Proxied
 from support.kafka.stages import warm
 
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.match.faust_driver import Consumer
@@ -97,7 +97,7 @@ async def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: st
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(320), SIZE)
     replies = Replies(settings)
-    with pytest.raises(StateError, match=r"data/shard-0 holds shard 0 up to offset 19 .* ends at 0.*delete"):
+    with pytest.raises(StoreError, match=r"data/shard-0 holds shard 0 up to offset 19 .* ends at 0.*delete"):
         await create(settings)
         await with_match(settings, lambda: feed(settings, log, replies))
         await remake_changelog(settings)
@@ -225,7 +225,7 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
 async def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     log = frames(settings, documents(320), SIZE)
-    with pytest.raises(StateError, match="5 frames from offset 0 on were deleted before they were matched"):
+    with pytest.raises(StoreError, match="5 frames from offset 0 on were deleted before they were matched"):
         await create(settings)
         await produce(settings, log)
         async with admin(settings) as client:
@@ -235,7 +235,7 @@ async def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str,
 
 async def test_one_worker_a_data_folder(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-    with pytest.raises(StateError, match="is in use by another worker; give each worker its own"):
+    with pytest.raises(StoreError, match="is in use by another worker; give each worker its own"):
         await create(settings)
 
         async def second() -> None:

@@ -28,7 +28,7 @@ from support.kafka.replica_play import (
 )
 from support.kafka.stages import KEY
 
-from stream_lsh.errors import DamagedError, FormatError, StateError
+from stream_lsh.errors import DamagedError, FormatError, StoreError
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows import layout
 from stream_lsh.index.rows.ids import Ids
@@ -134,7 +134,7 @@ def pairs_of(matches: Matches) -> set[tuple[int, int]]:
 def test_a_trimmed_changelog_begins_where_it_begins(tmp_path: Path) -> None:
     """What was trimmed is forgotten; everything after it is found, and matching goes on, through flushes and
     restarts."""
-    settings = settings_of(**ANY, memory_documents=64, generation_documents=150)
+    settings = settings_of(**ANY, memtable_documents=64, segment_documents=150)
     log = frames(settings, DOCUMENTS)
     half, most = len(log) // 3, 2 * len(log) // 3
     (source, changes), copy = played(settings, log[:most], tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
@@ -173,10 +173,10 @@ def test_other_settings_and_damage_are_refused(tmp_path: Path) -> None:
         replica.match(b"{}")
     replica.match(log[0])
     replica.close()
-    with pytest.raises(StateError, match=r"threshold = 0.8 \(here 0.7\).*same settings for all workers"):
+    with pytest.raises(StoreError, match=r"threshold = 0.8 \(here 0.7\).*same settings for all workers"):
         Replica(settings_of(threshold=0.7), 0, tmp_path / "a")
-    with pytest.raises(StateError, match=r"it is shard 0 \(here 1\), against = 'unique' \(here 'any'\), shards = 1"):
-        Replica(settings_of(shards=2, against="any"), 1, tmp_path / "a")
+    with pytest.raises(StoreError, match=r"it is shard 0 \(here 1\), compare_with = 'kept' \(here 'all'\), shards = 1"):
+        Replica(settings_of(shards=2, compare_with="all"), 1, tmp_path / "a")
     replica = Replica(settings, 0, tmp_path / "a")
     replica.activate()
     assert replica.match(log[1]) is not None
@@ -187,17 +187,17 @@ def test_a_setting_that_an_older_version_did_not_have_has_its_default(tmp_path: 
     Replica(settings_of(), 0, tmp_path / "a").close()
     store = Store(tmp_path / "a" / "db", sync=False)
     facts = store.named("replica")
-    del facts["settings"]["candidates"]
+    del facts["settings"]["max_candidates"]
     store.write({name_key("replica"): json.dumps(facts).encode()})
     store.close()
     Replica(settings_of(), 0, tmp_path / "a").close()
-    with pytest.raises(StateError, match=r"other settings: candidates = 32 \(here 7\); use"):
-        Replica(settings_of(candidates=7), 0, tmp_path / "a")
+    with pytest.raises(StoreError, match=r"other settings: max_candidates = 32 \(here 7\); use"):
+        Replica(settings_of(max_candidates=7), 0, tmp_path / "a")
     store = Store(tmp_path / "a" / "db", sync=False)
     facts["settings"]["later"] = 3  # of a later one: nobody here knows what it means
     store.write({name_key("replica"): json.dumps(facts).encode()})
     store.close()
-    with pytest.raises(StateError, match=r"other settings: later = 3 \(here None\); use"):
+    with pytest.raises(StoreError, match=r"other settings: later = 3 \(here None\); use"):
         Replica(settings_of(), 0, tmp_path / "a")
 
 
@@ -212,10 +212,10 @@ def test_another_key_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert replica.match(mine[0]) is not None
     for _ in range(2):
         for data in theirs[:2]:
-            with pytest.raises(StateError, match=r"the frames topic has the key of another index.*a\. If.*reindex"):
+            with pytest.raises(StoreError, match=r"the frames topic has the key of another index.*a\. If.*reindex"):
                 replica.match(data)
         replica.deactivate()
-        with pytest.raises(StateError, match=r"the changelog of shard 0 has the key of another index.*delete"):
+        with pytest.raises(StoreError, match=r"the changelog of shard 0 has the key of another index.*delete"):
             replica.apply([(0, changes[1])])
         replica.close()
         replica = Replica(settings, 0, tmp_path / "a")
@@ -225,7 +225,7 @@ def test_another_key_is_refused_with_the_remedy(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_missing_in_the_changelog_is_damage(tmp_path: Path) -> None:
-    settings = settings_of(generation_documents=50)
+    settings = settings_of(segment_documents=50)
     log = frames(settings, DOCUMENTS[:300])
     (source, found), copy = played(settings, log, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     source.close()
@@ -241,7 +241,7 @@ def test_a_row_that_is_missing_in_the_changelog_is_damage(tmp_path: Path) -> Non
 
 def test_what_is_gone_is_not_said_again(tmp_path: Path) -> None:
     """Rows that were flushed are read from their file; but ids and texts that are gone are damage."""
-    settings = settings_of(generation_documents=20)
+    settings = settings_of(segment_documents=20)
     log = frames(settings, DOCUMENTS[:300])
     replica = Replica(settings, 0, tmp_path / "a")
     replica.activate()
@@ -263,7 +263,7 @@ def test_as_many_answers_are_kept_as_may_be_asked_for(
     """Also by a sequencer of version 0.1, which counts frames, whatever is in them."""
     monkeypatch.setattr(kept_answers, "KEPT_FRAMES", 5)
     monkeypatch.setattr(kept_answers, "MOST_ROWS", rows)
-    settings = settings_of(decided_after=8)
+    settings = settings_of(decision_lag=8)
     log = frames(settings, DOCUMENTS[:500])
     replica = Replica(settings, 0, tmp_path / "a")
     replica.activate()
@@ -281,12 +281,12 @@ def test_a_folder_of_another_version_is_refused_with_the_remedy(tmp_path: Path, 
     facts = {"format": version, "fingerprint": "0" * 16, "shard": 0, "created": 0, "last": 3, "rows": 9}
     store.write({name_key("replica"): json.dumps(facts).encode()})
     store.close()
-    with pytest.raises(StateError, match=f"format {version}, this version reads 3: {remedy}"):
+    with pytest.raises(StoreError, match=f"format {version}, this version reads 3: {remedy}"):
         Replica(settings_of(), 0, tmp_path / "a")
 
 
 def test_postings_that_are_gone_are_rebuilt(tmp_path: Path) -> None:
-    settings = settings_of(generation_documents=100)
+    settings = settings_of(segment_documents=100)
     log = frames(settings, DOCUMENTS)
     undisturbed, replica = Replica(settings, 0, tmp_path / "whole"), Replica(settings, 0, tmp_path / "a")
     undisturbed.activate()
@@ -315,7 +315,7 @@ def test_a_change_that_does_not_continue_the_rows_is_refused(tmp_path: Path) -> 
     foreign = Change(
         0, found.offset, found.predecessor, 0, 6, KEY, {rows_key(ROWS, 0, 0, 0): b"other rows"}, found.reply
     )  # fmt: skip
-    with pytest.raises(StateError, match=rf"begins at row 0, but .*b has {count} rows.*Delete the folder"):
+    with pytest.raises(StoreError, match=rf"begins at row 0, but .*b has {count} rows.*Delete the folder"):
         copy.apply([(2, foreign.encode(settings))])
     copy.close()
     copy = Replica(settings, 0, tmp_path / "b")
@@ -328,7 +328,7 @@ def test_a_change_that_does_not_continue_the_rows_is_refused(tmp_path: Path) -> 
 
 
 def test_nothing_stays_open_where_opening_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_of(memory_documents=64)
+    settings = settings_of(memtable_documents=64)
     replica, _ = played(settings, frames(settings, DOCUMENTS), tmp_path / "a")
     replica.close()
 

@@ -19,7 +19,7 @@ MINUTE = 60_000
 def test_generations_begin_with_what_is_accepted(seed: int) -> None:
     """Where a frame has documents that were accepted before, too, as if it had not."""
     chance = random.Random(seed)
-    settings = Settings(window="16m", generation_documents=8)
+    settings = Settings(window="16m", segment_documents=8)
     forgetting, alone = Forgetting(settings, None, -1), Window(settings)
     first, now = 0, 10**12
     for frame in range(60):

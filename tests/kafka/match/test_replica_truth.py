@@ -36,20 +36,20 @@ from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
 
 SIGNATURE = {"verify": "signature"}
-STORIES = {"likeness": "stories"}
-FEW = {"bucket_size": 4, "candidates": 3}
-SMALL, LARGE = {"generation_documents": 47}, {"generation_documents": None}
+STORIES = {"measure": "tf-idf"}
+FEW = {"max_bucket_rows": 4, "max_candidates": 3}
+SMALL, LARGE = {"segment_documents": 47}, {"segment_documents": None}
 THREE = {**ANY, "shards": 3}
 SHAPES: list[tuple[int, dict[str, object]]] = [
-    (300, {"against": "any", "shards": 3, **FEW, **SMALL}),
+    (300, {"compare_with": "all", "shards": 3, **FEW, **SMALL}),
     (500, {**UPDATES}),
     (400, {**UPDATES, **STORIES, **WINDOW}),
 ]
 LONG: list[tuple[int, dict[str, object]]] = [
     (1200, {**UPDATES, **ANY}), (1200, {**UPDATES, **THREE}), (1200, {**UPDATES}),
     (1500, {**UPDATES, **WINDOW}), (1500, {**UPDATES, **THREE, **WINDOW}), (1500, {**THREE, **WINDOW}),
-    *((1500, {**given, **size}) for given in ({}, SIGNATURE, {"max_matches": 1, "verify_matches": 3}, THREE,
-      {**THREE, "max_matches": 2}, {**ANY, **SIGNATURE}, {"against": "any", "shards": 3, **FEW})
+    *((1500, {**given, **size}) for given in ({}, SIGNATURE, {"max_matches": 1, "max_verified_matches": 3}, THREE,
+      {**THREE, "max_matches": 2}, {**ANY, **SIGNATURE}, {"compare_with": "all", "shards": 3, **FEW})
       for size in (LARGE, SMALL)),
     (1500, {**WINDOW}), (1500, {**UPDATES, **STORIES, **WINDOW}),
 ]  # fmt: skip
@@ -101,8 +101,8 @@ def check_kinds(settings: Settings, n: int, said: bytes) -> None:
     wanted = ["redelivered", "unique", "near_duplicate"] + ["deleted", "outdated"] * settings.updates
     assert min(kinds[kind] for kind in wanted) > n // 250, kinds
     assert b"first_kind" in said
-    assert b'"incomplete"' in said or settings.candidates > 3
-    assert (said.count(b'"heir"') > 2) == (settings.updates and settings.against == "unique")
+    assert b'"incomplete"' in said or settings.max_candidates > 3
+    assert (said.count(b'"heir"') > 2) == (settings.updates and settings.compare_with == "kept")
 
 
 def check_heirs(settings: Settings, answers: Sequence[Answer], documents: Sequence[Document]) -> None:
@@ -116,7 +116,7 @@ def check_heirs(settings: Settings, answers: Sequence[Answer], documents: Sequen
             assert place[0] == 0 and documents[place[1]].id == json.loads(reply.names[name])
             heirs += 1
         assert {*reply.heirs} == {seq for _, seq in went}
-    assert heirs > 3 or settings.against == "any"
+    assert heirs > 3 or settings.compare_with == "all"
 
 
 def check_marks(one: Replica, other: Replica) -> None:
@@ -129,7 +129,7 @@ def check_folder(replica: Replica, rows: int) -> None:
     there = sorted(int(path.name) for path in (replica.folder / FOLDER).iterdir())
     settings = replica.settings
     if settings.window is None:
-        size = settings.generation_documents or rows
+        size = settings.segment_documents or rows
         assert 0.6 * rows / size < len(there) <= 1.05 * rows / size + 1
         return
     assert len(there) < 20 and there[0] > rows // 20 - 20, there

@@ -31,7 +31,7 @@ def test_a_changelog_that_has_lost_what_can_be_seen_is_no_window(tmp_path: Path)
     away.close()
 
 
-@pytest.mark.parametrize("given", [UPDATES, {**UPDATES, "likeness": "stories"}])
+@pytest.mark.parametrize("given", [UPDATES, {**UPDATES, "measure": "tf-idf"}])
 def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str, object]) -> None:
     """Rows in no file, too, and what says that some were dead; how many are is what those are that are left."""
     settings = settings_of(**{**given, **WINDOW})
@@ -50,7 +50,7 @@ def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str
     assert rows and min(rows) > 10 and len(rows) < 20
     assert set(store.generations()) == rows
     # Of how rare words are, what the last generation began with, and what its frames have added.
-    assert len(list(store.rows_of(RARE, 0, 0))) in (range(1, 12) if "likeness" in given else [0])
+    assert len(list(store.rows_of(RARE, 0, 0))) in (range(1, 12) if "measure" in given else [0])
     store.close()
     again = Replica(settings, 0, copy.folder)
     again.activate()

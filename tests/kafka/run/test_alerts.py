@@ -107,7 +107,7 @@ def at_rest(text: str | None) -> bool:
 
 async def looked(settings: KafkaSettings) -> Report:
     async with observing(settings) as observer:
-        return report(await observer.look(), settings.decided_after)
+        return report(await observer.look(), settings.decision_lag)
 
 
 async def grown(settings: KafkaSettings) -> None:

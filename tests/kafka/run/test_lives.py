@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from aiokafka import errors
 
-from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.kafka.client.clients import Stopped
 from stream_lsh.kafka.run import lives as stage
 from stream_lsh.kafka.run.health import Health
@@ -125,7 +125,7 @@ async def test_what_may_pass_is_tried_again(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [StateError("the index is damaged"), KeyError("a bug"), OSError(errno.ENOSPC, "full")]
+    "error", [StoreError("the index is damaged"), KeyError("a bug"), OSError(errno.ENOSPC, "full")]
 )
 async def test_what_cannot_be_helped_passes_through(error: Exception) -> None:
     play = Play(fails(error))
@@ -281,11 +281,11 @@ async def test_a_stage_that_has_not_begun_yet_just_stops() -> None:
 async def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:
     def closes(life: Stage) -> None:
         try:
-            raise StateError("the index is damaged")
+            raise StoreError("the index is damaged")
         finally:
             raise asyncio.CancelledError
 
-    with pytest.raises(StateError):
+    with pytest.raises(StoreError):
         await Play(closes).run()
 
 

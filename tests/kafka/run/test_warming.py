@@ -44,14 +44,14 @@ def document(id: str, text: str) -> Document:
     "chosen",
     [
         {"normalize": "lower,space,punctuation,markup", "shingles": "chars:9"},
-        {"verify": "signature", "shards": 3, "against": "any", "threshold": 0.5},
-        {"likeness": "hamming", "dimensions": 32, "distance": 2, "match_within": ("lang",)},
+        {"verify": "signature", "shards": 3, "compare_with": "all", "threshold": 0.5},
+        {"measure": "hamming", "dimensions": 32, "max_distance": 2, "match_within": ("lang",)},
         *rotating(
             [
                 ({},),
                 ({"set_field": "tags"},),
-                ({"likeness": "cosine", "dimensions": 16, "vector_field": "where", "on_same_id": "update"},),
-                ({"likeness": "euclidean", "dimensions": 16, "distance": 2},),
+                ({"measure": "cosine", "dimensions": 16, "vector_field": "where", "on_conflict": "update"},),
+                ({"measure": "euclidean", "dimensions": 16, "max_distance": 2},),
             ],
             1,
         ),
@@ -73,7 +73,7 @@ def test_nothing_is_left_to_compile(chosen: dict[str, object], tmp_path: Path) -
         "x",
     ]
     engine = Settings.model_validate({name: getattr(settings, name) for name in Settings.model_fields})
-    engine = engine.model_copy(update={"memory_documents": 16})
+    engine = engine.model_copy(update={"memtable_documents": 16})
     with Deduplicator(engine, tmp_path / "index") as deduplicator:
         for turn in range(8):
             documents = [document(f"{turn}-{n}", text) for n, text in enumerate(texts)]

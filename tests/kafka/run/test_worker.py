@@ -320,7 +320,7 @@ def test_plans() -> None:
 def test_a_job_goes_through_the_pipe_and_secrets_only_there() -> None:
     settings = KafkaSettings(
         text_field=("title", "text"), security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="ann",
-        sasl_password="swordfish", data_folder=Path("some/where"), recall=0.123456789012345,
+        sasl_password="swordfish", data_folder=Path("some/where"), target_recall=0.123456789012345,
     )  # fmt: skip
     job = Job(("sign", "judge"), 9100, (9100, 9101), "debug", {"sign": "a:B", "judge": "c:D"})
     line = dump(job, settings)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.long_form import LONG, seeds
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
-from stream_lsh.errors import FormatError, StateError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.index.segments.stream_time import BEFORE, LAST, LogTime
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS, Places
@@ -180,7 +180,7 @@ def test_metadata_of_somebody_else_is_refused(metadata: str) -> None:
 
 
 def test_metadata_of_the_version_before_is_refused_with_the_remedy() -> None:
-    with pytest.raises(StateError, match=r"written by version 1, this is 2: start under a new topic_prefix.*reindex"):
+    with pytest.raises(StoreError, match=r"written by version 1, this is 2: start under a new topic_prefix.*reindex"):
         Accepted.of("1:AQI=")
 
 

@@ -34,7 +34,7 @@ from support.kafka.stages import (
     until_signed,
 )
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.names import Topics
@@ -127,7 +127,7 @@ async def test_a_killed_sequencer_goes_on_from_its_commit(make: Make) -> None:
 
 
 async def test_it_waits_for_the_judge(make: Make) -> None:
-    settings = await make(partitions=1, decided_after=6)
+    settings = await make(partitions=1, decision_lag=6)
     topics = Topics.of(settings)
     log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(19)]
     log.append(frame(settings, (0, 19, 40, CONTINUES)))  # more than may be under way: alone
@@ -173,9 +173,9 @@ def test_the_window_counts_documents() -> None:
 
 
 async def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
-    settings = await make(decided_after=2)
+    settings = await make(decision_lag=2)
     await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
-    with pytest.raises(StateError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
+    with pytest.raises(StoreError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
         await ended(SequenceStage, settings)
 
 
@@ -221,7 +221,7 @@ async def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_
     async with running(SignStage, settings):
         await until_signed(settings, 40)
     await delete_before(settings, topics.signatures, end + 2)
-    with pytest.raises(StateError, match=rf"2 frames from offset {end} on .*--accept-loss"):
+    with pytest.raises(StoreError, match=rf"2 frames from offset {end} on .*--accept-loss"):
         await ended(SequenceStage, settings)
     async with running(SequenceStage, careless), running(SignStage, careless):
 
@@ -240,7 +240,7 @@ async def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: M
     await sign(settings, [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(4)])
     if deleted:
         await delete_before(settings, topics.signatures, deleted)
-    with pytest.raises(StateError, match=r"no committed offset any more.*key.*reindex"):
+    with pytest.raises(StoreError, match=r"no committed offset any more.*key.*reindex"):
         async with running(SequenceStage, settings.model_copy(update={"accept_loss": True})) as task:
             await asyncio.wait([task], timeout=PATIENCE)
     assert await positions(settings, "sequence", topics.signatures) == {}
@@ -290,5 +290,5 @@ async def test_a_commit_of_the_version_before_is_refused_with_the_remedy(make: M
     settings = await make(begin=False)
     await commit(settings, "sequence", Topics.of(settings).signatures, 3, "1:AQI=")
     for stage in (SequenceStage, SignStage):
-        with pytest.raises(StateError, match=r"written by version 1, this is 2: start under a new topic_prefix"):
+        with pytest.raises(StoreError, match=r"written by version 1, this is 2: start under a new topic_prefix"):
             await ended(stage, settings)

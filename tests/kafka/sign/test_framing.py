@@ -60,7 +60,7 @@ def all_accepted(settings: KafkaSettings, frames: list[Signed], accepted: Accept
 
 
 def test_a_frame_says_where_its_documents_come_from() -> None:
-    settings = KafkaSettings(shards=2, against="any")
+    settings = KafkaSettings(shards=2, compare_with="all")
     [frame] = framed(settings, [chunk(4, [10, 11, 14], 9, 16, STARTS), chunk(0, [7], 5, 8), chunk(4, [16, 17], 16, 18)])
     assert (frame.documents, frame.positions) == (6, {4: 18, 0: 8})
     found = Frame.decode(frame.data, settings)
@@ -76,7 +76,7 @@ def test_a_frame_says_where_its_documents_come_from() -> None:
 
 @pytest.mark.parametrize("verify", ["exact", "signature"])
 def test_frames_keep_the_limits_and_continue_one_another(verify: str) -> None:
-    settings = KafkaSettings(verify=verify, frame_bytes=20_000, frame_documents=40, shards=3, against="any")
+    settings = KafkaSettings(verify=verify, frame_bytes=20_000, frame_documents=40, shards=3, compare_with="all")
     chunks = [chunk(0, range(90), 0, 92, STARTS), chunk(1, range(0, 60, 2), 0, 60, STARTS), chunk(0, [93], 92, 94)]
     frames = framed(settings, chunks)
     assert len(frames) > 3

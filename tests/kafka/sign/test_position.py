@@ -7,7 +7,7 @@ from aiokafka.structs import ConsumerRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning, known
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
@@ -41,12 +41,12 @@ def test_a_note_comes_back(fingerprint: str, format: str | None, begun: bool, la
 
 @pytest.mark.parametrize("text", ["", PRINT, "1234567890123456", "12345678e0123456", "hello"])
 def test_what_is_no_note(text: str) -> None:
-    with pytest.raises(StateError, match=r"group news\.sign-notes are no signers' notes .*delete it"):
+    with pytest.raises(StoreError, match=r"group news\.sign-notes are no signers' notes .*delete it"):
         Note.of(text, "news.sign-notes")
 
 
 def test_a_note_of_a_later_version_is_refused() -> None:
-    with pytest.raises(StateError, match=r"news\.sign-notes were written by version 3, this is 2: upgrade this worker"):
+    with pytest.raises(StoreError, match=r"news\.sign-notes were written by version 3, this is 2: upgrade this worker"):
         Note.of('{"version":3,"what":1}', "news.sign-notes")
 
 
@@ -70,9 +70,9 @@ def test_other_settings_are_refused() -> None:
     READ.check(PRINT, "json", "documents")
     Note("", None).check(PRINT, "text", "documents")
     Note(PRINT, None).check(PRINT, "text", "documents")
-    with pytest.raises(StateError, match=r"other settings so far \(fingerprint .*reindex"):
+    with pytest.raises(StoreError, match=r"other settings so far \(fingerprint .*reindex"):
         READ.check("0" * 16, "json", "documents")
-    with pytest.raises(StateError, match=r"document_format = json so far, here it is text.*reindex"):
+    with pytest.raises(StoreError, match=r"document_format = json so far, here it is text.*reindex"):
         READ.check(PRINT, "text", "documents")
 
 
@@ -126,12 +126,12 @@ def test_where_it_begins_after_a_loss_that_is_accepted() -> None:
 def test_what_cannot_be_gone_on_with(
     committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], words: str
 ) -> None:
-    with pytest.raises(StateError, match=words):
+    with pytest.raises(StoreError, match=words):
         begin(committed, accepted, bounds)
 
 
 def test_a_position_behind_the_end_is_no_loss_to_accept() -> None:
-    with pytest.raises(StateError, match="ends at offset 9"):
+    with pytest.raises(StoreError, match="ends at offset 9"):
         begin((10, READ), 10, (0, 9), True)
 
 

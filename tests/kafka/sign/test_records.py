@@ -83,7 +83,7 @@ def test_a_record_without_a_value_is_refused_by_name(format: str) -> None:
     assert found.ends.tolist() == [0, 0]
 
 
-UPDATE: Any = {"on_same_id": "update"}
+UPDATE: Any = {"on_conflict": "update"}
 
 
 @pytest.mark.parametrize(

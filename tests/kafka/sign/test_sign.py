@@ -35,7 +35,7 @@ from support.kafka.stages import (
     until_signed,
 )
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.link import Link
 from stream_lsh.kafka.names import Topics
@@ -193,7 +193,7 @@ async def test_what_is_deleted_while_a_partition_is_left_out_is_lost_by_no_means
     await produce(settings, [line(i) for i in range(20)], 2)
     await delete_before(settings, topics.documents, 4, 1)
     await create(settings)
-    with pytest.raises(StateError, match=r"partition 1: 4 documents from offset 0 on were deleted"):
+    with pytest.raises(StoreError, match=r"partition 1: 4 documents from offset 0 on were deleted"):
         await ended(SignStage, settings)
 
 
@@ -204,7 +204,7 @@ async def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: 
     await produce(settings, [line(i) for i in range(10, 30)], 1)
     await delete_before(settings, topics.documents, 25)
     with pytest.raises(
-        StateError, match=rf"{topics.documents}, partition 0: 15 documents from offset 10 on.*--accept-loss"
+        StoreError, match=rf"{topics.documents}, partition 0: 15 documents from offset 10 on.*--accept-loss"
     ):
         await ended(SignStage, settings)
     async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
@@ -219,7 +219,7 @@ async def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: 
 
 
 async def refused(settings: KafkaSettings, words: str) -> None:
-    with pytest.raises(StateError, match=words):
+    with pytest.raises(StoreError, match=words):
         await ended(SignStage, settings)
 
 

@@ -42,7 +42,7 @@ def test_whatever_else_is_in_the_line(id: bytes, expected: bytes | None, text: b
     line = b'{"id": ' + id + b', "text": ' + text + b"}"
     assert key(line) == expected
     # As a tombstone's key is read: a text has its quotes, a number is the same.
-    as_json = key(line, on_same_id="update", key_is_id="json")
+    as_json = key(line, on_conflict="update", key_is_id="json")
     if expected is None:
         assert as_json is None
     else:
@@ -63,7 +63,7 @@ def test_other_fields() -> None:
 
 def test_a_deletion_has_the_key_of_the_documents() -> None:
     def sent(*ids: str | int, **given: Any) -> list[tuple[bytes | None, bytes | None]]:
-        settings = KafkaSettings(on_same_id="update", **given)
+        settings = KafkaSettings(on_conflict="update", **given)
         return [(line.key, line.value) for some in lines(settings, ids) for line in some]
 
     assert sent("a", "ä", "17", key_is_id="string") == [(b"a", None), ("ä".encode(), None), (b"17", None)]

@@ -19,7 +19,7 @@ from support.kafka.oracle import Outputs, json_of, strip
 from support.kafka.stages import KEY, commit, delete_before, send, until_committed
 from support.long_form import rotating
 
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import ROLES
@@ -32,7 +32,7 @@ from stream_lsh.wire.changes import Change
 
 BEFORE, AFTER = 1200, 500
 GIVEN: dict[str, Any] = {
-    "partitions": 3, "frame_documents": 25, "generation_documents": 400, "decided_after": 200,
+    "partitions": 3, "frame_documents": 25, "segment_documents": 400, "decision_lag": 200,
     "session_timeout_ms": 6000,
 }  # fmt: skip
 
@@ -87,14 +87,14 @@ def check(found: Outputs, pipeline: Pipeline, before: set[tuple[int, int]]) -> N
 
 @pytest.mark.first
 @pytest.mark.parametrize(
-    ("against", "before", "after"), rotating([("any", 2, 3), ("unique", 2, 1), ("unique", 1, 2)], 1)
+    ("compare_with", "before", "after"), rotating([("all", 2, 3), ("unique", 2, 1), ("unique", 1, 2)], 1)
 )
 def test_another_number_of_shards_without_the_documents(
-    broker: Any, prefix: str, tmp_path: Path, shared_data: Path, against: str, before: int, after: int
+    broker: Any, prefix: str, tmp_path: Path, shared_data: Path, compare_with: str, before: int, after: int
 ) -> None:  # fmt: skip
     feed = feed_of(lines(shared_data, "posts-120k.jsonl.xz", BEFORE + AFTER), 5)
     first, more = feed[: -AFTER - 50], feed[-AFTER - 50 :]
-    with Pipeline(broker.bootstrap, prefix, tmp_path, shards=before, against=against, **GIVEN) as old:
+    with Pipeline(broker.bootstrap, prefix, tmp_path, shards=before, compare_with=compare_with, **GIVEN) as old:
         worker = old.worker()
         old.produce(records_of(first, 3, 1))
         old.finish()
@@ -105,7 +105,7 @@ def test_another_number_of_shards_without_the_documents(
         old.run(empty(old))
         assert not old.read("documents")["documents"]
 
-        given = {**GIVEN, "shards": after, "against": against, "documents_topic": old.topics.documents}
+        given = {**GIVEN, "shards": after, "compare_with": compare_with, "documents_topic": old.topics.documents}
         new = Pipeline(broker.bootstrap, f"{prefix}-2", tmp_path / "new", **given)
         new.folder.mkdir()
         words = ["--to-prefix", f"{prefix}-2", "--from-changelog", "--shards", str(after)]
@@ -169,20 +169,20 @@ async def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) 
     async def refused(settings: Any = old) -> Any:
         return await look(settings, target(settings, f"{prefix}-2"))
 
-    with pytest.raises(StateError, match=f"no topic {topics.changelog}; --topic-prefix names"):
+    with pytest.raises(StoreError, match=f"no topic {topics.changelog}; --topic-prefix names"):
         await refused()
     await create(old)
     with pytest.raises(UsageError, match="verify = exact"):
         await refused(settings_for(broker, prefix, tmp_path, verify="signature"))
-    with pytest.raises(StateError, match="is empty: there is nothing to rebuild"):
+    with pytest.raises(StoreError, match="is empty: there is nothing to rebuild"):
         await refused()
     await send(old, topics.changelog, [b"a", b"b"])
     await create(target(old, f"{prefix}-2"))
     await commit(target(old, f"{prefix}-2"), "sequence", f"{prefix}-2.signatures", 0, "by somebody")
-    with pytest.raises(StateError, match=f"the prefix {prefix}-2 is in use, or was rebuilt already"):
+    with pytest.raises(StoreError, match=f"the prefix {prefix}-2 is in use, or was rebuilt already"):
         await refused()
     await delete_before(old, topics.changelog, 1)
-    with pytest.raises(StateError, match="shard 0 begins at offset 1: it was trimmed"):
+    with pytest.raises(StoreError, match="shard 0 begins at offset 1: it was trimmed"):
         await refused()
 
 
@@ -208,7 +208,7 @@ async def test_the_chain_rule_decides_what_counts(broker: Any, prefix: str, tmp_
         found = Chains(consumer, old, {0: 6, 1: 3})
         assert [change.offset for change in await found.following(stop)] == [2, 2]
         assert [change.offset for change in await found.following(stop)] == [5, 5]
-        with pytest.raises(StateError, match="shard 0 after that frame 9, shard 1 after that frame 8"):
+        with pytest.raises(StoreError, match="shard 0 after that frame 9, shard 1 after that frame 8"):
             await found.following(stop)
     async with reading(old) as consumer:
         found = Chains(consumer, old, {0: 5, 1: 4})

@@ -29,7 +29,7 @@ GIVEN = {"shards": 2, "partitions": 2}
 
 
 def run(settings: KafkaSettings, *more: str) -> Result:
-    names = ("bootstrap_servers", "topic_prefix", "shards", "against", "text_field")
+    names = ("bootstrap_servers", "topic_prefix", "shards", "compare_with", "text_field")
     values = {name: getattr(settings, name) for name in names}
     given = [
         word

@@ -30,7 +30,7 @@ def test_nothing_to_do() -> None:
 
 def test_the_new_settings() -> None:
     old = KafkaSettings(
-        topic_prefix="news", shards=4, against="any", http_port=9100, data_folder=Path("/var/lib/shards")
+        topic_prefix="news", shards=4, compare_with="all", http_port=9100, data_folder=Path("/var/lib/shards")
     )
     new = target(old, "news-2")
     assert Topics.of(new).documents == "news.documents" and Topics.of(new).frames == "news-2.frames"

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 from support.kafka.stages import PATIENCE, settled
 
-from stream_lsh.errors import StateError
+from stream_lsh.errors import StoreError
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import reindex
@@ -97,11 +97,11 @@ async def test_other_work_under_the_prefix_is_refused(old: KafkaSettings) -> Non
     other = KafkaSettings.model_validate(
         {name: getattr(new, name) for name in KafkaSettings.model_fields} | {"threshold": 0.5}
     )
-    with pytest.raises(StateError, match=r"is in use.*Give another --to-prefix"):
+    with pytest.raises(StoreError, match=r"is in use.*Give another --to-prefix"):
         await prepare(other)
 
 
 def test_without_documents(broker: Any, prefix: str) -> None:
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap, topic_prefix=prefix)
-    with pytest.raises(StateError, match=f"no topic {prefix}.documents"):
+    with pytest.raises(StoreError, match=f"no topic {prefix}.documents"):
         asyncio.run(prepare(target(settings, f"{prefix}-2", None)))

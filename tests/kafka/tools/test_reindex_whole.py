@@ -66,7 +66,17 @@ def test_rebuild_and_go_on(broker: Any, prefix: str, tmp_path: Path) -> None:
     asyncio.run(create(old))
     asyncio.run(send(old, first))
 
-    words = ["reindex", "--to-prefix", f"{prefix}-2", "--topic-prefix", prefix, "--against", "any", "--shards", "2"]
+    words = [
+        "reindex",
+        "--to-prefix",
+        f"{prefix}-2",
+        "--topic-prefix",
+        prefix,
+        "--compare-with",
+        "all",
+        "--shards",
+        "2",
+    ]
     words += [*FIELDS, "--bootstrap-servers", broker.bootstrap]
     run = start(tmp_path, *words, "--log-level", "info")
     assert run.stderr is not None

@@ -83,31 +83,31 @@ def judged(said: bytes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("against", "before", "after", "within", "updates", "vectors"),
+    ("compare_with", "before", "after", "within", "updates", "vectors"),
     [
-        ("any", 2, 1, ["lang"], False, False), ("unique", 1, 1, ["lang"], True, True),
+        ("all", 2, 1, ["lang"], False, False), ("kept", 1, 1, ["lang"], True, True),
         *rotating([
-            ("unique", 1, 1, [], True, False), ("any", 2, 3, [], False, False), ("any", 1, 2, [], False, False),
-            ("unique", 1, 1, [], False, False),
-            ("unique", 1, 1, ["lang"], False, False), ("unique", 1, 1, ["lang"], True, False),
-            ("any", 2, 3, [], True, False), ("any", 2, 3, ["lang"], False, True),
+            ("kept", 1, 1, [], True, False), ("all", 2, 3, [], False, False), ("all", 1, 2, [], False, False),
+            ("kept", 1, 1, [], False, False),
+            ("kept", 1, 1, ["lang"], False, False), ("kept", 1, 1, ["lang"], True, False),
+            ("all", 2, 3, [], True, False), ("all", 2, 3, ["lang"], False, True),
         ], 3),
     ],
 )  # fmt: skip
 def test_it_answers_as_the_embedded_index(
-    tmp_path: Path, against: str, before: int, after: int, within: list[str], updates: bool, vectors: bool
+    tmp_path: Path, compare_with: str, before: int, after: int, within: list[str], updates: bool, vectors: bool
 ) -> None:
     given = feed(600)
     common: dict[str, Any] = {
-        "against": against, "generation_documents": 150, "threshold": 0.6, "max_matches": 0,
+        "compare_with": compare_with, "segment_documents": 150, "threshold": 0.6, "max_matches": 0,
         "normalize": "lower,space,markup", "match_within": within,
     }  # fmt: skip
     if updates:
         given = changing(given)
-        common |= {"on_same_id": "update", "time_field": "ts"}
+        common |= {"on_conflict": "update", "time_field": "ts"}
     if vectors:
         given = [document if document.deleted else vector_of(document) for document in given]
-        common |= {"likeness": "cosine", "dimensions": DIMENSIONS, "normalize": Settings().normalize}
+        common |= {"measure": "cosine", "dimensions": DIMENSIONS, "normalize": Settings().normalize}
     old, more = given[:400], given[400:]
     was, new = Settings(**common, shards=before), Settings(**common, shards=after)
     signer, segments, log, reasons = signer_of(new.signing, KEY), Segments(), [], dict[int, str]()
@@ -138,7 +138,7 @@ def test_it_answers_as_the_embedded_index(
     assert "empty" in reasons.values()
     if updates:
         assert kinds["deleted"] > 20 and kinds["outdated"], kinds
-        assert any("heir" in line for line in theirs) == (against == "unique")
+        assert any("heir" in line for line in theirs) == (compare_with == "kept")
     else:
         assert "id_reused" in reasons.values()
 
@@ -182,7 +182,7 @@ def test_frames_continue_each_other() -> None:
 
 
 def test_changes_that_are_not_whole(tmp_path: Path) -> None:
-    settings = Settings(threshold=0.6, against="any", shards=2)
+    settings = Settings(threshold=0.6, compare_with="all", shards=2)
     [changes] = changes_of(settings, feed(SIZE), tmp_path)
     without = next(i for i, change in enumerate(changes) if Reply.decode(change.reply, settings).source is None)
     with pytest.raises(FormatError, match="do not fit together"):

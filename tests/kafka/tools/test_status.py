@@ -86,7 +86,7 @@ news at kafka-1:9092  2026-11-18 11:06:40 UTC
 Nothing is wrong.
 
 without a verdict    0
-being compared       0  0 % of 16,384 (decided_after)
+being compared       0  0 % of 16,384 (decision_lag)
 with a verdict     200
 
 ROLE      DONE BY   STANDING BY  WAITING  FOR  UNTIL DELETED
@@ -124,14 +124,14 @@ def test_documents_are_counted_wherever_they_wait() -> None:
     assert [(shard.waiting, shard.seconds) for shard in got.shards] == [(15, 5), (35, 7)]
     text = screen(got, replace(got, time=NOW - 2, decided=100))
     assert "without a verdict  100  the oldest came 12 s ago" in text
-    assert "being compared      55  55 % of 100 (decided_after)" in text
+    assert "being compared      55  55 % of 100 (decision_lag)" in text
     assert "with a verdict     130  15/s now" in text
     assert "match     10.0.0.1  10.0.0.2     35 documents  7 s  10 h 00 min" in text
 
 
 def test_a_full_window_is_said() -> None:
     got = report(seen(decided=105), 100)
-    assert "being compared      95  95 % of 100 (decided_after); sequence waits for judge" in screen(got)
+    assert "being compared      95  95 % of 100 (decision_lag); sequence waits for judge" in screen(got)
 
 
 def test_without_readable_commits_records_are_counted() -> None:
@@ -157,7 +157,7 @@ def test_the_frame_that_everything_waits_for_is_named() -> None:
     got = report(stuck(10.0), 100)
     assert asdict(got)["waits"] == {"shards": (1,), "frame": 1234}
     text = screen(got)
-    assert "being compared      10  10 % of 100 (decided_after); waiting for shard 1: frame 1234" in text
+    assert "being compared      10  10 % of 100 (decision_lag); waiting for shard 1: frame 1234" in text
     late = "the oldest document without a verdict came 4 min 10 s ago; waiting for shard 1: frame 1234"
     assert told(got) == [(False, "StreamLshVerdictsLate", late)]
 

@@ -99,4 +99,4 @@ def settings_for(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Kafk
 
 def several_shards(given: dict[str, Any]) -> dict[str, Any]:
     """What settings with several shards need."""
-    return {"against": "any"} if given.get("shards", 1) > 1 else {}
+    return {"compare_with": "all"} if given.get("shards", 1) > 1 else {}

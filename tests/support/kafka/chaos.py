@@ -318,13 +318,13 @@ def documents(data: Path, n: int, seed: int) -> Iterator[bytes]:
 
 
 def run(
-    data: Path, folder: Path, proxied: Proxied, seed: int, seconds: float, n: int, *, likeness: str | None, shards: int,
-    against: str, updates: bool = False, window: bool = False, groups: bool = False, erase: bool = False,
+    data: Path, folder: Path, proxied: Proxied, seed: int, seconds: float, n: int, *, measure: str | None, shards: int,
+    compare_with: str, updates: bool = False, window: bool = False, groups: bool = False, erase: bool = False,
 ) -> Counter[str]:  # fmt: skip
     """One run of chaos; what has happened how often.
 
     Args:
-        data: the folder of real documents. n: how many documents. likeness: documents are of another one, which no
+        data: the folder of real documents. n: how many documents. measure: documents are of another one, which no
             model judges, without windows. updates: documents are replaced and deleted, too. window: of some documents,
             by their times. groups: are kept, with alerts. erase: what goes is erased at once, and the changelog cleaned
             again and again.
@@ -334,21 +334,21 @@ def run(
     """
     broker, proxy = proxied.broker, proxied.proxies[0]
     given: dict[str, Any] = {
-        "decided_after": 1000 if against == "unique" and shards > 1 else 4000, "frame_documents": 200,
+        "decision_lag": 1000 if compare_with == "kept" and shards > 1 else 4000, "frame_documents": 200,
     }  # fmt: skip
-    modelled, changes = likeness is None and (updates or window), 0.05 * updates
+    modelled, changes = measure is None and (updates or window), 0.05 * updates
     if modelled:
         records = plain.history(n, PARTITIONS, seed)
         given |= {**plain.SURE, "time_field": "ts"}
-    elif likeness is not None:
-        records = records_of(measures.feed(likeness, n, seed, changes), PARTITIONS, seed)
-        given |= {**measures.SETTINGS[likeness], "text_field": ("text",)}
+    elif measure is not None:
+        records = records_of(measures.feed(measure, n, seed, changes), PARTITIONS, seed)
+        given |= {**measures.SETTINGS[measure], "text_field": ("text",)}
     else:
         records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
     if window:  # so that generations go while things happen, and so do the answers that keep them: those of 301 frames
-        given |= {"decided_after": 300, "frame_documents": 8, "window": WINDOW}
+        given |= {"decision_lag": 300, "frame_documents": 8, "window": WINDOW}
     if updates:
-        given |= {"on_same_id": "update", "deleted_field": "deleted", "key_is_id": "string"}
+        given |= {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
     if erase:
         given["erase_hours"] = 0
     if groups:
@@ -358,9 +358,9 @@ def run(
     proxy.delay, proxy.jitter = 0.0005, 0.002
     with Pipeline(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
-        partitions=PARTITIONS, shards=shards, generation_documents=GENERATION,
+        partitions=PARTITIONS, shards=shards, segment_documents=GENERATION,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
-        memory_documents=1000, give_up_seconds=300, against=against,
+        memtable_documents=1000, give_up_seconds=300, compare_with=compare_with,
         standbys=seed % 2, **given,
     ) as pipeline:  # fmt: skip
         chaos = Chaos(pipeline, broker, proxy, random.Random(seed))

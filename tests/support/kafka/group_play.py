@@ -28,7 +28,7 @@ within = "1h"
 cooldown = "1h"
 
 [[rule]]
-name = "copies"
+name = "jaccard"
 kind = "share"
 above = 0.4
 documents = 20

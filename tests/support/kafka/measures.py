@@ -13,13 +13,13 @@ import numpy as np
 
 DIMENSIONS = 64
 SETTINGS: dict[str, dict[str, Any]] = {
-    "cosine": {"likeness": "cosine", "dimensions": DIMENSIONS, "threshold": 0.9},
-    "euclidean": {"likeness": "euclidean", "dimensions": DIMENSIONS, "distance": 0.5, "vector_field": "where.at"},
-    "hamming": {"likeness": "hamming", "dimensions": DIMENSIONS, "distance": 3, "bits_field": "hash"},
-    "edit": {"likeness": "edit", "distance": 3},
-    "sets": {"likeness": "sets", "threshold": 0.4, "set_field": "basket"},
-    "quotations": {"likeness": "quotations", "threshold": 0.6, "passage_words": 8},
-    "stories": {"likeness": "stories", "match_within": ("lang",), "time_field": "ts"},
+    "cosine": {"measure": "cosine", "dimensions": DIMENSIONS, "threshold": 0.9},
+    "euclidean": {"measure": "euclidean", "dimensions": DIMENSIONS, "max_distance": 0.5, "vector_field": "where.at"},
+    "hamming": {"measure": "hamming", "dimensions": DIMENSIONS, "max_distance": 3, "bits_field": "hash"},
+    "levenshtein": {"measure": "levenshtein", "max_distance": 3},
+    "weighted-jaccard": {"measure": "weighted-jaccard", "threshold": 0.4, "set_field": "basket"},
+    "containment": {"measure": "containment", "threshold": 0.6, "min_passage_words": 8},
+    "tf-idf": {"measure": "tf-idf", "match_within": ("lang",), "time_field": "ts"},
 }
 LANGUAGES = ("en", "de", None, 7)
 NO_TEXTS: tuple[Any, ...] = (None, 7, "", " ? ")
@@ -31,21 +31,21 @@ FIELDS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "cosine": lambda value: {"vector": value},
     "euclidean": lambda value: {"where": {"at": value}},
     "hamming": lambda value: {"hash": value},
-    "sets": lambda value: {"basket": value},
+    "weighted-jaccard": lambda value: {"basket": value},
 }
 LETTERS = np.array(list("bdfgklmnprstvz")), np.array(list("aeiou"))
 EVENTS = 40  # that texts are about at a time
 
 
-def feed(likeness: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]:
+def feed(measure: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]:
     """n lines. changes: a share of deletions, and as many documents under an id that was there."""
     chance = np.random.default_rng(seed)
-    field = FIELDS.get(likeness, lambda value: {"text": value})
-    wrong = WRONG if likeness in FIELDS else NO_TEXTS
-    values = _stories(chance) if likeness == "stories" else _values(chance, likeness)
+    field = FIELDS.get(measure, lambda value: {"text": value})
+    wrong = WRONG if measure in FIELDS else NO_TEXTS
+    values = _stories(chance) if measure == "tf-idf" else _values(chance, measure)
     begin, lines = int(time.time()) - n, list[bytes]()
     for i in range(n):
-        ts = {"ts": begin + i} if likeness == "stories" else {}
+        ts = {"ts": begin + i} if measure == "tf-idf" else {}
         if i and chance.random() < changes:
             lines.append(json.dumps({"id": f"d{chance.integers(i)}", "deleted": True, **ts}).encode())
         document = {"id": f"d{i}", **field(next(values)), **ts}
@@ -63,9 +63,11 @@ def feed(likeness: str, n: int, seed: int, changes: float = 0.0) -> list[bytes]:
     return lines[:n]
 
 
-def _values(chance: np.random.Generator, likeness: str) -> Iterator[Any]:
+def _values(chance: np.random.Generator, measure: str) -> Iterator[Any]:
     """Three in five are made of one of the last 300."""
-    make = {"hamming": _bits, "edit": _title, "sets": _basket, "quotations": _words}.get(likeness, _vector)
+    make = {"hamming": _bits, "levenshtein": _title, "weighted-jaccard": _basket, "containment": _words}.get(
+        measure, _vector
+    )
     earlier: list[Any] = []
     while True:
         known = earlier[-300:] if chance.random() < 0.6 else []

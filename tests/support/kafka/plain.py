@@ -23,8 +23,8 @@ from support.models.spreading import Spreading, reached
 STEP = 4000  # ms from one document to the next
 OUTLETS = ("wire", "herald", "radio", 7, None)
 SURE: dict[str, Any] = {
-    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "bucket_size": 4096,
-    "candidates": 128, "verify_matches": 1000, "text_field": ("text",),
+    "shingles": "words:1", "threshold": 0.45, "bands": 64, "rows": 1, "signature_size": 128, "max_bucket_rows": 4096,
+    "max_candidates": 128, "max_verified_matches": 1000, "text_field": ("text",),
 }  # fmt: skip
 """All that is similar is found (64 bands of one row: J of 0.45 is missed once in 2^55), and no limit is met."""
 
@@ -152,7 +152,7 @@ def verdict_of(line: dict[str, Any]) -> Verdict:
 
 
 def comparable(verdict: Verdict, settings: KafkaSettings) -> tuple[Any, ...]:
-    """What several shards say alike: under `any` none of them knows the first verdict of what is redelivered."""
+    """What several shards say alike: under `all` none of them knows the first verdict of what is redelivered."""
     several = settings.shards > 1 and not settings.late
     return verdict[:1] if several and verdict.kind == "redelivered" else tuple(verdict)
 

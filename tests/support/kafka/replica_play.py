@@ -27,13 +27,13 @@ from support.kafka.stages import KEY
 
 WORDS = [f"w{i}" for i in range(300)]
 STEP = 6000  # ms from one document to the next: with a window of 16 minutes 160 are in it
-ANY = {"against": "any", "verify_matches": 0}
-UPDATES = {"on_same_id": "update", "time_field": "ts", "generation_documents": 90}
-WINDOW = {"window": "16m", "decided_after": 4, "generation_documents": 400}  # so that a generation is two minutes
+ANY = {"compare_with": "all", "max_verified_matches": 0}
+UPDATES = {"on_conflict": "update", "time_field": "ts", "segment_documents": 90}
+WINDOW = {"window": "16m", "decision_lag": 4, "segment_documents": 400}  # so that a generation is two minutes
 
 
 def settings_of(**given: object) -> Settings:
-    return Settings(**{"memory_documents": 200, "max_matches": 0, **given})
+    return Settings(**{"memtable_documents": 200, "max_matches": 0, **given})
 
 
 def stream(seed: int, n: int) -> list[Document]:

@@ -15,7 +15,7 @@ import click
 
 from stream_lsh.cli.failures import guarded, name_command
 from stream_lsh.embedded.signals import interruption
-from stream_lsh.errors import BrokerError, StateError
+from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.kafka.run import supervisor as worker
 from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.supervisor import plan, work
@@ -40,7 +40,7 @@ class Play(Stage):
                 what = order.read_text()
                 order.unlink()
                 if what == "give up":
-                    raise StateError("the shelf is empty; fill it")
+                    raise StoreError("the shelf is empty; fill it")
                 if what == "no broker":
                     raise BrokerError("nobody answers")
                 if what == "crash":

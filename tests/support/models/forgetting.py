@@ -245,7 +245,7 @@ def model_of(
 ) -> Model:
     """What the index with these settings is compared with."""
     return Model(
-        settings.window_ms, settings.least, unique=settings.against == "unique", update=settings.updates,
+        settings.window_ms, settings.least, unique=settings.compare_with == "kept", update=settings.updates,
         shards=settings.shards, block=settings.block, compare=compare,
         stays=stays,
     )  # fmt: skip

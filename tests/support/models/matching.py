@@ -104,7 +104,7 @@ def agreement(one: Entry, other: Entry) -> int:
 
 
 class Unique:
-    """The rule of `against = "unique"`: each document against those kept before it."""
+    """The rule of `compare_with = "kept"`: each document against those kept before it."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -157,8 +157,8 @@ class Unique:
         incomplete, met = 0, dict[int, Entry]()
         for band in entry.bands:
             bucket = [other for other in self.buckets.get(band, []) if self.sees(entry, other)]
-            incomplete += len(bucket) > settings.bucket_size
-            met.update((other.seq, other) for other in bucket[-settings.bucket_size :])
+            incomplete += len(bucket) > settings.max_bucket_rows
+            met.update((other.seq, other) for other in bucket[-settings.max_bucket_rows :])
         agreeing = [(agreement(entry, other), other) for other in met.values()]
         candidates = [(rank_of(agrees, settings), other) for agrees, other in agreeing if agrees >= floor_of(settings)]
         candidates.sort(key=lambda candidate: (candidate[0], candidate[1].seq), reverse=True)
@@ -169,8 +169,8 @@ class Unique:
         """The matches among candidates, the best of which come first; how many are left when there are enough."""
         settings, compared = self.settings, 0
         matches: list[tuple[Entry, float]] = []
-        for other in candidates[: settings.candidates]:
-            if len(matches) == settings.verify_matches:
+        for other in candidates[: settings.max_candidates]:
+            if len(matches) == settings.max_verified_matches:
                 break
             compared += 1
             similarity = similarity_of(entry, other, settings)
@@ -198,7 +198,8 @@ class Unique:
 
 
 class Changing(Unique):
-    """The same with `on_same_id = "update"`, without event times: who went is met by nobody, and counts in no limit."""
+    """The same with `on_conflict = "update"`, without event times: who went is met by nobody, and counts in no
+    limit."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -301,14 +302,14 @@ class Part(Unique):
         waiting = [other for other in self.undecided if other.seq not in self.certain and self.sees(entry, other)]
         texts = [other for other in waiting if other.text == entry.text]
         for bucket in [texts, *([other for other in waiting if band in other.bands] for band in entry.bands)]:
-            incomplete += len(bucket) > settings.bucket_size
-            oldest, newest = halves(settings.bucket_size)
+            incomplete += len(bucket) > settings.max_bucket_rows
+            oldest, newest = halves(settings.max_bucket_rows)
             read = bucket if len(bucket) <= oldest + newest else bucket[:oldest] + bucket[len(bucket) - newest :]
             met.update((other.seq, other) for other in read)
         candidates = [met[seq] for seq in sorted(met) if agreement(entry, met[seq]) >= floor_of(settings)]
         chosen = candidates
-        if len(candidates) > settings.candidates:
-            oldest, best = halves(settings.candidates)
+        if len(candidates) > settings.max_candidates:
+            oldest, best = halves(settings.max_candidates)
             ranked = sorted(candidates, key=lambda other: (-thought_of(agreement(entry, other), settings), other.seq))
             seqs = {other.seq for other in candidates[:oldest] + ranked[:best]}
             chosen = [other for other in candidates if other.seq in seqs]
@@ -321,7 +322,7 @@ def halves(n: int) -> tuple[int, int]:
 
 
 class Late(Unique):
-    """The rule of `against = "unique"` with several shards, of which each learns late what was kept."""
+    """The rule of `compare_with = "kept"` with several shards, of which each learns late what was kept."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -364,13 +365,13 @@ def counted(**counts: int) -> dict[str, int]:
 
 
 def unique_verdicts(documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
-    kind = Changing if settings.on_same_id == "update" else Late if settings.late else Unique
+    kind = Changing if settings.on_conflict == "update" else Late if settings.late else Unique
     model = kind(settings)
     return [model.judge(entry) for entry in entries(documents, settings)]
 
 
 def any_pairs(documents: Sequence[Document], settings: Settings) -> tuple[dict[tuple[int, int], float], set[Any]]:
-    """Under `any`: Jaccard by newer and older number of all pairs that share a bucket, agree well enough to be
+    """Under `all`: Jaccard by newer and older number of all pairs that share a bucket, agree well enough to be
     candidates, and are similar; and the numbers of the documents that are stored."""
     stored: dict[Any, Entry] = {}
     buckets: dict[tuple[int, bytes], list[Entry]] = defaultdict(list)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_lsh.families.likeness import STORY_KEYS, STORY_TERMS
+from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
 from stream_lsh.index.kernel.document_frequency import BEFORE, SLOTS
 from stream_lsh.index.kernel.tf_idf import LOST, MEMBERS, PAD, SLEEP, TELLERS
@@ -36,7 +36,7 @@ def _power(logarithm: float) -> float:
 
 
 class Stories(Model):
-    """A model of an index with likeness = stories, whose generations end after so many documents, and where there is a
+    """A model of an index with measure = tf-idf, whose generations end after so many documents, and where there is a
     window with every minute."""
 
     def __init__(self, settings: Settings) -> None:
@@ -98,14 +98,14 @@ class Stories(Model):
         squares = [sum(weight * weight for weight in side.values()) + pad for side in (a, b)]
         return sum(a[t] * b[t] for t in a if t in b) / math.sqrt(squares[0] * squares[1])
 
-    def _likeness(self, mine: list[Term], other: list[Term]) -> float:
+    def _measure(self, mine: list[Term], other: list[Term]) -> float:
         every, names = self._cosine(mine, other), self._cosine(mine, other, names=True)
         assert every is not None
         value = every if names is None else every**0.75 * names**0.25
         return math.floor(value * 2.0**30 + 0.5) / 2.0**30
 
     def _resembles(self, new: Seen, old: Seen) -> float:
-        return self._likeness(self._weighed(new.seq), self._rows[old.seq])
+        return self._measure(self._weighed(new.seq), self._rows[old.seq])
 
     def _verdict(self, new: Seen, without: Any = None) -> Verdict:
         mine = self._rows[new.seq] = self._weighed(new.seq)
@@ -125,7 +125,7 @@ class Stories(Model):
             )
         keys = {t.term for t in mine[:STORY_KEYS]}
         met = [other for other in seen if keys & {t.term for t in self._rows[other.seq][:STORY_KEYS]}]
-        liked = sorted((-self._likeness(mine, self._rows[other.seq]), other.seq, other) for other in met)
+        liked = sorted((-self._measure(mine, self._rows[other.seq]), other.seq, other) for other in met)
         stories: dict[int, list[tuple[float, Seen]]] = {}
         for value, _, other in liked:
             chosen = stories.setdefault(other.verdict.group or 0, [])

@@ -1,10 +1,10 @@
-"""bench/edit.py: small runs of the engine and of rapidfuzz."""
+"""bench/levenshtein.py: small runs of the engine and of rapidfuzz."""
 
 from __future__ import annotations
 
 import orjson
 
-from bench.edit import beside
+from bench.levenshtein import beside
 
 
 def test_the_engine_and_brute_force_find_the_same() -> None:

@@ -14,7 +14,7 @@ from support.json_lines import read_lines, write_lines
 from stream_lsh.cli.marked import STYLE, marked
 from stream_lsh.settings.model import Settings
 
-QUOTATIONS = ("--likeness", "quotations", "--shingles", "words:3")
+QUOTATIONS = ("--measure", "containment", "--shingles", "words:3")
 WORDS = [f"w{k}" for k in range(300)]
 
 
@@ -30,7 +30,7 @@ def feed(tmp_path: Path) -> Path:
 
 def test_an_index_and_what_it_says(feed: Path, tmp_path: Path) -> None:
     state, verdicts = str(tmp_path / "index"), tmp_path / "verdicts.jsonl"
-    run("dedup", str(feed), *QUOTATIONS, "--state", state, "--verdicts", str(verdicts), "-q")
+    run("dedup", str(feed), *QUOTATIONS, "--index", state, "--verdicts", str(verdicts), "-q")
     lines = read_lines(verdicts)
     assert [line["kind"] for line in lines[:4]] == ["unique", "near_duplicate", "near_duplicate", "unique"]
     (match,) = lines[1]["matches"]
@@ -38,10 +38,10 @@ def test_an_index_and_what_it_says(feed: Path, tmp_path: Path) -> None:
     assert match["passages"] == [{"words": 50, "newer": [0, 249], "older": [390, 639]}]
     assert lines[44]["kind"] == "exact_duplicate"
     asked = " ".join(WORDS[20:80])
-    found, *_ = read_lines(run("query", asked, "--state", state).stdout)
+    found, *_ = read_lines(run("query", asked, "--index", state).stdout)
     assert (found["id"], found["contained_in"], found["passages"][0]["words"]) == (0, 1.0, 60)
-    shown = run("info", "--state", state).stdout
-    assert "quotations" in shown and "sampling" in shown and "passage words" in shown.replace("_", " ")
+    shown = run("info", "--index", state).stdout
+    assert "containment" in shown and "sampling" in shown and "passage words" in shown.replace("_", " ")
     assert "bands" not in shown
     pairs = tmp_path / "pairs.jsonl"
     run("pairs", str(feed), *QUOTATIONS, "--threshold", "0.5", "--pairs", str(pairs), "-q")
@@ -64,7 +64,7 @@ def test_passages_are_marked() -> None:
 
 def test_evaluate_finds_what_there_is(feed: Path) -> None:
     found = figures("evaluate", "-q", feed, *QUOTATIONS, "--threshold", "0.5")
-    assert found["likeness"] == "quotations" and found["sampling"] == 2
+    assert found["measure"] == "containment" and found["sampling"] == 2
     assert found["true_pairs"] >= 6
     assert found["recall"] == found["precision"] == 1
     assert found["largest_similarity_error"] < 1e-12

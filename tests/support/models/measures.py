@@ -1,4 +1,4 @@
-"""What each likeness means, as the book defines it, and the verdicts of a whole feed by exhaustive comparison."""
+"""What each measure means, as the book defines it, and the verdicts of a whole feed by exhaustive comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
 from stream_lsh import Settings
-from support.likeness_feeds import FIELDS, normal
+from support.measure_feeds import FIELDS, normal
 from support.models.distances import weighted_jaccard
 from support.models.forgetting import Model, Seen, model_of
 from support.models.stories import Stories
@@ -39,20 +39,20 @@ def share(one: str, other: str) -> float:
     return len(shingles(one) & shingles(other)) / len(shingles(one))
 
 
-def similarity(likeness: str, one: str, other: str) -> float:
+def similarity(measure: str, one: str, other: str) -> float:
     """Of two items by the texts that stand for them."""
-    if likeness == "quotations":
+    if measure == "containment":
         return max(share(one, other), share(other, one))
     if one == other:
         return 1.0
-    if likeness == "sets":
+    if measure == "weighted-jaccard":
         return weighted_jaccard(json.loads(one), json.loads(other))
-    if likeness == "edit":
+    if measure == "levenshtein":
         return 1 / (1 + Levenshtein.distance(one, other))
     a, b = decoded(one), decoded(other)
-    if likeness == "cosine":
+    if measure == "cosine":
         return float(a @ b / np.sqrt((a @ a) * (b @ b)))
-    if likeness == "euclidean":
+    if measure == "euclidean":
         return float(1 / (1 + np.sqrt((a - b) @ (a - b))))
     return float(1 - np.abs(a - b).sum() / len(a))
 
@@ -61,12 +61,12 @@ def stands_for(value: Any, settings: Settings) -> str:
     """The text that stands for what a document holds."""
     if settings.item is not None:
         return settings.item.text(value, "", b"")
-    return normal(value) if settings.likeness == "edit" else str(value)
+    return normal(value) if settings.measure == "levenshtein" else str(value)
 
 
 def model(settings: Settings) -> Model:
     """Texts begin with their language, without which nothing matches; but not those of stories."""
-    if settings.likeness == "stories":
+    if settings.measure == "tf-idf":
         return Stories(settings)
 
     def apart(one: Seen, other: Seen) -> tuple[bool, str, str]:
@@ -76,26 +76,26 @@ def model(settings: Settings) -> Model:
 
     def compare(one: Seen, other: Seen) -> float:
         strange, first, second = apart(one, other)
-        return -1.0 if strange else similarity(settings.likeness, first, second)
+        return -1.0 if strange else similarity(settings.measure, first, second)
 
     def stays(new: Seen, old: Seen) -> bool:
         """Beside what it contains."""
         strange, first, second = apart(new, old)
         return strange or share(first, second) < settings.threshold
 
-    return model_of(settings, compare, stays if settings.likeness == "quotations" else None)
+    return model_of(settings, compare, stays if settings.measure == "containment" else None)
 
 
 def modelled(records: Sequence[dict[str, Any]], settings: Settings) -> list[Any]:
     """The verdicts on a feed."""
-    judge, field, out = model(settings), FIELDS.get(settings.likeness, "text"), []
+    judge, field, out = model(settings), FIELDS.get(settings.measure, "text"), []
     for seq, record in enumerate(records):
         time = 1000 * record["ts"] if "ts" in record and settings.time_field else None
         if record.get("deleted"):
             out.append(judge.delete(seq, record["id"], time))
         else:
             text = stands_for(record[field], settings)
-            if settings.likeness != "stories":
+            if settings.measure != "tf-idf":
                 text = f"{record.get('lang')} {text}"
             out.append(judge.judge(seq, record["id"], text, time))
     return out
@@ -103,7 +103,7 @@ def modelled(records: Sequence[dict[str, Any]], settings: Settings) -> list[Any]
 
 def compared(verdicts: Sequence[dict[str, Any]], truth: Sequence[Any], settings: Settings) -> None:
     """Every verdict of a run is that of the model, to the last match."""
-    assert settings.likeness == "stories" or not any("incomplete" in verdict for verdict in verdicts)
+    assert settings.measure == "tf-idf" or not any("incomplete" in verdict for verdict in verdicts)
     for verdict, true in zip(verdicts, truth, strict=True):
         found, wanted = _told(verdict), _expected(true)
         if settings.shards > 1 and not settings.late and wanted[0] == "redelivered":

@@ -1,4 +1,4 @@
-"""bench/quotations.py: its recipe and its scores on a few texts; its truth against plain Python."""
+"""bench/containment.py: its recipe and its scores on a few texts; its truth against plain Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.missing import extra
 
-from bench.quotations import (
+from bench.containment import (
     FOR_RECALL,
     engine,
     ensemble,

@@ -20,10 +20,10 @@ from stream_lsh.serve.problems import Problem
 from stream_lsh.settings.model import Settings
 
 GIVEN: dict[str, dict[str, Any]] = {
-    "stories": {"match_within": ("lang",)},
-    "quotations": {"threshold": 0.6, "passage_words": 6},
-    "edit": {"distance": 2},
-    "sets": {"threshold": 0.5, "set_field": "basket"},
+    "tf-idf": {"match_within": ("lang",)},
+    "containment": {"threshold": 0.6, "min_passage_words": 6},
+    "levenshtein": {"max_distance": 2},
+    "weighted-jaccard": {"threshold": 0.5, "set_field": "basket"},
 }
 Feed = list[dict[str, Any]]
 
@@ -31,20 +31,20 @@ Feed = list[dict[str, Any]]
 class Made:
     """Documents some of which are made of earlier ones."""
 
-    def __init__(self, likeness: str, seed: int) -> None:
+    def __init__(self, measure: str, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.likeness = likeness
+        self.measure = measure
         self.words = ["".join(self.chance.choices("bdfgklmnprstvaeiou", k=6)) for _ in range(300)]
         self.told: list[Any] = []
 
     def feed(self, n: int, name: str) -> Feed:
-        field = "basket" if self.likeness == "sets" else "text"
+        field = "basket" if self.measure == "weighted-jaccard" else "text"
         found = [{"id": f"{name}{i}", field: self._next(), "lang": self.chance.choice(("en", "de"))} for i in range(n)]
         found[n // 2] = found[n // 3]  # it comes again
         return [*found, {"id": f"{name} bad", field: 7}]
 
     def _next(self) -> Any:
-        make: Callable[[Any], Any] = getattr(self, f"_{self.likeness}")
+        make: Callable[[Any], Any] = getattr(self, f"_{self.measure}".replace("-", "_"))
         old = self.chance.choice(self.told[-60:]) if self.told and self.chance.random() < 0.6 else None
         self.told.append(make(old))
         return self.told[-1]
@@ -52,7 +52,7 @@ class Made:
     def _some(self, n: int) -> list[str]:
         return self.chance.sample(self.words, n)
 
-    def _stories(self, old: str | None) -> str:
+    def _tf_idf(self, old: str | None) -> str:
         """The same names and numbers, other words."""
         names = [word.title() for word in self._some(4)] + [str(self.chance.randrange(100, 3000))]
         if old is not None:
@@ -61,45 +61,45 @@ class Made:
         self.chance.shuffle(said)
         return " ".join(said)
 
-    def _quotations(self, old: str | None) -> str:
+    def _containment(self, old: str | None) -> str:
         words = old.split() if old else self._some(40)
         part = words[self.chance.randrange(max(1, len(words) - 20)) :][: self.chance.choice((20, 40))]
         return "  ".join([*self._some(self.chance.choice((0, 3, 8))), *part]) + "."
 
-    def _edit(self, old: str | None) -> str:
+    def _levenshtein(self, old: str | None) -> str:
         if old is None:
             return " ".join(self._some(3))
         at = self.chance.randrange(len(old))
         return f"{old[:at]}x{old[at + self.chance.randrange(3) :]}"
 
-    def _sets(self, old: dict[str, float] | None) -> dict[str, float]:
+    def _weighted_jaccard(self, old: dict[str, float] | None) -> dict[str, float]:
         if old is None:
             return {word: self.chance.choice((1, 2, 0.5)) for word in self._some(6)}
         return {**dict(list(old.items())[self.chance.randrange(2) :]), self._some(1)[0]: 0.5}
 
 
-@pytest.fixture(scope="module", params=["stories", *rotating(("sets", "quotations", "edit"), 1)])
-def likeness(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module", params=["tf-idf", *rotating(("weighted-jaccard", "containment", "levenshtein"), 1)])
+def measure(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def made(likeness: str) -> tuple[Feed, Feed]:
+def made(measure: str) -> tuple[Feed, Feed]:
     """What is added, and what is only asked."""
-    feeds = Made(likeness, 5)
+    feeds = Made(measure, 5)
     return feeds.feed(160, "d"), feeds.feed(40, "q")
 
 
-def settings_of(likeness: str) -> Settings:
-    return Settings.model_validate({"likeness": likeness, **GIVEN[likeness]})
+def settings_of(measure: str) -> Settings:
+    return Settings.model_validate({"measure": measure, **GIVEN[measure]})
 
 
 @pytest.fixture(scope="module")
-def served(likeness: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    options = [word for name, value in {"likeness": likeness, **GIVEN[likeness]}.items()
+def served(measure: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    options = [word for name, value in {"measure": measure, **GIVEN[measure]}.items()
                for one in (value if isinstance(value, tuple) else (value,))
                for word in (f"--{name.replace('_', '-')}", str(one))]  # fmt: skip
-    with Serving(tmp_path_factory.mktemp(likeness) / "index", *options) as it:
+    with Serving(tmp_path_factory.mktemp(measure) / "index", *options) as it:
         yield it
 
 
@@ -119,13 +119,13 @@ def told(answer: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.long
 def test_answers_and_pairs_are_those_of_dedup(
-    served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], likeness: str, tmp_path: Path
+    served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], measure: str, tmp_path: Path
 ) -> None:
     outputs = {name: str(tmp_path / name) for name in ("verdicts", "pairs")}
-    Job(settings_of(likeness), [str(write_lines(tmp_path / "feed", made[0]))], outputs, tmp_path / "index").run()
+    Job(settings_of(measure), [str(write_lines(tmp_path / "feed", made[0]))], outputs, tmp_path / "index").run()
     assert [told(answer) for answer in answered] == read_lines(tmp_path / "verdicts")
     pairs = read_lines(tmp_path / "pairs")
-    evidence = {"stories": "terms", "quotations": "passages"}.get(likeness)
+    evidence = {"tf-idf": "terms", "containment": "passages"}.get(measure)
     assert len(pairs) > 30 and (evidence is None or all(pair[evidence] for pair in pairs))
     with served.client.stream("GET", "/v1/events?kinds=pair", headers={"Last-Event-ID": "0.0"}) as answer:
         events_of = (event["data"] for event in events(answer.iter_lines()) if "event" in event)
@@ -145,7 +145,7 @@ def test_what_is_only_asked_gets_the_answers_of_query(
 
 
 def test_matches_side_by_side(
-    served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], likeness: str
+    served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], measure: str
 ) -> None:
     """As similar as their verdicts say, with what they say; of stories as words weigh now, which `check` goes by."""
     lang, compared = {document["id"]: document.get("lang") for document in made[0]}, 0
@@ -157,7 +157,7 @@ def test_matches_side_by_side(
         found = served.client.get("/v1/compare", params={"a": of, "b": verdict["id"]}).json()
         assert [found[side]["id"] for side in "ab"] == [of, verdict["id"]]
         assert found["same_group"] == (verdict["kind"] != "unique")
-        if likeness == "stories":
+        if measure == "tf-idf":
             assert found["terms"] == match["terms"]
             again = {"id": "new", "text": f"{found['b']['text']} .", "lang": lang[verdict["id"]]}  # another text
             (said,) = served.add_all([again], "/v1/check")
@@ -167,13 +167,13 @@ def test_matches_side_by_side(
             continue
         assert (found["match"], found["similarity"]) == (True, match["similarity"])
         compared += 1
-        if likeness == "quotations":
+        if measure == "containment":
             sides = [{"words": one["words"], "a": one["older"], "b": one["newer"]} for one in match["passages"]]
             assert found["passages"] == sides
     assert compared > 20
 
 
-@pytest.mark.parametrize("likeness", ["stories"], indirect=True)
+@pytest.mark.parametrize("measure", ["tf-idf"], indirect=True)
 def test_what_must_not_match_is_compared_and_does_not(served: Serving) -> None:
     text = "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim on Saturday"
     other = "In Mannheim the champion Klitschko beat his challenger Rahman after seven rounds"
@@ -196,9 +196,9 @@ async def test_a_pipeline_says_why_it_compares_no_stories() -> None:
     from stream_lsh.kafka.settings import KafkaSettings
     from stream_lsh.serve.pipeline.service import PipelineService
 
-    service = PipelineService(KafkaSettings(likeness="stories"))
+    service = PipelineService(KafkaSettings(measure="tf-idf"))
     with pytest.raises(Problem) as error:
         await service.compared("a", "b")
     said = json.loads(error.value.json)
-    assert (said["status"], said["field"]) == (409, "likeness")
+    assert (said["status"], said["field"]) == (409, "measure")
     assert "how rare their words are" in said["detail"]

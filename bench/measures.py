@@ -17,7 +17,7 @@ says more than the speed where the machine has something else to do.
 
 A million vectors want 6 GB of memory, 4 GB of disk and a quiet machine:
 
-    python -m bench.likeness --documents 1000000 --likenesses cosine --dense-documents 100000
+    python -m bench.measures --documents 1000000 --measures cosine --dense-documents 100000
 
 Then what is dense: one vector over and over; near-copies of one vector, all within the threshold; and copies of one
 vector each a little too far from all others, so that all are kept.
@@ -44,7 +44,7 @@ from bench import report
 from bench.process import folder_bytes, memory_of
 from stream_lsh import Deduplicator, Document, Settings
 
-EXAMPLE = "python -m bench.likeness --documents 20000 --likenesses cosine --out results"
+EXAMPLE = "python -m bench.measures --documents 20000 --measures cosine --out results"
 BATCH = 1024
 NEIGHBOURS = 10
 DIMENSIONS, BITS, FLIPPED = 384, 64, 3
@@ -53,7 +53,7 @@ NEAR = (0.9, 0.99)  # cosines of near-copies
 SHARE = 0.1  # of the documents are near-copies
 DENSE = {"one vector": 1.0, "near-copies": 0.97, "a little too far": 0.92}  # cosine of the copies with their original
 COLUMNS = {
-    "likeness": "likeness", "system": "system", "documents": "documents", "rate": "documents/s",
+    "measure": "measure", "system": "system", "documents": "documents", "rate": "documents/s",
     "last": "of the last tenth", "cpu": "CPU, µs/document", "engine": "the engine by then",
     "recall": "recall", "precision": "precision",
     "kept": "kept %", "incomplete": "incomplete %", "memory": "bytes/document in memory",
@@ -67,13 +67,13 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Feed:
-    """Documents of one likeness, with what they are judged by.
+    """Documents of one measure, with what they are judged by.
 
     items: float32[n, DIMENSIONS], or uint8[n, BITS / 8]. copies: the near-copies among them, ascending. most: distance
     (of vectors squared), or least cosine, that peers compare with.
     """
 
-    likeness: str
+    measure: str
     items: NDArray[Any]
     copies: NDArray[np.int64]
     most: float
@@ -181,7 +181,7 @@ class Engine:
     def run(self, items: NDArray[Any], folder: Path) -> Run:
         of, incomplete, memory = np.full(len(items), -1, np.int64), 0, -anonymous()
         run, state, began, before = Run(of), folder / "state", time.perf_counter(), time.process_time()
-        with Deduplicator(self.settings, state=state) as deduplicator:
+        with Deduplicator(self.settings, index=state) as deduplicator:
             for start in range(0, len(items), BATCH):
                 for verdict in deduplicator.process(self._documents(items[start : start + BATCH], start)):
                     incomplete += verdict.incomplete > 0
@@ -190,8 +190,8 @@ class Engine:
                 run.took(began, before, len(items))
             memory += anonymous()
         began = time.perf_counter()
-        with Deduplicator(state=state, read_only=True) as deduplicator:
-            wanted = items[0].tobytes() if self.settings.likeness == "hamming" else items[0]
+        with Deduplicator(index=state, read_only=True) as deduplicator:
+            wanted = items[0].tobytes() if self.settings.measure == "hamming" else items[0]
             assert deduplicator.query(wanted)
             restart = time.perf_counter() - began
         return replace(
@@ -199,7 +199,7 @@ class Engine:
         )
 
     def _documents(self, items: NDArray[Any], start: int) -> list[Document]:
-        if self.settings.likeness == "hamming":
+        if self.settings.measure == "hamming":
             return [Document(start + i, bits=item.tobytes()) for i, item in enumerate(items)]
         return [Document(start + i, vector=item) for i, item in enumerate(items)]
 
@@ -208,7 +208,7 @@ class Engine:
 class Faiss:
     """An index of faiss in memory. kind: flat, HNSW, IVF or MultiHash. most: as in `Feed`. limit: seconds."""
 
-    likeness: str
+    measure: str
     kind: str
     most: float
     limit: float = float("inf")
@@ -223,12 +223,12 @@ class Faiss:
             if run.ends and run.ends[-1] > self.limit:
                 run.of = of = of[:start]
                 break
-            batch, known = comparable(self.likeness, items[start : start + BATCH]), np.concatenate(kept)
+            batch, known = comparable(self.measure, items[start : start + BATCH]), np.concatenate(kept)
             found = of[start : start + BATCH]
             if len(known):
                 scores, places = index.search(batch, NEIGHBOURS)
                 best = scores[:, 0]
-                good = (places[:, 0] >= 0) & (best >= self.most if self.likeness == "cosine" else best <= self.most)
+                good = (places[:, 0] >= 0) & (best >= self.most if self.measure == "cosine" else best <= self.most)
                 found[good] = known[places[good, 0]]
             self._within(batch, found, start)
             new = np.flatnonzero(found < 0)
@@ -236,20 +236,20 @@ class Faiss:
             kept = [known, start + new]
             run.took(began, before, len(items))
         memory += anonymous()
-        file, binary = folder / "index", self.likeness == "hamming"
+        file, binary = folder / "index", self.measure == "hamming"
         (faiss.write_index_binary if binary else faiss.write_index)(index, str(file))
         del index
         began = time.perf_counter()
         index = (faiss.read_index_binary if binary else faiss.read_index)(str(file))
-        index.search(comparable(self.likeness, items[:1]), NEIGHBOURS)
+        index.search(comparable(self.measure, items[:1]), NEIGHBOURS)
         return replace(run, memory=memory, disk=file.stat().st_size, restart=time.perf_counter() - began)
 
     def _index(self, faiss: Any, items: NDArray[Any]) -> Any:
-        if self.likeness == "hamming":
+        if self.measure == "hamming":
             if self.kind == "flat":
                 return faiss.IndexBinaryFlat(BITS)
             return faiss.IndexBinaryMultiHash(BITS, FLIPPED + 1, BITS // (FLIPPED + 1))  # pigeonhole, as the engine
-        metric = faiss.METRIC_INNER_PRODUCT if self.likeness == "cosine" else faiss.METRIC_L2
+        metric = faiss.METRIC_INNER_PRODUCT if self.measure == "cosine" else faiss.METRIC_L2
         if self.kind == "flat":
             return faiss.IndexFlat(DIMENSIONS, metric)
         if self.kind == "HNSW":
@@ -260,12 +260,12 @@ class Faiss:
         flat = faiss.IndexFlat(DIMENSIONS, metric)
         index = faiss.IndexIVFFlat(flat, DIMENSIONS, lists, metric)
         index.nprobe, self._flat = 16, flat  # the latter must live as long
-        index.train(comparable(self.likeness, items[: 40 * lists]))
+        index.train(comparable(self.measure, items[: 40 * lists]))
         return index
 
     def _within(self, batch: NDArray[Any], found: NDArray[np.int64], start: int) -> None:
         """Compare a batch with itself, in order."""
-        alike = close(self.likeness, batch, batch, self.most)
+        alike = close(self.measure, batch, batch, self.most)
         kept = found < 0
         for i in np.flatnonzero(kept & np.tril(alike, -1).any(axis=1)).tolist():
             before = np.flatnonzero(alike[i, :i] & kept[:i])
@@ -273,19 +273,19 @@ class Faiss:
                 found[i], kept[i] = start + before[0], False
 
 
-def comparable(likeness: str, items: NDArray[Any]) -> NDArray[Any]:
+def comparable(measure: str, items: NDArray[Any]) -> NDArray[Any]:
     """Items as they are compared: of the length 1 where only the direction counts."""
-    return items / np.linalg.norm(items, axis=1, keepdims=True) if likeness == "cosine" else items
+    return items / np.linalg.norm(items, axis=1, keepdims=True) if measure == "cosine" else items
 
 
-def close(likeness: str, one: NDArray[Any], other: NDArray[Any], most: float) -> NDArray[np.bool_]:
+def close(measure: str, one: NDArray[Any], other: NDArray[Any], most: float) -> NDArray[np.bool_]:
     """Who is within the threshold of whom: bool[one, other]."""
-    one, other = comparable(likeness, one), comparable(likeness, other)
-    if likeness == "hamming":
+    one, other = comparable(measure, one), comparable(measure, other)
+    if measure == "hamming":
         words, others = (np.ascontiguousarray(part).view(np.uint64)[:, 0] for part in (one, other))
         return np.asarray(np.bitwise_count(words[:, None] ^ others[None]) <= most)
     products = one @ other.T
-    if likeness == "cosine":
+    if measure == "cosine":
         return np.asarray(products >= most)
     squares = (np.square(part, dtype=np.float64).sum(axis=1) for part in (one, other))
     mine, theirs = squares
@@ -294,17 +294,17 @@ def close(likeness: str, one: NDArray[Any], other: NDArray[Any], most: float) ->
 
 def scored(feed: Feed, run: Run, queries: int) -> dict[str, float | None]:
     """Recall of a run, on a sample of the near-copies that it came to, and its precision."""
-    items, likeness, most = feed.items, feed.likeness, feed.most
+    items, measure, most = feed.items, feed.measure, feed.most
     copies = feed.copies[feed.copies < len(run.of)]
     sample = np.sort(np.random.default_rng(1).choice(copies, min(queries, len(copies)), replace=False))
     kept = np.flatnonzero(run.of < 0)
     due = np.zeros(len(sample), np.bool_)
     for start in range(0, len(kept), 16384):
         part = kept[start : start + 16384]
-        due |= (close(likeness, items[sample], items[part], most) & (part[None] < sample[:, None])).any(axis=1)
+        due |= (close(measure, items[sample], items[part], most) & (part[None] < sample[:, None])).any(axis=1)
     dropped = run.of[sample] >= 0
     named = np.flatnonzero(run.of >= 0)
-    true = [close(likeness, items[i : i + 1], items[run.of[i] : run.of[i] + 1], most)[0, 0] for i in named.tolist()]
+    true = [close(measure, items[i : i + 1], items[run.of[i] : run.of[i] + 1], most)[0, 0] for i in named.tolist()]
     return {
         "recall": float((due & dropped).sum() / due.sum()) if due.any() else None,
         "precision": float(np.mean(true)) if true else None,
@@ -312,58 +312,58 @@ def scored(feed: Feed, run: Run, queries: int) -> dict[str, float | None]:
     }
 
 
-def feeds(documents: int, likenesses: list[str]) -> Iterator[Feed]:
-    """The feed of each likeness."""
-    made = vectors(documents) if {"cosine", "euclidean"} & {*likenesses} else None
-    for likeness in likenesses:
-        if likeness == "hamming":
-            settings = Settings(likeness="hamming", dimensions=BITS, distance=FLIPPED)
-            yield Feed(likeness, *rows_of_bits(documents), float(FLIPPED), settings)
+def feeds(documents: int, measures: list[str]) -> Iterator[Feed]:
+    """The feed of each measure."""
+    made = vectors(documents) if {"cosine", "euclidean"} & {*measures} else None
+    for measure in measures:
+        if measure == "hamming":
+            settings = Settings(measure="hamming", dimensions=BITS, max_distance=FLIPPED)
+            yield Feed(measure, *rows_of_bits(documents), float(FLIPPED), settings)
             continue
         assert made is not None
-        if likeness == "cosine":
-            settings = Settings(likeness="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD)
-            yield Feed(likeness, *made, THRESHOLD, settings)
+        if measure == "cosine":
+            settings = Settings(measure="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD)
+            yield Feed(measure, *made, THRESHOLD, settings)
         else:
             # The distance at which vectors of the usual length have this cosine.
             distance = float(round((2 * DIMENSIONS * 2 * (1 - THRESHOLD)) ** 0.5, 1))
-            settings = Settings(likeness="euclidean", dimensions=DIMENSIONS, distance=distance)
-            yield Feed(likeness, *made, distance**2, settings)
+            settings = Settings(measure="euclidean", dimensions=DIMENSIONS, max_distance=distance)
+            yield Feed(measure, *made, distance**2, settings)
 
 
-def measure(given: argparse.Namespace) -> None:
+def benchmark(given: argparse.Namespace) -> None:
     where = report.environment(("faiss-cpu", "numpy", "numba", "rocksdict"))
     given.work.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     texts: list[str] = []
-    for feed in feeds(given.documents, given.likenesses):
-        likeness = feed.likeness
+    for feed in feeds(given.documents, given.measures):
+        measure = feed.measure
         once(Engine(feed.settings), feed.items[:2000], given.work)  # compile the kernels
-        kinds = ("flat", "MultiHash") if likeness == "hamming" else ("flat", "IVF", "HNSW")
+        kinds = ("flat", "MultiHash") if measure == "hamming" else ("flat", "IVF", "HNSW")
         systems: dict[str, System] = {"stream-lsh": Engine(feed.settings)}
         for kind in kinds:
             if kind in given.peers:
-                systems[f"faiss {kind}"] = Faiss(likeness, kind, feed.most, given.peer_seconds)
+                systems[f"faiss {kind}"] = Faiss(measure, kind, feed.most, given.peer_seconds)
         ours = None
         for name, system in systems.items():
             run = once(system, feed.items, given.work)
-            row = {"kind": "feed", "likeness": likeness, "system": name, **figures(run)}
+            row = {"kind": "feed", "measure": measure, "system": name, **figures(run)}
             row |= {"engine": ours and ours.rate(len(run.of)), "banding": list(feed.settings.banding)}
             ours = ours or run
             rows.append(row | scored(feed, run, given.queries))
-            print(f"{likeness} {name}: {rows[-1]}", file=sys.stderr, flush=True)
+            print(f"{measure} {name}: {rows[-1]}", file=sys.stderr, flush=True)
     title = f"{given.documents:,} documents; vectors of {DIMENSIONS} dimensions, rows of {BITS} bits"
     show(title, COLUMNS, rows, texts)
-    if given.dense and "cosine" in given.likenesses:
+    if given.dense and "cosine" in given.measures:
         show("Dense feeds, cosine", DENSE_COLUMNS, list(dense(given)), texts, rows)
-    report.write(given.out, "likeness", where, rows, "\n\n".join(texts))
+    report.write(given.out, "measure", where, rows, "\n\n".join(texts))
 
 
 def dense(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Feeds of copies of one vector."""
     chance = np.random.default_rng(3)
     original = chance.standard_normal(DIMENSIONS).astype(np.float32)
-    settings = Settings(likeness="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD)
+    settings = Settings(measure="cosine", dimensions=DIMENSIONS, threshold=THRESHOLD)
     for name, cosine in DENSE.items():
         copies = given.dense_documents
         items = np.array([original if cosine == 1 else near(original, cosine, chance) for _ in range(copies)])
@@ -372,7 +372,7 @@ def dense(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def once(system: System, items: NDArray[Any], work: Path) -> Run:
     """A run in a folder of its own."""
-    with tempfile.TemporaryDirectory(dir=work, prefix="likeness-") as folder:
+    with tempfile.TemporaryDirectory(dir=work, prefix="measure-") as folder:
         return system.run(items, Path(folder))
 
 
@@ -401,17 +401,17 @@ def show(
 
 
 def main() -> None:
-    parser = report.parser("likeness", __doc__.splitlines()[0], EXAMPLE)
-    parser.add_argument("--documents", type=int, default=100_000, help="of each likeness (%(default)s)")
-    parser.add_argument("--likenesses", default="cosine,euclidean,hamming", help="comma list (%(default)s)")
+    parser = report.parser("measure", __doc__.splitlines()[0], EXAMPLE)
+    parser.add_argument("--documents", type=int, default=100_000, help="of each measure (%(default)s)")
+    parser.add_argument("--measures", default="cosine,euclidean,hamming", help="comma list (%(default)s)")
     parser.add_argument("--peers", default="flat,IVF,HNSW,MultiHash", help="indexes of faiss (%(default)s)")
     parser.add_argument("--peer-seconds", type=float, default=180, help="that an index of faiss gets (%(default)s)")
     parser.add_argument("--queries", type=int, default=1000, help="near-copies whose truth is computed (%(default)s)")
     parser.add_argument("--dense-documents", type=int, default=20_000, help="of each dense feed (%(default)s)")
     parser.add_argument("--no-dense", dest="dense", action="store_false", help="leave out the dense feeds")
     given = parser.parse_args()
-    given.likenesses, given.peers = given.likenesses.split(","), given.peers.split(",")
-    measure(given)
+    given.measures, given.peers = given.measures.split(","), given.peers.split(",")
+    benchmark(given)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What makes two documents alike, and what follows from it: how often a component of their signatures is the same, and
 the bands for a threshold and a recall (MMDS 3.6: families (d1, d2, p1, p2), amplified by AND and OR).
 
-Plain arithmetic and no imports that take time, as in `tuning`. The likenesses:
+Plain arithmetic and no imports that take time, as in `tuning`. The measures:
 
 copies      Jaccard similarity of the shingles of texts, or of sets: minhashing (3.3). p = s.
 cosine      of vectors: the side of a random hyperplane (3.7.2). p = 1 - angle / pi.
@@ -26,22 +26,24 @@ import math
 from typing import Literal, get_args
 
 from stream_lsh.errors import UsageError
-from stream_lsh.families.quotations import IDLE, layout
+from stream_lsh.families.containment import IDLE, layout
 from stream_lsh.families.tuning import MOST_BANDS, Banding, choose, most_rows
 
-Likeness = Literal["copies", "cosine", "euclidean", "hamming", "edit", "quotations", "stories", "sets"]
-LIKENESSES: tuple[Likeness, ...] = get_args(Likeness)
-BY_DISTANCE = ("euclidean", "hamming", "edit")
-"""Likenesses of which a distance is given instead of a threshold."""
-CERTAIN = ("hamming", "edit")
-"""Likenesses whose keys are parts of a document, some of which stay whole: whoever is within the distance meets."""
-LIKENESS = ("likeness", "dimensions", "distance", "vector_field", "bits_field")
-"""Settings that say which likeness an index has; they fix answers where it is not `copies`."""
+Measure = Literal[
+    "jaccard", "cosine", "euclidean", "hamming", "levenshtein", "containment", "tf-idf", "weighted-jaccard"
+]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+BY_DISTANCE = ("euclidean", "hamming", "levenshtein")
+"""Measures of which a distance is given instead of a threshold."""
+CERTAIN = ("hamming", "levenshtein")
+"""Measures whose keys are parts of a document, some of which stay whole: whoever is within the distance meets."""
+MEASURE_SETTINGS = ("measure", "dimensions", "max_distance", "vector_field", "bits_field")
+"""Settings that say which measure an index has; they fix answers where it is not `copies`."""
 STORY_TERMS, STORY_KEYS = 64, 16
 """Of a document of a story: terms that its row keeps, the heaviest, and how many of these are its keys."""
 STORY_THRESHOLD = 0.26
-"""Unless the user sets it: chosen on news (docs/stories.md)."""
-OF_QUOTATIONS = ("sampling", "passage_words", "least_shingles")
+"""Unless the user sets it: chosen on news (docs/tf-idf.md)."""
+OF_QUOTATIONS = ("sampling", "min_passage_words", "min_shingles")
 """Settings of quotations only."""
 OF_TEXTS = ("text_field", "normalize")
 """Settings of copies, edit, quotations and stories only."""
@@ -50,7 +52,7 @@ OF_COPIES = ("shingles", "bag", "tokens", "verify")
 LEAST_DISTANCE = 1e-6
 """Of vectors."""
 OF_BITS = ("cosine", "hamming")
-"""Likenesses whose signatures have components of a single bit."""
+"""Measures whose signatures have components of a single bit."""
 WIDTH = 4.0
 """Width of a bucket on a random line, in units of the distance that is asked for. Then p = 0.80 at that distance, and
 0.47 at three times as much: narrower ones need more bands for less."""
@@ -58,10 +60,10 @@ MOST_COMPONENTS = 1024
 """Components that a signature of a vector gets at most unless the user sets its size. Unrelated vectors agree in half
 of their bits (cosine), those three times as far as asked for in nearly half of their places (euclidean), so that bands
 need many rows: 83 of 11 at a cosine of 0.8, 77 of 11 for all distances."""
-DEFAULTS: dict[Likeness, dict[str, float]] = {
-    "euclidean": {"bucket_size": 1024},
-    "sets": {"bucket_size": 1024, "candidates": 128},
-    "stories": {"bucket_size": 256, "threshold": STORY_THRESHOLD},
+DEFAULTS: dict[Measure, dict[str, float]] = {
+    "euclidean": {"max_bucket_rows": 1024},
+    "weighted-jaccard": {"max_bucket_rows": 1024, "max_candidates": 128},
+    "tf-idf": {"max_bucket_rows": 256, "threshold": STORY_THRESHOLD},
 }
 """Settings that have another default than that of all. Buckets of lines are not equally full: vectors that are no
 further from their middle than a few times the distance lie in two or three buckets of each line, so that one key in
@@ -74,8 +76,8 @@ ENOUGH_BITS = 24
 """Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
 MOST_KEYS = 128
 """Keys that a row of bits gets at most for the sake of longer ones."""
-EXPLAINED: tuple[Likeness, ...] = ("quotations", "stories")
-"""Likenesses of which verdicts say what matches rest on (`family.explainer_of`)."""
+EXPLAINED: tuple[Measure, ...] = ("containment", "tf-idf")
+"""Measures of which verdicts say what matches rest on (`family.explainer_of`)."""
 MOST_EDITS = 8
 """A text is looked for under hundreds of keys then: 489, as `lookups` says; at 3 edits 44."""
 COUNT_BITS = 1024
@@ -88,77 +90,87 @@ SALT_BITS = 64
 strangers do not meet. By the other bits alone they could, half of which are equal whoever they are of."""
 
 
-def unused(likeness: Likeness) -> set[str]:
-    """The settings that a likeness does not use."""
-    if likeness == "copies":
-        return {*LIKENESS, *OF_QUOTATIONS} - {"likeness"}
-    if likeness == "quotations":
+def unused(measure: Measure) -> set[str]:
+    """The settings that a measure does not use."""
+    if measure == "jaccard":
+        return {*MEASURE_SETTINGS, *OF_QUOTATIONS} - {"measure"}
+    if measure == "containment":
         return {*IDLE}
-    if likeness == "stories":
-        idle = {*LIKENESS, *OF_COPIES, *OF_QUOTATIONS, *Banding._fields, "recall", "verify_matches"}
-        return (idle | {"set_field"}) - {"likeness", "tokens"}
-    if likeness == "hamming":
+    if measure == "tf-idf":
+        idle = {
+            *MEASURE_SETTINGS,
+            *OF_COPIES,
+            *OF_QUOTATIONS,
+            *Banding._fields,
+            "target_recall",
+            "max_verified_matches",
+        }
+        return (idle | {"set_field"}) - {"measure", "tokens"}
+    if measure == "hamming":
         return {*OF_TEXTS, *OF_COPIES, *OF_QUOTATIONS, *Banding._fields, "threshold", "set_field", "vector_field"}
-    if likeness == "edit":
+    if measure == "levenshtein":
         idle = {*OF_COPIES, *OF_QUOTATIONS, *Banding._fields}
         return idle | {"threshold", "dimensions", "set_field", "vector_field", "bits_field"}
     idle = {*OF_TEXTS, *OF_COPIES, *OF_QUOTATIONS}
-    if likeness == "sets":
-        return idle | {"distance", "dimensions", "vector_field", "bits_field"}
-    return idle | {"set_field", "bits_field", "threshold" if likeness in BY_DISTANCE else "distance"}
+    if measure == "weighted-jaccard":
+        return idle | {"max_distance", "dimensions", "vector_field", "bits_field"}
+    return idle | {"set_field", "bits_field", "threshold" if measure in BY_DISTANCE else "max_distance"}
 
 
-def check_extent(likeness: Likeness, dimensions: int, distance: float) -> None:
-    """Raise ValueError if a likeness cannot have these; 0 where there is none."""
-    if likeness == "hamming":
+def check_extent(measure: Measure, dimensions: int, distance: float) -> None:
+    """Raise ValueError if a measure cannot have these; 0 where there is none."""
+    if measure == "hamming":
         if dimensions % 8:
-            raise ValueError(f"dimensions: {dimensions} bits are no whole bytes; likeness = hamming needs them")
+            raise ValueError(f"dimensions: {dimensions} bits are no whole bytes; measure = hamming needs them")
         if distance % 1:
-            raise ValueError(f"distance: {distance} bits; likeness = hamming needs a whole number")
-    if likeness == "edit" and (distance % 1 or distance > MOST_EDITS):
-        raise ValueError(f"distance: {distance:g} edits; likeness = edit takes whole numbers from 0 to {MOST_EDITS}")
-    if likeness == "euclidean" and distance < LEAST_DISTANCE:
+            raise ValueError(f"max_distance: {distance} bits; measure = hamming needs a whole number")
+    if measure == "levenshtein" and (distance % 1 or distance > MOST_EDITS):
         raise ValueError(
-            f"distance: {distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} is the "
+            f"max_distance: {distance:g} edits; measure = levenshtein takes whole numbers from 0 to {MOST_EDITS}"
+        )
+    if measure == "euclidean" and distance < LEAST_DISTANCE:
+        raise ValueError(
+            f"max_distance: {distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} is "
+            f"the "
             "least; multiply the vectors and the distance by the same number"
         )
 
 
-def check_order(likeness: Likeness, shards: int, against: str) -> None:
-    """Raise ValueError if documents of a likeness cannot be looked at so."""
-    if likeness == "stories" and (shards > 1 or against == "any"):
-        name, other = ("shards", "1") if shards > 1 else ("against", "unique")
-        raise ValueError(f"{name}: likeness = stories needs {name} = {other}; stories are told one after the other")
+def check_order(measure: Measure, shards: int, compare_with: str) -> None:
+    """Raise ValueError if documents of a measure cannot be looked at so."""
+    if measure == "tf-idf" and (shards > 1 or compare_with == "all"):
+        name, other = ("shards", "1") if shards > 1 else ("compare_with", "kept")
+        raise ValueError(f"{name}: measure = tf-idf needs {name} = {other}; stories are told one after the other")
 
 
-def collision(likeness: Likeness, threshold: float, distance: float = 0.0) -> float:
+def collision(measure: Measure, threshold: float, distance: float = 0.0) -> float:
     """Probability that two documents at the threshold, or at this distance, have the same component.
 
     Args:
         threshold: a similarity (copies, sets, cosine). distance: in units of the one that is asked for (euclidean).
 
     Raises:
-        ValueError: for a likeness whose components are no random ones.
+        ValueError: for a measure whose components are no random ones.
     """
-    if likeness in ("copies", "sets"):
+    if measure in ("jaccard", "weighted-jaccard"):
         return threshold
-    if likeness == "cosine":
+    if measure == "cosine":
         return 1 - math.acos(max(-1.0, min(1.0, threshold))) / math.pi
-    if likeness == "euclidean":
+    if measure == "euclidean":
         if distance == 0:
             return 1.0
         t = WIDTH / distance
         return math.erf(t / math.sqrt(2)) - math.sqrt(2 / math.pi) / t * -math.expm1(-t * t / 2)
-    raise ValueError(f"the components of {likeness} are no random ones")
+    raise ValueError(f"the components of {measure} are no random ones")
 
 
-def similarity_at(likeness: Likeness, distance: float, dimensions: int) -> float:
+def similarity_at(measure: Measure, distance: float, dimensions: int) -> float:
     """The similarity that a distance comes to, as verdicts have it: 1 / (1 + distance), or the share of equal bits."""
-    return 1 - distance / dimensions if likeness == "hamming" else 1 / (1 + distance)
+    return 1 - distance / dimensions if measure == "hamming" else 1 / (1 + distance)
 
 
 def banding_of(
-    likeness: Likeness,
+    measure: Measure,
     threshold: float,
     recall: float,
     signature_size: int | None,
@@ -169,37 +181,37 @@ def banding_of(
     dimensions: int = 0,
     error: float | None = None,
 ) -> Banding:
-    """K, b and r of a likeness; see `tuning.choose`. Of rows of bits K is their number, b that of their keys, r the
+    """K, b and r of a measure; see `tuning.choose`. Of rows of bits K is their number, b that of their keys, r the
     blocks of a key. Of short texts K is the bits of a signature, b the pieces that one is posted under.
 
     Raises:
         UsageError: no choice meets what is asked for.
     """
-    if likeness == "copies":
+    if measure == "jaccard":
         return choose(threshold, recall, signature_size, bands, rows, error=error)
-    if likeness == "quotations":
+    if measure == "containment":
         return layout()
-    if likeness == "hamming":
+    if measure == "hamming":
         return Banding(dimensions, *keys_of_blocks(int(distance), dimensions))
-    if likeness == "edit":
+    if measure == "levenshtein":
         return Banding(COUNT_BITS + PIECE_BITS * lookups(int(distance)), int(distance) + 1, 1)
-    if likeness == "stories":
+    if measure == "tf-idf":
         return Banding(STORY_TERMS, STORY_KEYS, 1)
-    p = collision(likeness, threshold, 1.0)
-    most = signature_size or (MOST_SAMPLES if likeness == "sets" else MOST_COMPONENTS)
+    p = collision(measure, threshold, 1.0)
+    most = signature_size or (MOST_SAMPLES if measure == "weighted-jaccard" else MOST_COMPONENTS)
     if bands is None and rows is None and (found := most_rows(p, recall, most)):
-        whole = 64 if likeness == "cosine" else 8
+        whole = 64 if measure == "cosine" else 8
         chosen = Banding(signature_size or -(-found[0] * found[1] // whole) * whole, *found)
-    elif likeness == "sets":
+    elif measure == "weighted-jaccard":
         chosen = choose(p, recall, signature_size, bands, rows)
     else:
-        asked = f"a cosine of {threshold:g}" if likeness == "cosine" else f"a distance of {distance:g}"
+        asked = f"a cosine of {threshold:g}" if measure == "cosine" else f"a distance of {distance:g}"
         chosen = choose(
             p, recall, signature_size, bands, rows,
             at=f"{asked}, where a component is the same with probability {p:.3f},",
-            remedies=("raise the threshold",) if likeness == "cosine" else (),
+            remedies=("raise the threshold",) if measure == "cosine" else (),
         )  # fmt: skip
-    return chosen._replace(signature_size=-(-chosen.signature_size // 8) * 8) if likeness == "cosine" else chosen
+    return chosen._replace(signature_size=-(-chosen.signature_size // 8) * 8) if measure == "cosine" else chosen
 
 
 def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
@@ -212,7 +224,8 @@ def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
     """
     if distance + 1 > min(dimensions, MOST_BANDS):
         raise UsageError(
-            f"distance is {distance}: of {dimensions} bits set at most {min(dimensions, MOST_BANDS) - 1}; rows that "
+            f"max_distance is {distance}: of {dimensions} bits set at most {min(dimensions, MOST_BANDS) - 1}; rows "
+            f"that "
             "differ in more have no block in common."
         )
     c = 1

@@ -1,6 +1,6 @@
-"""Short texts in, the keys of their pieces out: the signatures of the likeness `edit`.
+"""Short texts in, the keys of their pieces out: the signatures of the measure `levenshtein`.
 
-Of the d + 1 pieces of a text d edits leave one whole (`likeness.shifts`). A text is posted under its own pieces, each
+Of the d + 1 pieces of a text d edits leave one whole (`measure.shifts`). A text is posted under its own pieces, each
 with its number and the length of the text, and looked for under whatever piece of a text of some length it may have: so
 nobody within d edits is missed. The pieces are far longer than q-grams (MMDS 3.9.4), of which 3 d + 1 would be needed.
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.families.components import components_of
-from stream_lsh.families.likeness import COUNT_BITS, PIECE_BITS, shifts
+from stream_lsh.families.measure import COUNT_BITS, PIECE_BITS, shifts
 from stream_lsh.families.signer import Signed, prepared, set_apart
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.bits import SEED_BAND, SEED_COMPONENT, SEED_LENGTH, SEED_MIX, SEED_TAIL, fold_multiply
@@ -117,7 +117,7 @@ class EditSigner:
         self._key = key_words(key)
         self._tables = tables_for(settings)
         self._quick = quick_of(settings)
-        self._looked = searches(int(settings.distance))
+        self._looked = searches(int(settings.max_distance))
         self._columns = components_of(settings).columns
 
     def sign(

@@ -1,4 +1,4 @@
-"""bench/likeness.py: its recipe, and small runs of the engine; of faiss where it is installed."""
+"""bench/measures.py: its recipe, and small runs of the engine; of faiss where it is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from support.long_form import rotating
 from support.missing import extra
 
-from bench.likeness import (
+from bench.measures import (
     BATCH,
     DIMENSIONS,
     Engine,
@@ -48,7 +48,7 @@ def test_the_recipe_is_what_it_says() -> None:
 def test_recall_is_of_what_the_same_system_had_kept() -> None:
     items = np.zeros((4, DIMENSIONS), np.float32)
     items[:, 0], items[3, 1] = 1, 10
-    settings = Settings(likeness="cosine", dimensions=DIMENSIONS)
+    settings = Settings(measure="cosine", dimensions=DIMENSIONS)
     feed = Feed("cosine", items, np.array([1, 2, 3]), 0.9, settings)
     missed = Run(np.array([-1, 0, -1, 1]))
     assert scored(feed, missed, 10) == {"recall": 0.5, "precision": 0.5, "due": 2}
@@ -56,21 +56,21 @@ def test_recall_is_of_what_the_same_system_had_kept() -> None:
     assert scored(feed, nothing, 10) == {"recall": None, "precision": None, "due": 0}
 
 
-@pytest.mark.parametrize("likeness", ["hamming", *rotating(["cosine", "euclidean"], 1)])
-def test_the_engine_finds_the_same(likeness: str, tmp_path: Path) -> None:
-    feed = next(feeds(400, [likeness]))
+@pytest.mark.parametrize("measure", ["hamming", *rotating(["cosine", "euclidean"], 1)])
+def test_the_engine_finds_the_same(measure: str, tmp_path: Path) -> None:
+    feed = next(feeds(400, [measure]))
     ours = once(Engine(feed.settings), feed.items, tmp_path)
     found = scored(feed, ours, 400)
     assert (found["recall"], found["precision"]) == (1, 1)
     assert ours.disk > 0
 
 
-@pytest.mark.parametrize("likeness", rotating(["cosine", "euclidean", "hamming"], 1))
-def test_faiss_keeps_what_the_engine_keeps(likeness: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("measure", rotating(["cosine", "euclidean", "hamming"], 1))
+def test_faiss_keeps_what_the_engine_keeps(measure: str, tmp_path: Path) -> None:
     extra("faiss")
-    feed = next(feeds(400, [likeness]))
+    feed = next(feeds(400, [measure]))
     ours = once(Engine(feed.settings), feed.items, tmp_path)
-    flat = once(Faiss(likeness, "flat", feed.most), feed.items, tmp_path)
+    flat = once(Faiss(measure, "flat", feed.most), feed.items, tmp_path)
     assert ((flat.of < 0) == (ours.of < 0)).all()
-    stopped = once(Faiss(likeness, "flat", feed.most, 0.0), np.repeat(feed.items, 4, axis=0), tmp_path)
+    stopped = once(Faiss(measure, "flat", feed.most, 0.0), np.repeat(feed.items, 4, axis=0), tmp_path)
     assert len(stopped.of) == BATCH

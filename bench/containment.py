@@ -7,7 +7,7 @@ news eight characters. The truth is exhaustive: every pair of which one has the 
 The ensemble is built once over all documents and then asked for each of them; it takes no document later, forgets none,
 and gives no shares, so that what it names is counted as it comes. By itself it weighs what it misses as what it names
 in vain; "for recall" 99 times as much. stream-lsh takes the documents as a stream, with an index on disk, each compared
-with all before it (`against = any`, `verify_matches = 0`).
+with all before it (`compare_with = all`, `max_verified_matches = 0`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.evaluation.contained import Contained, EveryShare
 from stream_lsh.evaluation.exact import Ranked
 
-EXAMPLE = "python -m bench.quotations --documents 5000 --out results"
+EXAMPLE = "python -m bench.containment --documents 5000 --out results"
 CUT = (20, 40, 80, 160)
 """Words of a passage that is cut out."""
 REWRITES = (0.8, 0.5, 0.3, 0.1)
@@ -117,7 +117,12 @@ class Run:
 def engine(texts: Sequence[str], kind: str, threshold: float, folder: Path) -> Run:
     """stream-lsh over a stream of the texts."""
     settings = Settings(
-        likeness="quotations", threshold=threshold, shingles=kind, against="any", verify_matches=0, max_matches=0
+        measure="containment",
+        threshold=threshold,
+        shingles=kind,
+        compare_with="all",
+        max_verified_matches=0,
+        max_matches=0,
     )
     pairs: Pairs = set()
     incomplete, began = 0, time.perf_counter()
@@ -191,7 +196,7 @@ def rewritten(path: Path) -> Iterator[dict[str, Any]]:
     found: dict[float, dict[str, Any]] = {}
     for threshold in REWRITES:
         settings = Settings(
-            likeness="quotations", threshold=threshold, shingles="words:3", against="any", passage_words=1
+            measure="containment", threshold=threshold, shingles="words:3", compare_with="all", min_passage_words=1
         )
         with Deduplicator(settings) as deduplicator:
             list(deduplicator.process([Document(a["id"], a["text"]) for a in originals]))
@@ -249,14 +254,14 @@ def feeds(texts: Sequence[str], given: argparse.Namespace) -> Iterator[tuple[str
     passage = book[1000:1040]
     mixed = [Document(k, " ".join(own[k % len(own)][:80] + passage + [f"n{k}"])) for k in range(n)]
     yield "one passage in all posts, all kept", {}, mixed
-    yield "one passage in all posts, against any", {"against": "any"}, mixed
+    yield "one passage in all posts, against any", {"compare_with": "all"}, mixed
 
 
 def streamed(name: str, more: dict[str, Any], documents: list[Document], folder: Path) -> dict[str, Any]:
     """A feed through an index with the usual settings."""
     from bench.process import folder_bytes
 
-    settings = Settings(**({"likeness": "quotations", "shingles": "words:3"} | more))
+    settings = Settings(**({"measure": "containment", "shingles": "words:3"} | more))
     matched = incomplete = 0
     times = []
     with Deduplicator(settings, folder) as deduplicator:
@@ -273,11 +278,11 @@ def streamed(name: str, more: dict[str, Any], documents: list[Document], folder:
     }  # fmt: skip
 
 
-def measure(given: argparse.Namespace) -> None:
+def benchmark(given: argparse.Namespace) -> None:
     where = report.environment(("datasketch", "numpy", "numba", "rocksdict"))
     given.work.mkdir(parents=True, exist_ok=True)
     posts = texts_of(given.data / "posts-120k.jsonl.xz", max(given.documents, given.feed_documents))
-    with Deduplicator(Settings(likeness="quotations")) as deduplicator:  # compile the kernels
+    with Deduplicator(Settings(measure="containment")) as deduplicator:  # compile the kernels
         list(deduplicator.process([Document(k, text) for k, text in enumerate([*posts[:200], *posts[:50]])]))
     rows: list[dict[str, Any]] = []
     texts: list[str] = []
@@ -304,7 +309,7 @@ def measure(given: argparse.Namespace) -> None:
             print(more[-1], file=sys.stderr, flush=True)
         rows += more
         show(f"Feeds; the book has {given.book_bytes / 1e6:g} MB", FEEDS, more, texts)
-    report.write(given.out, "quotations", where, rows, "\n\n".join(texts))
+    report.write(given.out, "containment", where, rows, "\n\n".join(texts))
 
 
 def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]], texts: list[str]) -> None:
@@ -314,7 +319,7 @@ def show(title: str, columns: dict[str, str], rows: list[dict[str, Any]], texts:
 
 
 def main() -> None:
-    parser = report.parser("quotations", __doc__.splitlines()[0], EXAMPLE)
+    parser = report.parser("containment", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=20_000, help="of each corpus at most (%(default)s)")
     parser.add_argument("--corpora", default="posts,news-zh", help="comma list (%(default)s)")
     parser.add_argument("--thresholds", default="0.5,0.8", help="comma list (%(default)s)")
@@ -325,7 +330,7 @@ def main() -> None:
     given = parser.parse_args()
     given.corpora, given.systems = given.corpora.split(","), given.systems.split(",")
     given.thresholds = [float(threshold) for threshold in given.thresholds.split(",")]
-    measure(given)
+    benchmark(given)
 
 
 if __name__ == "__main__":

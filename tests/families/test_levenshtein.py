@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from support.models.distances import edit_distance, levenshtein_distance
 
 from stream_lsh.families.distances import edits
-from stream_lsh.families.edit import searches
 from stream_lsh.families.family import signer_of
-from stream_lsh.families.likeness import COUNT_BITS, MOST_EDITS, lookups
+from stream_lsh.families.levenshtein import searches
+from stream_lsh.families.measure import COUNT_BITS, MOST_EDITS, lookups
 from stream_lsh.families.signer import Signed
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import HEAD_WORDS
@@ -24,7 +24,7 @@ TEXTS = st.text("ab漢 é", max_size=14)
 
 
 def signed(texts: list[str], distance: int, salts: NDArray[np.uint64] | None = None, **more: Any) -> Signed:
-    settings = Settings(likeness="edit", distance=distance, **more)
+    settings = Settings(measure="levenshtein", max_distance=distance, **more)
     raw = [text.encode() for text in texts]
     ends = np.cumsum([len(one) for one in raw])
     return signer_of(settings.signing).sign(b"".join(raw), ends, salts, want_shingles=True)
@@ -61,7 +61,7 @@ def test_texts_within_the_distance_have_a_key_in_common(one: str, other: str, di
     bits = np.unpackbits(made.signatures[:, : COUNT_BITS // 8], axis=1)
     assert int((bits[0] != bits[1]).sum()) <= 2 * apart
     if apart <= distance:
-        settings = Settings(likeness="edit", distance=distance, normalize="none")
+        settings = Settings(measure="levenshtein", max_distance=distance, normalize="none")
         keys, starts = Hashes(settings.signing, bytes(16)).keys(made.signatures, made.fingerprints, made.fingerprints)
         assert np.diff(starts).tolist() == [lookups(distance) + 2] * 2
         for older, newer in ((0, 1), (1, 0)):
@@ -112,16 +112,16 @@ def test_salts_set_texts_apart() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({}, "likeness = edit needs distance"),
-        ({"distance": 1.5}, "distance: 1.5 edits; likeness = edit takes whole numbers from 0 to 8"),
-        ({"distance": 9}, "distance: 9 edits"),
-        ({"distance": 2, "threshold": 0.5}, "threshold is not used with likeness = edit"),
-        ({"distance": 2, "shingles": "chars:3"}, "shingles is not used with likeness = edit"),
-        ({"distance": 2, "verify": "signature"}, "verify is not used with likeness = edit"),
-        ({"distance": 2, "bands": 3}, "bands is not used with likeness = edit"),
-        ({"distance": 2, "dimensions": 3}, "dimensions is not used with likeness = edit"),
+        ({}, "measure = levenshtein needs max_distance"),
+        ({"max_distance": 1.5}, "distance: 1.5 edits; measure = levenshtein takes whole numbers from 0 to 8"),
+        ({"max_distance": 9}, "distance: 9 edits"),
+        ({"max_distance": 2, "threshold": 0.5}, "threshold is not used with measure = levenshtein"),
+        ({"max_distance": 2, "shingles": "chars:3"}, "shingles is not used with measure = levenshtein"),
+        ({"max_distance": 2, "verify": "signature"}, "verify is not used with measure = levenshtein"),
+        ({"max_distance": 2, "bands": 3}, "bands is not used with measure = levenshtein"),
+        ({"max_distance": 2, "dimensions": 3}, "dimensions is not used with measure = levenshtein"),
     ],
 )
 def test_settings_that_do_not_go_with_it(more: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Settings(likeness="edit", **more)
+        Settings(measure="levenshtein", **more)

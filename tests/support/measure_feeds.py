@@ -1,4 +1,4 @@
-"""Feeds for each likeness: documents in families, near enough to be found or just not, said again and in other ways."""
+"""Feeds for each measure: documents in families, near enough to be found or just not, said again and in other ways."""
 
 from __future__ import annotations
 
@@ -12,64 +12,64 @@ import numpy as np
 from support.histories import Changing
 
 GIVEN: dict[str, dict[str, Any]] = {
-    "cosine": {"likeness": "cosine", "dimensions": 32, "threshold": 0.9},
-    "euclidean": {"likeness": "euclidean", "dimensions": 32, "distance": 3.0},
-    "hamming": {"likeness": "hamming", "dimensions": 64, "distance": 5},
-    "edit": {"likeness": "edit", "distance": 3},
-    "sets": {"likeness": "sets", "threshold": 0.4},
-    "quotations": {"likeness": "quotations", "threshold": 0.6, "shingles": "words:3"},
-    "stories": {"likeness": "stories"},
+    "cosine": {"measure": "cosine", "dimensions": 32, "threshold": 0.9},
+    "euclidean": {"measure": "euclidean", "dimensions": 32, "max_distance": 3.0},
+    "hamming": {"measure": "hamming", "dimensions": 64, "max_distance": 5},
+    "levenshtein": {"measure": "levenshtein", "max_distance": 3},
+    "weighted-jaccard": {"measure": "weighted-jaccard", "threshold": 0.4},
+    "containment": {"measure": "containment", "threshold": 0.6, "shingles": "words:3"},
+    "tf-idf": {"measure": "tf-idf"},
 }
-"""Settings by likeness."""
-FIELDS = {"cosine": "vector", "euclidean": "vector", "hamming": "bits", "sets": "set"}
+"""Settings by measure."""
+FIELDS = {"cosine": "vector", "euclidean": "vector", "hamming": "bits", "weighted-jaccard": "set"}
 """Where documents are, if not in `text`."""
-ITEMS = ("cosine", "euclidean", "hamming", "edit", "sets")
+ITEMS = ("cosine", "euclidean", "hamming", "levenshtein", "weighted-jaccard")
 LETTERS = "aabcdeeeefghiijklmnnoopqrrsttuvwxyz0123456789   -ßé漢字の🙂"
 
 
-def feed_of(likeness: str, seed: int, families: int = 20) -> Changing:
-    if likeness == "stories":
+def feed_of(measure: str, seed: int, families: int = 20) -> Changing:
+    if measure == "tf-idf":
         return Tellings(seed)
-    return Quotations(seed, families) if likeness == "quotations" else Items(likeness, seed, families)
+    return Quotations(seed, families) if measure == "containment" else Items(measure, seed, families)
 
 
 @dataclass
 class Items(Changing):
     """Families of near and equal items: vectors, rows of bits, short texts, sets with weights."""
 
-    likeness: str
+    measure: str
     seed: int = 0
     families: int = 20
 
     def __post_init__(self) -> None:
-        self.given = GIVEN[self.likeness]
-        self.field = FIELDS.get(self.likeness, "text")
+        self.given = GIVEN[self.measure]
+        self.field = FIELDS.get(self.measure, "text")
         self.chance = random.Random(self.seed)
         self.numbers = np.random.default_rng(self.seed)
         self.bases = [self._new() for _ in range(self.families)]
         self.said: list[Any] = []
 
     def _new(self) -> Any:
-        if self.likeness == "sets":
+        if self.measure == "weighted-jaccard":
             return {f"é{self.chance.randrange(60)}": self.chance.choice((1, 2, 2.5, 0.125)) for _ in range(8)}
-        if self.likeness == "edit":
+        if self.measure == "levenshtein":
             return "".join(self.chance.choices(LETTERS, k=self.chance.choice((1, 2, 3, 5, 9, 20, 40))))
-        if self.likeness == "hamming":
+        if self.measure == "hamming":
             return self.chance.getrandbits(self.given["dimensions"])
         return self.numbers.normal(size=self.given["dimensions"])
 
     def near(self, base: Any) -> Any:
         """Within the distance, or just beyond."""
-        if self.likeness == "sets":
+        if self.measure == "weighted-jaccard":
             some = {element: weight * self.chance.choice((1, 1, 1, 1.5)) for element, weight in base.items()}
             some |= {f"more {self.chance.randrange(9)}": 1.0 for _ in range(self.chance.randrange(4))}
             return dict(self.chance.sample(sorted(some.items()), len(some) - self.chance.randrange(2)))
-        if self.likeness == "edit":
+        if self.measure == "levenshtein":
             for _ in range(self.chance.choice((0, 1, 2, 3, 3, 4, 5))):
                 at, drop = self.chance.randrange(len(base) + 1), self.chance.randrange(2)
                 base = base[:at] + self.chance.choice(("", *LETTERS)) + base[at + drop :]
             return base
-        if self.likeness == "hamming":
+        if self.measure == "hamming":
             bits = self.chance.sample(range(64), self.chance.choice((0, 1, 2, 3, 4, 5, 6)))
             return base ^ sum(1 << bit for bit in bits)
         step = self.numbers.normal(size=32)
@@ -81,11 +81,11 @@ class Items(Changing):
             return self.chance.choice(self.said)
         item = self.near(self.chance.choice(self.bases)) if self.chance.random() < 0.85 else self._new()
         way = self.chance.randrange(3)
-        if self.likeness == "sets":
+        if self.measure == "weighted-jaccard":
             found: Any = item if way else [*item, *item, *[*item][:2]]
-        elif self.likeness == "edit":
+        elif self.measure == "levenshtein":
             found = (item, item.upper().replace("SS", "ß"), item.replace(" ", " \t"))[way] if normal(item) else "x"
-        elif self.likeness == "hamming":
+        elif self.measure == "hamming":
             found = (f"{item:016x}", item, base64.b64encode(item.to_bytes(8, "big")).decode())[way]
         else:
             single = item.astype("<f4")

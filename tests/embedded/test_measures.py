@@ -1,4 +1,4 @@
-"""Every likeness through the whole job, against exhaustive comparison: verdicts, restarts, kills, what is erased."""
+"""Every measure through the whole job, against exhaustive comparison: verdicts, restarts, kills, what is erased."""
 
 from __future__ import annotations
 
@@ -12,67 +12,67 @@ import pytest
 from support.contents import contents
 from support.jobs import OUTPUTS, bytes_of, committing, read, run, written
 from support.kills import broken_off, kill
-from support.likeness_feeds import FIELDS, GIVEN, ITEMS, feed_of
 from support.long_form import rotating
-from support.models.likenesses import compared, modelled, similarity, stands_for
+from support.measure_feeds import FIELDS, GIVEN, ITEMS, feed_of
+from support.models.measures import compared, modelled, similarity, stands_for
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.querying import query
-from stream_lsh.errors import StateError, UsageError
+from stream_lsh.errors import StoreError, UsageError
 
 CHANGING: dict[str, Any] = {
-    "on_same_id": "update", "deleted_field": "deleted", "time_field": "ts", "window": "150s", "match_within": ["lang"],
+    "on_conflict": "update", "deleted_field": "deleted", "time_field": "ts", "window": "150s", "match_within": ["lang"],
 }  # fmt: skip
-CERTAIN = ("hamming", "edit")  # of which nothing is missed
+CERTAIN = ("hamming", "levenshtein")  # of which nothing is missed
 
 
-def sure(likeness: str, **more: Any) -> dict[str, Any]:
+def sure(measure: str, **more: Any) -> dict[str, Any]:
     """Settings with which no limit is met, and the little that banding may miss is not missed with the seeds below."""
-    given = {"bucket_size": 4096, "candidates": 4096, "memory_documents": 16, "generation_documents": 60}
-    if likeness != "stories":
-        given |= {"candidates": 65536, "verify_matches": 1000, "max_matches": 0}
-        given |= {"sampling": 1} if likeness == "quotations" else {"recall": 0.999999}
-    return given | GIVEN[likeness] | more
+    given = {"max_bucket_rows": 4096, "max_candidates": 4096, "memtable_documents": 16, "segment_documents": 60}
+    if measure != "tf-idf":
+        given |= {"max_candidates": 65536, "max_verified_matches": 1000, "max_matches": 0}
+        given |= {"sampling": 1} if measure == "containment" else {"target_recall": 0.999999}
+    return given | GIVEN[measure] | more
 
 
-def changing(likeness: str) -> dict[str, Any]:
+def changing(measure: str) -> dict[str, Any]:
     """The model of stories matches all languages."""
-    return {name: value for name, value in CHANGING.items() if (likeness, name) != ("stories", "match_within")}
+    return {name: value for name, value in CHANGING.items() if (measure, name) != ("tf-idf", "match_within")}
 
 
-SOME_ITEMS = ["cosine", "edit", *rotating([name for name in ITEMS if name not in ("cosine", "edit")], 1)]
+SOME_ITEMS = ["cosine", "levenshtein", *rotating([name for name in ITEMS if name not in ("cosine", "levenshtein")], 1)]
 QUICK = [
-    ("stories", "unique", 1, True), ("quotations", "unique", 1, True), ("sets", "unique", 1, True),
-    ("hamming", "any", 3, False),
+    ("tf-idf", "unique", 1, True), ("containment", "unique", 1, True), ("weighted-jaccard", "unique", 1, True),
+    ("hamming", "all", 3, False),
 ]  # fmt: skip
 
 
 def cases() -> list[Any]:
     quickly, slowly = [], []
-    for likeness, against, shards, changes in product(GIVEN, ("unique", "any"), (1, 3), (False, True)):
-        if (likeness == "stories" and (against, shards) != ("unique", 1)) or (
-            likeness == "quotations" and (against, shards) == ("unique", 3)
+    for measure, compare_with, shards, changes in product(GIVEN, ("kept", "all"), (1, 3), (False, True)):
+        if (measure == "tf-idf" and (compare_with, shards) != ("kept", 1)) or (
+            measure == "containment" and (compare_with, shards) == ("kept", 3)
         ):
             continue
-        shape = against, shards, changes
-        quick = (likeness, *shape) in QUICK
-        (quickly if quick else slowly).append((likeness, *shape))
+        shape = compare_with, shards, changes
+        quick = (measure, *shape) in QUICK
+        (quickly if quick else slowly).append((measure, *shape))
     return [*quickly, *rotating(slowly, 12)]
 
 
-@pytest.mark.parametrize(("likeness", "against", "shards", "changes"), cases())
+@pytest.mark.parametrize(("measure", "compare_with", "shards", "changes"), cases())
 def test_verdicts_are_those_of_exhaustive_comparison(
-    tmp_path: Path, likeness: str, against: Any, shards: int, changes: bool
+    tmp_path: Path, measure: str, compare_with: Any, shards: int, changes: bool
 ) -> None:
     """To the last match; over several generations and two runs, the second of which knows no setting."""
-    feed = feed_of(likeness, seed=shards)
+    feed = feed_of(measure, seed=shards)
     records = feed.history(200) if changes else feed.plain(200)
-    more: dict[str, Any] = {"against": against, "shards": shards}
-    more |= {"decided_after": 20} if against == "unique" and shards > 1 else {}
-    more |= {"verify_matches": 0} if against == "any" else {}
-    settings = Settings(**sure(likeness, **more | (changing(likeness) if changes else {})))
+    more: dict[str, Any] = {"compare_with": compare_with, "shards": shards}
+    more |= {"decision_lag": 20} if compare_with == "kept" and shards > 1 else {}
+    more |= {"max_verified_matches": 0} if compare_with == "all" else {}
+    settings = Settings(**sure(measure, **more | (changing(measure) if changes else {})))
     inputs = written(tmp_path, records)
     run(tmp_path, inputs[:1], settings)
     run(tmp_path, inputs, Settings(max_matches=settings.max_matches))
@@ -82,55 +82,57 @@ def test_verdicts_are_those_of_exhaustive_comparison(
     assert {"unique", "near_duplicate", "exact_duplicate"} <= kinds
     if changes:
         assert {"deleted", "outdated", "redelivered"} <= kinds
-        assert against == "any" or any(true.heir or true.heirs for true in truth)
-    if likeness == "quotations" and against == "unique":  # what contains more is kept
+        assert compare_with == "all" or any(true.heir or true.heirs for true in truth)
+    if measure == "containment" and compare_with == "kept":  # what contains more is kept
         assert sum(verdict["kind"] == "unique" and bool(verdict["matches"]) for verdict in verdicts) > 5
     facts: Any = information(tmp_path / "index", check=True)
     assert facts["health"]["problems"] == []
     assert facts["generations"]["number"] > 1
     said = facts["settings"]
-    for name in ("likeness", "dimensions", "distance"):
-        assert said.get(name) == GIVEN[likeness].get(name)
-    assert likeness in ("stories", "quotations") or "shingles" not in said
-    assert ("normalize" in said) is ("text_field" in said) is (likeness not in FIELDS)
-    assert ("threshold" in said) is (likeness in ("cosine", "sets", "quotations", "stories"))
+    for name in ("measure", "dimensions", "max_distance"):
+        assert said.get(name) == GIVEN[measure].get(name)
+    assert measure in ("tf-idf", "containment") or "shingles" not in said
+    assert ("normalize" in said) is ("text_field" in said) is (measure not in FIELDS)
+    assert ("threshold" in said) is (measure in ("cosine", "weighted-jaccard", "containment", "tf-idf"))
 
 
-@pytest.mark.parametrize("likeness", SOME_ITEMS)
-def test_the_usual_settings_find_what_they_promise(likeness: str) -> None:
+@pytest.mark.parametrize("measure", SOME_ITEMS)
+def test_the_usual_settings_find_what_they_promise(measure: str) -> None:
     """Pairs reported are true; of those within the threshold no more are missed than the recall allows, of some
-    likenesses none."""
-    feed = feed_of(likeness, seed=7, families=10)
-    settings = Settings(**GIVEN[likeness], against="any", verify_matches=0, max_matches=0)
+    measures none."""
+    feed = feed_of(measure, seed=7, families=10)
+    settings = Settings(**GIVEN[measure], compare_with="all", max_verified_matches=0, max_matches=0)
     items = [record[feed.field] for record in feed.plain(200)]
     texts = [stands_for(item, settings) for item in items]
     true = {
         (older, newer) for newer in range(len(texts)) for older in range(newer)
-        if similarity(likeness, texts[older], texts[newer]) >= settings.least
+        if similarity(measure, texts[older], texts[newer]) >= settings.least
     }  # fmt: skip
     with Deduplicator(settings) as deduplicator:
         verdicts = list(deduplicator.process([Document(i, **{feed.field: item}) for i, item in enumerate(items)]))
     found = {(match.seq, verdict.seq) for verdict in verdicts for match in verdict.matches}
     assert found <= true
     assert len(true) > 600
-    assert len(true - found) <= (0 if likeness in CERTAIN else 0.001 * len(true))
+    assert len(true - found) <= (0 if measure in CERTAIN else 0.001 * len(true))
 
 
 STRANGERS: dict[str, tuple[dict[str, Any], Any]] = {
     "cosine": ({"dimensions": 32, "threshold": 0.2}, np.arange(32.0)),
-    "euclidean": ({"dimensions": 32, "distance": 50}, np.arange(32.0)),
-    "hamming": ({"dimensions": 64, "distance": 40}, 12345),
-    "quotations": ({"threshold": 0.6, "shingles": "words:3"}, " ".join(f"w{k}" for k in range(50))),
+    "euclidean": ({"dimensions": 32, "max_distance": 50}, np.arange(32.0)),
+    "hamming": ({"dimensions": 64, "max_distance": 40}, 12345),
+    "containment": ({"threshold": 0.6, "shingles": "words:3"}, " ".join(f"w{k}" for k in range(50))),
 }
 
 
-@pytest.mark.parametrize("likeness", STRANGERS)
-@pytest.mark.parametrize("against", ["unique", "any"])
-def test_strangers_never_match(likeness: str, against: Any) -> None:
+@pytest.mark.parametrize("measure", STRANGERS)
+@pytest.mark.parametrize("compare_with", ["kept", "all"])
+def test_strangers_never_match(measure: str, compare_with: Any) -> None:
     """However low the threshold, and with equal items, too."""
-    given, item = STRANGERS[likeness]
-    documents = [Document(i, within={"lang": str(i % 100)}, **{FIELDS.get(likeness, "text"): item}) for i in range(200)]
-    settings = Settings(likeness=likeness, **given, against=against, match_within=["lang"], verify_matches=1000)
+    given, item = STRANGERS[measure]
+    documents = [Document(i, within={"lang": str(i % 100)}, **{FIELDS.get(measure, "text"): item}) for i in range(200)]
+    settings = Settings(
+        measure=measure, **given, compare_with=compare_with, match_within=["lang"], max_verified_matches=1000
+    )
     with Deduplicator(settings) as deduplicator:
         verdicts = list(deduplicator.process(documents, batch=50))
     for number, verdict in enumerate(verdicts):
@@ -142,21 +144,21 @@ def test_strangers_never_match(likeness: str, against: Any) -> None:
 # -- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def quick(*likenesses: str) -> list[Any]:
+def quick(*measures: str) -> list[Any]:
     """These, and the others as long tests."""
-    return [name if name in likenesses else pytest.param(name, marks=pytest.mark.long) for name in GIVEN]
+    return [name if name in measures else pytest.param(name, marks=pytest.mark.long) for name in GIVEN]
 
 
-@pytest.mark.parametrize("likeness", quick("stories"))
+@pytest.mark.parametrize("measure", quick("tf-idf"))
 def test_a_run_that_is_broken_off_goes_on_to_the_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, likeness: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, measure: str
 ) -> None:
-    feed = feed_of(likeness, seed=3)
+    feed = feed_of(measure, seed=3)
     records, bad = feed.history(180), (20, 130, 160)
     for number in bad:
         records.insert(number, {"id": f"bad-{number}", feed.field: [1, True], "ts": 1000 + number})
     inputs = written(tmp_path, records, parts=6)
-    settings = Settings(**sure(likeness, **changing(likeness)))
+    settings = Settings(**sure(measure, **changing(measure)))
     outputs = (*OUTPUTS, "groups")
     run(tmp_path / "one", inputs, settings, outputs)
     assert broken_off(monkeypatch, lambda: run(tmp_path / "two", inputs, settings, outputs)) > 1
@@ -164,10 +166,10 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     assert (tmp_path / "one" / "dead_letters").read_bytes().count(b"\n") == len(bad)
 
 
-@pytest.mark.parametrize("likeness", rotating(GIVEN, 1))
-def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path, likeness: str) -> None:
-    inputs = written(tmp_path, feed_of(likeness, seed=4, families=200).history(8000), parts=2)
-    given = {**GIVEN[likeness], **changing(likeness), "memory_documents": 256, "window": "3000s"}
+@pytest.mark.parametrize("measure", rotating(GIVEN, 1))
+def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path, measure: str) -> None:
+    inputs = written(tmp_path, feed_of(measure, seed=4, families=200).history(8000), parts=2)
+    given = {**GIVEN[measure], **changing(measure), "memtable_documents": 256, "window": "3000s"}
     run(tmp_path / "whole", inputs, Settings(**given))
     command = committing(tmp_path / "broken", inputs, given)
     kill(command, tmp_path / "broken" / "verdicts", (tmp_path / "whole" / "verdicts").stat().st_size, kills=4)
@@ -175,17 +177,19 @@ def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path, likeness: str)
 
 
 @pytest.mark.parametrize(
-    ("against", "changes"),
-    [("unique", True), *(pytest.param(*case, marks=pytest.mark.long) for case in (
-        ("unique", False), ("any", False), ("any", True)))],
+    ("compare_with", "changes"),
+    [("kept", True), *(pytest.param(*case, marks=pytest.mark.long) for case in (
+        ("kept", False), ("all", False), ("all", True)))],
 )  # fmt: skip
-def test_lost_postings_are_made_again(tmp_path: Path, against: Any, changes: bool) -> None:
+def test_lost_postings_are_made_again(tmp_path: Path, compare_with: Any, changes: bool) -> None:
     """From rows and texts, also of what was erased and what stands for an heir."""
-    feed = feed_of("quotations", seed=11)
+    feed = feed_of("containment", seed=11)
     records = feed.history(300) if changes else feed.plain(300)
-    more = {"against": against, "erase_hours": 0} | ({"verify_matches": 0} if against == "any" else {})
+    more = {"compare_with": compare_with, "erase_hours": 0} | (
+        {"max_verified_matches": 0} if compare_with == "all" else {}
+    )
     more |= CHANGING | {"window": "1d"} if changes else {}
-    settings = Settings(**sure("quotations", **more))
+    settings = Settings(**sure("containment", **more))
     inputs = written(tmp_path, records)
     run(tmp_path, inputs[:2], settings)
     lost = sorted((tmp_path / "index").glob("generations/*/postings/run-*"))
@@ -199,32 +203,32 @@ def test_lost_postings_are_made_again(tmp_path: Path, against: Any, changes: boo
 # -- erasing ----------------------------------------------------------------------------------------------------------
 
 
-def needles(likeness: str, records: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[bytes]:
+def needles(measure: str, records: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[bytes]:
     """What an index holds of some records, and of no others: their items in text and in bytes, or their words."""
-    settings, field = Settings(**GIVEN[likeness]), FIELDS.get(likeness, "text")
+    settings, field = Settings(**GIVEN[measure]), FIELDS.get(measure, "text")
 
     def stored(record: dict[str, Any]) -> str:
         value: str = record[field]
-        return value if likeness == "edit" else stands_for(value, settings)
+        return value if measure == "levenshtein" else stands_for(value, settings)
 
     rest = {stored(record) for record in others}
-    if likeness == "quotations":
+    if measure == "containment":
         words = {word for record in records for word in stored(record).split()} - set(" ".join(rest).split())
         return [word.encode() + b" " for word in words]
     texts = [stored(record) for record in records]
     texts = [text for text in texts if len(text) > 2 and not any(text in other for other in rest)]
     raw = {"hamming": bytes.fromhex, "cosine": base64.b64decode, "euclidean": base64.b64decode}
-    return [text.encode() for text in texts] + [raw[likeness](text) for text in texts if likeness in raw]
+    return [text.encode() for text in texts] + [raw[measure](text) for text in texts if measure in raw]
 
 
-@pytest.mark.parametrize("likeness", [name for name in GIVEN if name != "stories"])
-def test_nothing_is_left_of_what_was_deleted(tmp_path: Path, likeness: str) -> None:
-    records = feed_of(likeness, seed=5).plain(120)
-    after = [{**record, "id": f"after-{record['id']}"} for record in feed_of(likeness, seed=6).plain(60)]
+@pytest.mark.parametrize("measure", [name for name in GIVEN if name != "tf-idf"])
+def test_nothing_is_left_of_what_was_deleted(tmp_path: Path, measure: str) -> None:
+    records = feed_of(measure, seed=5).plain(120)
+    after = [{**record, "id": f"after-{record['id']}"} for record in feed_of(measure, seed=6).plain(60)]
     victims, others = records[10:20], [*records[:10], *records[20:], *after]
-    found = needles(likeness, victims, others)
+    found = needles(measure, victims, others)
     assert len(found) > 3
-    settings = Settings(**GIVEN[likeness], on_same_id="update", deleted_field="deleted", memory_documents=32)
+    settings = Settings(**GIVEN[measure], on_conflict="update", deleted_field="deleted", memtable_documents=32)
     deletions = [{"id": record["id"], "deleted": True} for record in victims]
     run(tmp_path / "job", written(tmp_path, [*records, *deletions, *after], 1), settings, ["verdicts"])
     state = tmp_path / "job" / "index"
@@ -243,15 +247,15 @@ def test_nothing_is_left_of_what_was_deleted(tmp_path: Path, likeness: str) -> N
 # -- crowds -----------------------------------------------------------------------------------------------------------
 
 
-def crowd(likeness: str, n: int) -> tuple[list[Any], list[Any]]:
+def crowd(measure: str, n: int) -> tuple[list[Any], list[Any]]:
     """One item so many times, and as many neighbours of another."""
-    if likeness == "hamming":  # all of whose bits are zeros
+    if measure == "hamming":  # all of whose bits are zeros
         near = [2**64 - 1 ^ (1 << a) ^ (1 << b) for a in range(40) for b in range(40) if a != b]
         return [0] * n, near[:n]
-    if likeness == "sets":
+    if measure == "weighted-jaccard":
         tea = [{"tea": 3, "sugar": 2 + number % 100 / 100, f"x{number}": 0.1} for number in range(n)]
         return [{"bread": 2.5, "milk": 1}] * n, tea
-    if likeness == "edit":
+    if measure == "levenshtein":
         titles = [f"Another title, with a number: {number % 1000:04d}" for number in range(n)]
         return ["One title, again and again"] * n, titles
     numbers = np.random.default_rng(6)
@@ -259,18 +263,18 @@ def crowd(likeness: str, n: int) -> tuple[list[Any], list[Any]]:
     return [np.ones(32)] * n, [base + numbers.normal(size=32) * 0.03 for _ in range(n)]
 
 
-@pytest.mark.parametrize("against", ["unique", pytest.param("any", marks=pytest.mark.long)])
-@pytest.mark.parametrize("likeness", ITEMS)
-def test_crowds_have_one_that_stands_for_them(likeness: str, against: Any) -> None:
+@pytest.mark.parametrize("compare_with", ["kept", pytest.param("all", marks=pytest.mark.long)])
+@pytest.mark.parametrize("measure", ITEMS)
+def test_crowds_have_one_that_stands_for_them(measure: str, compare_with: Any) -> None:
     """Nothing is missed that decides a verdict."""
-    both = [item for pair in zip(*crowd(likeness, 600), strict=True) for item in pair]
-    documents = [Document(i, **{FIELDS.get(likeness, "text"): item}) for i, item in enumerate(both)]
-    with Deduplicator(Settings(**GIVEN[likeness], against=against)) as deduplicator:
+    both = [item for pair in zip(*crowd(measure, 600), strict=True) for item in pair]
+    documents = [Document(i, **{FIELDS.get(measure, "text"): item}) for i, item in enumerate(both)]
+    with Deduplicator(Settings(**GIVEN[measure], compare_with=compare_with)) as deduplicator:
         verdicts = list(deduplicator.process(documents))
     assert [verdict.kind for verdict in verdicts[:2]] == ["unique", "unique"]
     assert {verdict.kind for verdict in verdicts[2::2]} == {"exact_duplicate"}
     assert {verdict.kind for verdict in verdicts[3::2]} <= {"near_duplicate", "exact_duplicate"}
-    if against == "unique":
+    if compare_with == "kept":
         assert {verdict.of for verdict in verdicts[2::2]} == {0}
         assert {verdict.of for verdict in verdicts[3::2]} == {1}
         assert not any(verdict.incomplete for verdict in verdicts)
@@ -279,52 +283,52 @@ def test_crowds_have_one_that_stands_for_them(likeness: str, against: Any) -> No
 # -- the interface ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("likeness", SOME_ITEMS)
-def test_python_and_queries(tmp_path: Path, likeness: str) -> None:
-    feed = feed_of(likeness, seed=8)
+@pytest.mark.parametrize("measure", SOME_ITEMS)
+def test_python_and_queries(tmp_path: Path, measure: str) -> None:
+    feed = feed_of(measure, seed=8)
     records = feed.plain(60)
     documents = [Document(record["id"], **{feed.field: record[feed.field]}) for record in records]
-    with Deduplicator(Settings(**GIVEN[likeness]), tmp_path / "index") as deduplicator:
+    with Deduplicator(Settings(**GIVEN[measure]), tmp_path / "index") as deduplicator:
         verdicts = list(deduplicator.process(documents))
     inputs = written(tmp_path, records)
-    run(tmp_path / "job", inputs, Settings(**GIVEN[likeness]))
+    run(tmp_path / "job", inputs, Settings(**GIVEN[measure]))
     assert [(v.id, v.kind, v.of, v.similarity) for v in verdicts] == [
         (line["id"], line["kind"], line["of"], line["similarity"]) for line in read(tmp_path / "job" / "verdicts")
     ]
-    with Deduplicator(state=tmp_path / "index", read_only=True) as deduplicator:
-        assert deduplicator.settings.likeness == likeness
+    with Deduplicator(index=tmp_path / "index", read_only=True) as deduplicator:
+        assert deduplicator.settings.measure == measure
         [match, *_] = deduplicator.query(records[0][feed.field])
         assert (match.id, match.similarity) == (0, 1.0)
-        for bad in () if likeness == "edit" else ("?", None, [1, 2.5], 1.5):
+        for bad in () if measure == "levenshtein" else ("?", None, [1, 2.5], 1.5):
             with pytest.raises(UsageError, match=r"the (row of bits|vector|set|document)"):
                 deduplicator.query(bad)  # type: ignore[arg-type]
     summary = query(Settings(), inputs, str(tmp_path / "asked"), tmp_path / "index")
     assert (summary.documents, summary.redelivered) == (60, 60)
 
 
-def test_an_index_keeps_its_likeness(tmp_path: Path) -> None:
-    for name, likeness in (("bits", "hamming"), ("vectors", "cosine")):
-        Deduplicator(Settings(**GIVEN[likeness]), tmp_path / name).close()
+def test_an_index_keeps_its_measure(tmp_path: Path) -> None:
+    for name, measure in (("bits", "hamming"), ("vectors", "cosine")):
+        Deduplicator(Settings(**GIVEN[measure]), tmp_path / name).close()
     Deduplicator(Settings(), tmp_path / "texts").close()
     for name, given, message in (
-        ("bits", {**GIVEN["hamming"], "distance": 4}, r"distance = 5.0 \(now 4.0\)"),
+        ("bits", {**GIVEN["hamming"], "max_distance": 4}, r"max_distance = 5.0 \(now 4.0\)"),
         ("bits", {**GIVEN["hamming"], "dimensions": 128}, r"dimensions = 64 \(now 128\)"),
-        ("bits", GIVEN["cosine"], r"likeness = 'hamming' \(now 'cosine'\)"),
+        ("bits", GIVEN["cosine"], r"measure = 'hamming' \(now 'cosine'\)"),
         ("bits", {**GIVEN["hamming"], "bits_field": "hash"}, r"bits_field = 'bits' \(now 'hash'\)"),
-        ("texts", GIVEN["hamming"], r"likeness = 'copies' \(now 'hamming'\)"),
+        ("texts", GIVEN["hamming"], r"measure = 'jaccard' \(now 'hamming'\)"),
         ("vectors", {"threshold": 0.8}, r"threshold = 0.9 \(now 0.8\)"),
-        ("vectors", {"likeness": "copies"}, r"likeness = 'cosine' \(now 'copies'\)"),
-        ("vectors", {"likeness": "euclidean", "dimensions": 32, "distance": 1}, r"likeness = 'cosine' \(now 'eucl"),
+        ("vectors", {"measure": "jaccard"}, r"measure = 'cosine' \(now 'jaccard'\)"),
+        ("vectors", {"measure": "euclidean", "dimensions": 32, "max_distance": 1}, r"measure = 'cosine' \(now 'eucl"),
     ):  # fmt: skip
-        with pytest.raises(StateError, match=message):
+        with pytest.raises(StoreError, match=message):
             Deduplicator(Settings(**given), tmp_path / name)
 
 
 def test_folders_hold_no_vectors(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a text")
-    for likeness, what in (("cosine", "of vectors: .* the field vector,"), ("hamming", "of rows of bits: .* bits,")):
+    for measure, what in (("cosine", "of vectors: .* the field vector,"), ("hamming", "of rows of bits: .* bits,")):
         with pytest.raises(UsageError, match=f"folder of text files, and the index is {what}"):
-            run(tmp_path / likeness, [tmp_path], Settings(**GIVEN[likeness]), [])
+            run(tmp_path / measure, [tmp_path], Settings(**GIVEN[measure]), [])
 
 
 def test_full_buckets_of_places_are_read() -> None:
@@ -332,12 +336,16 @@ def test_full_buckets_of_places_are_read() -> None:
     vectors = np.random.default_rng(4).normal(0, 0.2, (2000, 200)).astype(np.float32)
     documents = [Document(number, vector=vector) for number, vector in enumerate(vectors)]
     shares = []
-    for given in ({}, {"bucket_size": 8}):
-        settings = Settings(likeness="euclidean", dimensions=200, distance=1.6, **given)
+    for given in ({}, {"max_bucket_rows": 8}):
+        settings = Settings(measure="euclidean", dimensions=200, max_distance=1.6, **given)
         with Deduplicator(settings) as deduplicator:
             verdicts = list(deduplicator.process(documents))
         shares.append(sum(verdict.incomplete > 0 for verdict in verdicts) / len(verdicts))
     assert shares[0] < 0.01 < 0.3 < shares[1]
-    assert settings.answers["bucket_size"] == 8
-    assert Settings(likeness="euclidean", dimensions=200, distance=1.6).answers["bucket_size"] == 1024
-    assert Settings().answers["bucket_size"] == Settings(likeness="cosine", dimensions=200).answers["bucket_size"] == 64
+    assert settings.answers["max_bucket_rows"] == 8
+    assert Settings(measure="euclidean", dimensions=200, max_distance=1.6).answers["max_bucket_rows"] == 1024
+    assert (
+        Settings().answers["max_bucket_rows"]
+        == Settings(measure="cosine", dimensions=200).answers["max_bucket_rows"]
+        == 64
+    )

@@ -1,4 +1,4 @@
-"""What is particular to quotations (tests/embedded/test_likenesses.py has what all likenesses have)."""
+"""What is particular to quotations (tests/embedded/test_measures.py has what all measures have)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import random
 from pathlib import Path
 
 import pytest
-from support.likeness_feeds import GIVEN, feed_of
-from support.models.likenesses import share, shingles
+from support.measure_feeds import GIVEN, feed_of
+from support.models.measures import share, shingles
 
 from stream_lsh import Deduplicator, Document, Settings
 
-QUOTATIONS = GIVEN["quotations"]
+QUOTATIONS = GIVEN["containment"]
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8])
 def test_the_usual_settings_find_what_they_promise(threshold: float) -> None:
     """Pairs reported are true; of those of texts that are long enough no more are missed than the recall allows."""
     settings = Settings(
-        **(QUOTATIONS | {"threshold": threshold}), against="any", verify_matches=0, max_matches=0
+        **(QUOTATIONS | {"threshold": threshold}), compare_with="all", max_verified_matches=0, max_matches=0
     )  # fmt: skip
-    texts = [record["text"] for record in feed_of("quotations", seed=7, families=30).plain(450)]
+    texts = [record["text"] for record in feed_of("containment", seed=7, families=30).plain(450)]
     true = {
         (older, newer) for newer in range(len(texts)) for older in range(newer)
         if max(share(texts[older], texts[newer]), share(texts[newer], texts[older])) >= threshold
@@ -30,9 +30,7 @@ def test_the_usual_settings_find_what_they_promise(threshold: float) -> None:
         verdicts = list(deduplicator.process([Document(i, text) for i, text in enumerate(texts)]))
     found = {(match.seq, verdict.seq) for verdict in verdicts for match in verdict.matches}
     assert found <= true
-    promised = {
-        pair for pair in true if min(len(shingles(texts[number])) for number in pair) >= settings.least_shingles
-    }
+    promised = {pair for pair in true if min(len(shingles(texts[number])) for number in pair) >= settings.min_shingles}
     assert len(promised) > 60
     assert len(promised - found) <= 0.001 * len(promised)
     assert len(true - found) <= 0.2 * len(true)  # of texts of a few words
@@ -45,8 +43,8 @@ def test_books_and_posts(tmp_path: Path, first: str) -> None:
     book = [f"w{chance.randrange(50_000)}" for _ in range(30_000)]
     posts = [" ".join(book[at : at + 40]) for at in range(0, 30_000, 600)]
     documents = [Document("book", " ".join(book)), *(Document(i, post) for i, post in enumerate(posts))]
-    given = {**QUOTATIONS, "threshold": 0.8, "memory_documents": 16}
-    settings = Settings(**given, candidates=200, verify_matches=200, max_matches=0)
+    given = {**QUOTATIONS, "threshold": 0.8, "memtable_documents": 16}
+    settings = Settings(**given, max_candidates=200, max_verified_matches=200, max_matches=0)
     with Deduplicator(settings, tmp_path) as deduplicator:
         order = documents if first == "book" else documents[::-1]
         verdicts = {verdict.id: verdict for verdict in deduplicator.process(order, batch=1)}
@@ -55,20 +53,20 @@ def test_books_and_posts(tmp_path: Path, first: str) -> None:
     else:
         assert verdicts["book"].kind == "unique"
         assert sorted(match.id for match in verdicts["book"].matches) == list(range(len(posts)))
-    with Deduplicator(state=tmp_path, read_only=True) as deduplicator:
+    with Deduplicator(index=tmp_path, read_only=True) as deduplicator:
         assert [match.id for match in deduplicator.query(" ".join(book[100:140]))] == ["book"]
 
 
 def test_what_is_refused() -> None:
     for given, message in (
-        ({"normalize": "lower,space,markup"}, "markup is not used with likeness = quotations"),
-        ({"shards": 2}, "needs against = 'any' with several shards"),
-        ({"set_field": "tags"}, "set_field is not used with likeness = quotations"),
+        ({"normalize": "lower,space,markup"}, "markup is not used with measure = containment"),
+        ({"shards": 2}, "needs compare_with = 'all' with several shards"),
+        ({"set_field": "tags"}, "set_field is not used with measure = containment"),
         ({"threshold": 0.001}, "too small a share"),
     ):
         with pytest.raises(ValueError, match=message):
             Settings(**(QUOTATIONS | given))
-    assert Settings(**QUOTATIONS, least_shingles=1).sampled == 1
-    with pytest.raises(ValueError, match="sampling is not used with likeness = copies"):
+    assert Settings(**QUOTATIONS, min_shingles=1).sampled == 1
+    with pytest.raises(ValueError, match="sampling is not used with measure = jaccard"):
         Settings(sampling=2)
     assert json.loads(json.dumps(Settings(**QUOTATIONS).answers))["sampling"] == Settings(**QUOTATIONS).sampled

@@ -28,14 +28,15 @@ from bench.process import folder_bytes
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.api import Verdict
 
-EXAMPLE = "python -m bench.edit --documents 20000 --out results"
+EXAMPLE = "python -m bench.levenshtein --documents 20000 --out results"
 QUERIES = 1000
 COLUMNS = {
     "distance": "distance", "system": "system", "rate": "documents/s", "recall": "recall", "precision": "precision",
     "dropped": "dropped %", "incomplete": "incomplete documents", "disk": "bytes/document on disk",
 }  # fmt: skip
 DENSE_COLUMNS = {
-    "feed": "feed", "against": "against", "rate": "documents/s", "kept": "kept %", "incomplete": "incomplete %",
+    "feed": "feed", "compare_with": "compare_with", "rate": "documents/s", "kept": "kept %",
+    "incomplete": "incomplete %",
 }  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def beside(titles: list[str], distance: int) -> Iterator[dict[str, Any]]:
     from rapidfuzz.distance import Levenshtein
     from rapidfuzz.process import cdist
 
-    verdicts, seconds, disk = taken(titles, Settings(likeness="edit", distance=distance))
+    verdicts, seconds, disk = taken(titles, Settings(measure="levenshtein", max_distance=distance))
     kept = np.array([verdict.kind == "unique" for verdict in verdicts])
     plain = [" ".join(title.lower().split()) for title in titles]
     sample = np.sort(np.random.default_rng(1).choice(len(titles), min(QUERIES, len(titles)), replace=False))
@@ -100,28 +101,31 @@ def titles_of(data: Path, documents: int) -> list[str]:
 def crowded(documents: int) -> Iterator[dict[str, Any]]:
     """The engine on dense feeds."""
     for name, feed in dense_feeds(documents):
-        for against in ("unique", "any"):
-            verdicts, seconds, _ = taken(feed, Settings(likeness="edit", distance=3, against=against))
+        for compare_with in ("kept", "all"):
+            verdicts, seconds, _ = taken(
+                feed, Settings(measure="levenshtein", max_distance=3, compare_with=compare_with)
+            )
             kept = sum(verdict.kind == "unique" for verdict in verdicts)
             cut = sum(verdict.incomplete > 0 for verdict in verdicts)
-            yield {"feed": name, "against": against, "rate": len(feed) / seconds, "kept": 100 * kept / len(feed),
+            yield {"feed": name, "compare_with": compare_with, "rate": len(feed) / seconds,
+            "kept": 100 * kept / len(feed),
                    "incomplete": 100 * cut / len(feed)}  # fmt: skip
 
 
 def main() -> None:
-    parser = report.parser("edit", __doc__.splitlines()[0], EXAMPLE)
+    parser = report.parser("levenshtein", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=120_000, help="titles, and of each dense feed (%(default)s)")
     parser.add_argument("--distances", default="1,2,3,5", help="comma list (%(default)s)")
     given = parser.parse_args()
     where = report.environment(("numpy", "numba", "rocksdict", "rapidfuzz"))
     titles = titles_of(given.data, given.documents)
-    taken(titles[:100], Settings(likeness="edit", distance=3))  # compiling is not what is timed
+    taken(titles[:100], Settings(measure="levenshtein", max_distance=3))  # compiling is not what is timed
     rows = [row for distance in given.distances.split(",") for row in beside(titles, int(distance))]
     dense, texts = list(crowded(given.documents)), list[str]()
     for title, columns, found in (("Titles", COLUMNS, rows), ("Dense feeds, distance 3", DENSE_COLUMNS, dense)):
         print(f"\n{title}\n{report.table(columns, found)}", flush=True)
         texts.append(f"{title}\n\n{report.table(columns, found, markdown=True)}")
-    report.write(given.out, "edit", where, [*rows, *dense], "\n\n".join(texts))
+    report.write(given.out, "levenshtein", where, [*rows, *dense], "\n\n".join(texts))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from stream_lsh.families.quotations import needed, probability
+from stream_lsh.families.containment import needed, probability
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count
 
@@ -23,7 +23,7 @@ FAR = 0.5
 
 def lengths_of(settings: Settings) -> list[int]:
     """Shingles of the texts of the table."""
-    return [settings.least_shingles * times for times in LENGTHS]
+    return [settings.min_shingles * times for times in LENGTHS]
 
 
 def found(settings: Settings, share: float, shingles: int, sampling: int | None = None) -> float:
@@ -35,7 +35,7 @@ def family(settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(d1, d2, p1, p2) of a single key, and of all keys of the shortest text (MMDS 3.6): the distance of a text from
     another one is the share of it that is not there."""
     near, far = settings.threshold, FAR * settings.threshold
-    least = settings.least_shingles
+    least = settings.min_shingles
     both = found(settings, near, least), found(settings, far, least)
     return (1 - near, 1 - far, near, far), (1 - near, 1 - far, *both)
 
@@ -44,8 +44,8 @@ def choice(settings: Settings) -> Iterator[str]:
     """What was chosen."""
     from stream_lsh.evaluation.shares import percent
 
-    sampling, least, threshold = settings.sampled, settings.least_shingles, settings.threshold
-    yield f"Threshold {threshold:g} (quotations), recall {settings.recall:g}, texts of {least} shingles and more:"
+    sampling, least, threshold = settings.sampled, settings.min_shingles, settings.threshold
+    yield f"Threshold {threshold:g} (containment), recall {settings.target_recall:g}, texts from {least} shingles:"
     yield f"  one shingle in {sampling} is a key" if sampling > 1 else "  every shingle is a key"
     for keys in sorted({max(1, round(n / sampling)) for n in lengths_of(settings)}):
         yield f"  of {count(keys, 'key')} a candidate shares {needed(keys, threshold, sampling)} or more"
@@ -54,8 +54,8 @@ def choice(settings: Settings) -> Iterator[str]:
     share = found(settings, threshold, least)
     yield f"  found at the threshold   {percent(share)}"
     yield f"  missed at the threshold  {percent(1 - share)}"
-    if share < settings.recall - 1e-12:
-        yield f"  The sampling as given misses the recall of {settings.recall:g}; leave it out to meet it."
+    if share < settings.target_recall - 1e-12:
+        yield f"  The sampling as given misses the recall of {settings.target_recall:g}; leave it out to meet it."
 
 
 def table(settings: Settings) -> Iterator[str]:
@@ -78,8 +78,8 @@ def beside(settings: Settings) -> Iterator[str]:
     for sampling in sorted({*SAMPLINGS, settings.sampled}):
         least = shortest(settings, sampling)
         mine = "  <- chosen" if sampling == settings.sampled else ""
-        found_ = percent(found(settings, settings.threshold, settings.least_shingles, sampling))
-        half = percent(found(settings, FAR * settings.threshold, settings.least_shingles, sampling))
+        found_ = percent(found(settings, settings.threshold, settings.min_shingles, sampling))
+        half = percent(found(settings, FAR * settings.threshold, settings.min_shingles, sampling))
         yield f"  {sampling:>8}  {1000 / sampling:>13,.0f}  {found_:>8}  {least:>13,}  {half:>13}{mine}"
     yield "  shortest text: shingles from which on the recall is met"
     yield "  at half of it: candidates at half of the threshold, which the check turns down"
@@ -89,7 +89,7 @@ def shortest(settings: Settings, sampling: int) -> int:
     """Shingles of the shortest text that is found at the threshold as recall asks."""
     step = max(1, round(1 / settings.threshold))
     for shingles in range(step, 4096, step):
-        if found(settings, settings.threshold, shingles, sampling) >= settings.recall - 1e-12:
+        if found(settings, settings.threshold, shingles, sampling) >= settings.target_recall - 1e-12:
             return shingles
     return 4096
 
@@ -105,11 +105,11 @@ def sampled(settings: Settings, drawn: Sample, sizes: list[int], rejected: Count
         yield f"  left out because they cannot be used: {reasons}"
     if not sizes:
         return
-    short = sum(size < settings.least_shingles for size in sizes)
+    short = sum(size < settings.min_shingles for size in sizes)
     mean = sum(sizes) / len(sizes)
     yield f"  shingles of a document   {mean:,.0f} on average, {max(sizes):,} at most"
     yield f"  keys of a document       {mean / settings.sampled:,.0f} on average"
-    yield f"  too short for a promise  {odds(short, len(sizes))} (fewer than {settings.least_shingles} shingles)"
+    yield f"  too short for a promise  {odds(short, len(sizes))} (fewer than {settings.min_shingles} shingles)"
 
 
 def sizes_of(drawn: Sample, settings: Settings) -> list[int]:
@@ -126,15 +126,15 @@ def as_object(settings: Settings, drawn: Sample | None, sizes: list[int]) -> dic
     """All of it for machines."""
     one, all_ = (dict(zip(("d1", "d2", "p1", "p2"), figures, strict=True)) for figures in family(settings))
     made: dict[str, Any] = {
-        "likeness": settings.likeness, "threshold": settings.threshold, "recall": settings.recall,
-        "least_shingles": settings.least_shingles, "sampling": settings.sampled,
-        "found": found(settings, settings.threshold, settings.least_shingles), "key": one, "amplified": all_,
+        "measure": settings.measure, "threshold": settings.threshold, "target_recall": settings.target_recall,
+        "min_shingles": settings.min_shingles, "sampling": settings.sampled,
+        "found": found(settings, settings.threshold, settings.min_shingles), "key": one, "amplified": all_,
         "curve": [
             {"share": share, "shingles": n, "found": found(settings, share, n)}
             for n in lengths_of(settings) for share in sorted({*SHARES, settings.threshold})
         ],
         "alternatives": [
-            {"sampling": s, "found": found(settings, settings.threshold, settings.least_shingles, s),
+            {"sampling": s, "found": found(settings, settings.threshold, settings.min_shingles, s),
              "shortest": shortest(settings, s)}
             for s in sorted({*SAMPLINGS, settings.sampled})
         ],
@@ -142,6 +142,6 @@ def as_object(settings: Settings, drawn: Sample | None, sizes: list[int]) -> dic
     if drawn is not None:
         made["sample"] = {
             "documents": len(drawn), "of": drawn.seen, "mean_shingles": sum(sizes) / max(1, len(sizes)),
-            "too_short": sum(size < settings.least_shingles for size in sizes),
+            "too_short": sum(size < settings.min_shingles for size in sizes),
         }  # fmt: skip
     return made

@@ -1,4 +1,4 @@
-"""What follows from a likeness: collision probabilities, keys, signatures, exact distances (MMDS 3.5 to 3.7)."""
+"""What follows from a measure: collision probabilities, keys, signatures, exact distances (MMDS 3.5 to 3.7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stream_lsh.families.components import components_of, masks_of
 from stream_lsh.families.distances import similarity
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.items import lines, offsets_of, planes
-from stream_lsh.families.likeness import (
+from stream_lsh.families.measure import (
     ENOUGH_BITS,
     MOST_KEYS,
     WIDTH,
@@ -29,21 +29,21 @@ from stream_lsh.families.signer import Signed
 from stream_lsh.index.rows.keys import Hashes, as_words
 from stream_lsh.settings.model import Settings
 
-COPIES = {  # as they were before there were other likenesses
-    "8460387f112093fa": {},
-    "3e70b8ca9d6a8925": {"threshold": 0.5},
-    "6a641e3bb812b03b": {"set_field": "tags"},
-    "bff7ceb233d346f6": {"against": "any", "shards": 3, "match_within": ["lang"]},
-    "ea355188a18908d5": {"window": "7d", "on_same_id": "update", "deleted_field": "gone", "time_field": "ts"},
-    "778d55ec391ca769": {"verify": "signature", "shards": 2},
+COPIES = {  # as they were before there were other measures
+    "423ecd260c22edec": {},
+    "6aed6237455a797f": {"threshold": 0.5},
+    "2f9f6057bf5e736d": {"set_field": "tags"},
+    "a3ed5b496ca3b2fd": {"compare_with": "all", "shards": 3, "match_within": ["lang"]},
+    "2aaf8186de4bb16c": {"window": "7d", "on_conflict": "update", "deleted_field": "gone", "time_field": "ts"},
+    "65a24247b7cbb577": {"verify": "signature", "shards": 2},
 }  # fmt: skip
-COSINE: dict[str, Any] = {"likeness": "cosine", "dimensions": 16}
-EUCLIDEAN: dict[str, Any] = {"likeness": "euclidean", "dimensions": 16, "distance": 2.5}
-HAMMING: dict[str, Any] = {"likeness": "hamming", "dimensions": 64, "distance": 3}
+COSINE: dict[str, Any] = {"measure": "cosine", "dimensions": 16}
+EUCLIDEAN: dict[str, Any] = {"measure": "euclidean", "dimensions": 16, "max_distance": 2.5}
+HAMMING: dict[str, Any] = {"measure": "hamming", "dimensions": 64, "max_distance": 3}
 
 
 def signed(settings: Settings, items: list[Any], salts: NDArray[np.uint64] | None = None) -> Signed:
-    kind = "bits" if settings.likeness == "hamming" else "vector"
+    kind = "bits" if settings.measure == "hamming" else "vector"
     found = columns([Document(number, **{kind: item}) for number, item in enumerate(items)], item=settings.item)
     assert not found.rejected
     return signer_of(settings.signing).sign(found.texts, found.ends, salts, want_shingles=True)
@@ -53,28 +53,28 @@ def similar(settings: Settings, one: Any, other: Any) -> float:
     """By the words that stand for the two, as the index compares them."""
     made = signed(settings, [one, other])
     first, second = np.split(made.shingles, made.offsets[1:-1])
-    return similarity(settings.likeness, first, second, settings.signing.dimensions)
+    return similarity(settings.measure, first, second, settings.signing.dimensions)
 
 
 # -- the distances of the book (3.5) -------------------------------------------------------------------------------
 
 
 def test_the_distances_of_the_book() -> None:
-    plane = Settings(likeness="euclidean", dimensions=2, distance=1)
+    plane = Settings(measure="euclidean", dimensions=2, max_distance=1)
     assert similar(plane, [2, 7], [6, 4]) == 1 / (1 + 5)
-    space = Settings(likeness="cosine", dimensions=3)
+    space = Settings(measure="cosine", dimensions=3)
     assert similar(space, [1, 2, -1], [2, 1, 1]) == pytest.approx(0.5)
     assert math.degrees(math.acos(similar(space, [1, 2, -1], [2, 1, 1]))) == pytest.approx(60)
-    bits = Settings(likeness="hamming", dimensions=8, distance=1)
+    bits = Settings(measure="hamming", dimensions=8, max_distance=1)
     assert similar(bits, 0b10101, 0b11110) == 1 - 3 / 8
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 7, 33])
 def test_distances_are_those_of_the_definition(dimensions: int) -> None:
     chance = np.random.default_rng(dimensions)
-    cosine = Settings(likeness="cosine", dimensions=dimensions)
-    euclidean = Settings(likeness="euclidean", dimensions=dimensions, distance=1)
-    hamming = Settings(likeness="hamming", dimensions=8 * dimensions, distance=1)
+    cosine = Settings(measure="cosine", dimensions=dimensions)
+    euclidean = Settings(measure="euclidean", dimensions=dimensions, max_distance=1)
+    hamming = Settings(measure="hamming", dimensions=8 * dimensions, max_distance=1)
     for _ in range(10):
         one, other = chance.normal(size=(2, dimensions)).astype(np.float32)
         near = math.cos(math.radians(cosine_distance(one.tolist(), other.tolist())))
@@ -101,7 +101,7 @@ def test_whoever_is_compared_with_himself_is_alike() -> None:
 @pytest.mark.parametrize("dimensions", [8, 64])
 def test_the_share_of_equal_bits_is_that_of_the_angle(dimensions: int) -> None:
     """300 pairs at all angles, 1,024 planes that they share: a pair is wrong by 0.1 in fewer than one case of 1e9."""
-    settings = Settings(likeness="cosine", dimensions=dimensions, signature_size=1024)
+    settings = Settings(measure="cosine", dimensions=dimensions, signature_size=1024)
     chance, errors = np.random.default_rng(2), []
     for _ in range(300):
         one, other = chance.normal(size=(2, dimensions))
@@ -115,7 +115,7 @@ def test_the_share_of_equal_bits_is_that_of_the_angle(dimensions: int) -> None:
 @pytest.mark.parametrize("dimensions", [2, 3, 300])
 def test_vectors_in_which_few_numbers_count_are_no_exception(dimensions: int) -> None:
     """Beside the diagonal, where planes of ones and minus ones part the nearest neighbours."""
-    settings = Settings(likeness="cosine", dimensions=dimensions, signature_size=1024)
+    settings = Settings(measure="cosine", dimensions=dimensions, signature_size=1024)
     one, other = np.zeros((2, dimensions))
     one[:2], other[:2] = (1, 0.99), (0.99, 1)
     bits = np.unpackbits(signed(settings, [one, other]).signatures, axis=1)
@@ -126,7 +126,7 @@ def test_vectors_in_which_few_numbers_count_are_no_exception(dimensions: int) ->
 def test_lines_collide_as_often_as_it_is_computed(distance: float) -> None:
     """40 pairs at this distance (in units of the one asked for), 1,024 lines each, which pairs share: 0.03 is four
     standard errors of the lines alone."""
-    settings = Settings(likeness="euclidean", dimensions=32, distance=7, signature_size=1024)
+    settings = Settings(measure="euclidean", dimensions=32, max_distance=7, signature_size=1024)
     chance, shares = np.random.default_rng(3), []
     for _ in range(40):
         one, step = chance.normal(size=(2, 32)) * 20
@@ -141,7 +141,7 @@ def test_probabilities_at_their_ends() -> None:
     assert collision("euclidean", 0.8, 1e-9) == pytest.approx(1)
     assert collision("euclidean", 0.8, 1.0) == pytest.approx(0.8005, abs=1e-4)
     assert collision("euclidean", 0.8, 1e9) < 1e-8
-    assert collision("copies", 0.8) == 0.8
+    assert collision("jaccard", 0.8) == 0.8
     assert collision("cosine", 1.0) == 1
     with pytest.raises(ValueError, match="no random ones"):
         collision("hamming", 0.8)
@@ -152,9 +152,9 @@ def test_probabilities_at_their_ends() -> None:
 @pytest.mark.parametrize("given", [{**COSINE, "threshold": t} for t in (0.3, 0.7, 0.9, 0.99, 1.0)] + [EUCLIDEAN])
 @pytest.mark.parametrize("recall", [0.9, 0.999])
 def test_bands_keep_the_recall(given: dict[str, Any], recall: float) -> None:
-    settings = Settings(**given, recall=recall)
+    settings = Settings(**given, target_recall=recall)
     size, bands, rows = settings.banding
-    p = collision(settings.likeness, settings.threshold, 1.0)
+    p = collision(settings.measure, settings.threshold, 1.0)
     assert 1 - (1 - p**rows) ** bands >= recall - 1e-9
     assert bands * rows <= size
     assert size % 8 == 0
@@ -166,11 +166,12 @@ def test_bands_keep_the_recall(given: dict[str, Any], recall: float) -> None:
     [
         ({**COSINE, "threshold": 0.9, "bands": 2}, "recall 0.999 at a cosine of 0.9, where a component is the same "
          "with probability 0.856, cannot be had with bands = 2: .* set bands to 4 or more, or raise the threshold.$"),
-        ({**EUCLIDEAN, "distance": 0.5, "rows": 40}, "recall 0.999 at a distance of 0.5, where a component is the same "
+        ({**EUCLIDEAN, "max_distance": 0.5, "rows": 40}, "recall 0.999 at a distance of 0.5, where a component is the "
+         "same "
          "with probability 0.801, cannot be had with 4,096 .* or set rows to 16 or less.$"),
     ],
 )  # fmt: skip
-def test_bands_that_cannot_be_had_are_refused_in_terms_of_the_likeness(given: dict[str, Any], message: str) -> None:
+def test_bands_that_cannot_be_had_are_refused_in_terms_of_the_measure(given: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Settings.load(None, **given)
 
@@ -195,7 +196,7 @@ def met(settings: Settings, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
 @pytest.mark.parametrize(("dimensions", "distance"), [(8, 0), (8, 1), (8, 2), (8, 3), (8, 5), (8, 7), (16, 2), (16, 3)])
 def test_rows_within_the_distance_always_meet(dimensions: int, distance: int) -> None:
     """All rows that differ in so many bits, one by one."""
-    settings = Settings(likeness="hamming", dimensions=dimensions, distance=distance)
+    settings = Settings(measure="hamming", dimensions=dimensions, max_distance=distance)
     flips = [0, *(sum(1 << bit for bit in bits) for k in range(1, distance + 1)
                   for bits in combinations(range(dimensions), k))]  # fmt: skip
     octets = np.array(
@@ -211,7 +212,7 @@ def test_rows_within_the_distance_always_meet(dimensions: int, distance: int) ->
 )  # fmt: skip
 def test_rows_within_the_distance_meet_in_large_ones(dimensions: int, distance: int) -> None:
     """500 rows, with flips at the worst places, too: evenly over the row, and side by side."""
-    settings = Settings(likeness="hamming", dimensions=dimensions, distance=distance)
+    settings = Settings(measure="hamming", dimensions=dimensions, max_distance=distance)
     chance, base = np.random.default_rng(dimensions + distance), np.random.default_rng(1).integers(0, 2, dimensions)
     rows = [base]
     for number in range(500):
@@ -247,7 +248,7 @@ def test_keys_are_as_long_as_their_number_allows(distance: int, dimensions: int)
 def test_a_distance_that_leaves_nothing_in_common_is_refused() -> None:
     for dimensions, distance, most in ((64, 64, 63), (8, 100, 7), (16384, 1024, 1023)):
         with pytest.raises(UsageError, match=f"set at most {most}; rows that differ in more have no block in common"):
-            Settings.load(None, likeness="hamming", dimensions=dimensions, distance=distance)
+            Settings.load(None, measure="hamming", dimensions=dimensions, max_distance=distance)
 
 
 # -- signatures ------------------------------------------------------------------------------------------------------
@@ -255,7 +256,7 @@ def test_a_distance_that_leaves_nothing_in_common_is_refused() -> None:
 
 def some(settings: Settings, n: int = 20) -> list[Any]:
     chance = np.random.default_rng(5)
-    if settings.likeness == "hamming":
+    if settings.measure == "hamming":
         return [chance.bytes(settings.signing.dimensions // 8) for _ in range(n)]
     return list(chance.normal(size=(n, settings.signing.dimensions)))
 
@@ -316,7 +317,7 @@ def test_lines_are_those_that_the_signature_says() -> None:
 
 
 @pytest.mark.parametrize("given", [COSINE, EUCLIDEAN, HAMMING, {**COSINE, "threshold": 0.1},
-                                   {"likeness": "hamming", "dimensions": 64, "distance": 60}])  # fmt: skip
+                                   {"measure": "hamming", "dimensions": 64, "max_distance": 60}])  # fmt: skip
 def test_salts_set_apart(given: dict[str, Any]) -> None:
     """Equal items meet in all keys with the same salt, and in none with another."""
     settings = Settings(**given, match_within=["lang"])
@@ -348,27 +349,27 @@ def test_what_is_no_item_signs_as_nothing() -> None:
 @pytest.mark.parametrize(("fingerprint", "given"), COPIES.items())
 def test_indexes_of_copies_are_as_they_were(fingerprint: str, given: dict[str, Any]) -> None:
     assert Settings(**given).fingerprint == fingerprint
-    assert not {"likeness", "dimensions", "distance"} & Settings(**given).answers.keys()
+    assert not {"measure", "dimensions", "max_distance"} & Settings(**given).answers.keys()
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"likeness": "cosine"}, "likeness = cosine needs dimensions: numbers of a vector, or bits of a row of bits"),
-    ({"likeness": "euclidean", "dimensions": 8}, "likeness = euclidean needs distance: euclidean: distance up to"),
-    ({"likeness": "hamming", "distance": 3}, "likeness = hamming needs dimensions: "),
-    ({"likeness": "hamming", "dimensions": 64}, "likeness = hamming needs distance: "),
-    ({**COSINE, "distance": 1}, "distance is not used with likeness = cosine; leave it out"),
-    ({**COSINE, "verify": "signature"}, "verify is not used with likeness = cosine; leave it out"),
-    ({**EUCLIDEAN, "threshold": 0.5}, "threshold is not used with likeness = euclidean; leave it out"),
-    ({**EUCLIDEAN, "distance": 0}, "0 is too small for similarities of 1 / (1 + distance); 1e-06 is the least"),
-    ({**EUCLIDEAN, "distance": 1e-7}, "multiply the vectors and the distance by the same number"),
-    ({**HAMMING, "threshold": 0.5}, "threshold is not used with likeness = hamming; leave it out"),
-    ({**HAMMING, "vector_field": "v"}, "vector_field is not used with likeness = hamming; leave it out"),
-    ({**HAMMING, "dimensions": 65}, "dimensions: 65 bits are no whole bytes; likeness = hamming needs them"),
-    ({**HAMMING, "distance": 2.5}, "distance: 2.5 bits; likeness = hamming needs a whole number"),
-    ({"dimensions": 64}, "dimensions is not used with likeness = copies; leave it out"),
+    ({"measure": "cosine"}, "measure = cosine needs dimensions: numbers of a vector, or bits of a row of bits"),
+    ({"measure": "euclidean", "dimensions": 8}, "measure = euclidean needs max_distance: euclidean: distance up to"),
+    ({"measure": "hamming", "max_distance": 3}, "measure = hamming needs dimensions: "),
+    ({"measure": "hamming", "dimensions": 64}, "measure = hamming needs max_distance: "),
+    ({**COSINE, "max_distance": 1}, "max_distance is not used with measure = cosine; leave it out"),
+    ({**COSINE, "verify": "signature"}, "verify is not used with measure = cosine; leave it out"),
+    ({**EUCLIDEAN, "threshold": 0.5}, "threshold is not used with measure = euclidean; leave it out"),
+    ({**EUCLIDEAN, "max_distance": 0}, "0 is too small for similarities of 1 / (1 + distance); 1e-06 is the least"),
+    ({**EUCLIDEAN, "max_distance": 1e-7}, "multiply the vectors and the distance by the same number"),
+    ({**HAMMING, "threshold": 0.5}, "threshold is not used with measure = hamming; leave it out"),
+    ({**HAMMING, "vector_field": "v"}, "vector_field is not used with measure = hamming; leave it out"),
+    ({**HAMMING, "dimensions": 65}, "dimensions: 65 bits are no whole bytes; measure = hamming needs them"),
+    ({**HAMMING, "max_distance": 2.5}, "distance: 2.5 bits; measure = hamming needs a whole number"),
+    ({"dimensions": 64}, "dimensions is not used with measure = jaccard; leave it out"),
     ({**COSINE, "dimensions": 0}, "dimensions"),
     ({**COSINE, "dimensions": 16385}, "16384"),
-    ({"likeness": "angular", "dimensions": 8}, "hamming, edit, quotations"),
+    ({"measure": "angular", "dimensions": 8}, "hamming, levenshtein, containment"),
 ]  # fmt: skip
 
 

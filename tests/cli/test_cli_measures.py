@@ -15,48 +15,48 @@ from support.json_lines import read_lines, write_lines
 from support.long_form import rotating
 from support.models.distances import levenshtein_distance, weighted_jaccard
 
-from stream_lsh.families.likeness import Likeness
+from stream_lsh.families.measure import Measure
 from stream_lsh.settings.model import Settings
 
-COSINE = ("--likeness", "cosine", "--dimensions", "16", "--threshold", "0.9")
-EUCLIDEAN = ("--likeness", "euclidean", "--dimensions", "16", "--distance", "2")
-HAMMING = ("--likeness", "hamming", "--dimensions", "64", "--distance", "3")
-SETS = ("--likeness", "sets", "--threshold", "0.4")
-EDIT = ("--likeness", "edit", "--distance", "3")
-EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING, "edit": EDIT, "sets": SETS}
+COSINE = ("--measure", "cosine", "--dimensions", "16", "--threshold", "0.9")
+EUCLIDEAN = ("--measure", "euclidean", "--dimensions", "16", "--max-distance", "2")
+HAMMING = ("--measure", "hamming", "--dimensions", "64", "--max-distance", "3")
+SETS = ("--measure", "weighted-jaccard", "--threshold", "0.4")
+EDIT = ("--measure", "levenshtein", "--max-distance", "3")
+EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING, "levenshtein": EDIT, "weighted-jaccard": SETS}
 
 
-@pytest.fixture(params=["hamming", "edit", *rotating(("cosine", "euclidean", "sets"), 1)])
-def likeness(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["hamming", "levenshtein", *rotating(("cosine", "euclidean", "weighted-jaccard"), 1)])
+def measure(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def feed(likeness: str, tmp_path: Path) -> tuple[Path, int]:
+def feed(measure: str, tmp_path: Path) -> tuple[Path, int]:
     """160 items and one that is none; and how many pairs are alike, by the definition."""
-    documents, pairs = items(likeness)
+    documents, pairs = items(measure)
     return write_lines(tmp_path / "feed.jsonl", [*documents, {"id": "x"}]), pairs
 
 
 @cache
-def items(likeness: str) -> tuple[list[dict[str, Any]], int]:
+def items(measure: str) -> tuple[list[dict[str, Any]], int]:
     """Items of which a quarter are near to another, and how many pairs are alike."""
     chance = np.random.default_rng(5)
     values: list[Any]
-    if likeness == "hamming":
+    if measure == "hamming":
         items = chance.integers(0, 2, (160, 64))
         for i in range(120, 160):
             items[i] = items[chance.integers(0, i)] ^ (chance.random(64) < 0.04)
         values = [np.packbits(item.astype(np.uint8)).tobytes().hex() for item in items]
         values[0] = "0x" + values[0].upper()
         alike = (items[:, None] != items[None]).sum(axis=2) <= 3
-    elif likeness == "sets":
+    elif measure == "weighted-jaccard":
         values = [{f"e{x}": float(chance.integers(1, 4)) for x in chance.choice(80, 8)} for _ in range(160)]
         for i in range(120, 160):
             kept = [*values[chance.integers(0, i)].items()][i % 3 :]
             values[i] = dict(kept) | {f"e{chance.integers(0, 80)}": 0.5}
         alike = np.array([[weighted_jaccard(one, other) >= 0.4 for other in values] for one in values])
-    elif likeness == "edit":
+    elif measure == "levenshtein":
         values = ["".join(map(chr, chance.integers(97, 123, 12))) for _ in range(160)]
         for i in range(120, 160):
             text, at = values[chance.integers(0, i)], int(chance.integers(0, 9))
@@ -71,46 +71,46 @@ def items(likeness: str) -> tuple[list[dict[str, Any]], int]:
         values[1] = base64.b64encode(items[1].astype("<f4").tobytes()).decode()
         lengths = np.linalg.norm(items, axis=1)
         alike = (items @ items.T) / np.outer(lengths, lengths) >= 0.9
-        if likeness == "euclidean":
+        if measure == "euclidean":
             alike = np.linalg.norm(items[:, None] - items[None], axis=2) <= 2
-    field = {"hamming": "bits", "edit": "text", "sets": "set"}.get(likeness, "vector")
+    field = {"hamming": "bits", "levenshtein": "text", "weighted-jaccard": "set"}.get(measure, "vector")
     documents = [{"id": i, field: value, "story": f"s{i % 7}"} for i, value in enumerate(values)]
     return documents, int(np.tril(alike, -1).sum())
 
 
-def test_evaluate_finds_what_there_is(likeness: str, feed: tuple[Path, int]) -> None:
+def test_evaluate_finds_what_there_is(measure: str, feed: tuple[Path, int]) -> None:
     path, pairs = feed
-    found = figures("evaluate", "-q", str(path), *EVERY[likeness])
+    found = figures("evaluate", "-q", str(path), *EVERY[measure])
     assert (found["documents"], found["rejected"], found["truth"]) == (160, {"missing_field": 1}, "exhaustive")
     assert found["true_pairs"] == pairs > 10
     assert found["recall"] == found["precision"] == 1
     assert found["largest_similarity_error"] < 1e-12
     assert sum(bucket["true_pairs"] for bucket in found["buckets"]) == pairs
-    dimensions = {"hamming": 64, "edit": None, "sets": None}.get(likeness, 16)
-    assert (found["likeness"], found.get("dimensions")) == (likeness, dimensions)
-    assert ("threshold" in found) == (likeness in ("cosine", "sets")) != ("distance" in found)
+    dimensions = {"hamming": 64, "levenshtein": None, "weighted-jaccard": None}.get(measure, 16)
+    assert (found["measure"], found.get("dimensions")) == (measure, dimensions)
+    assert ("threshold" in found) == (measure in ("cosine", "weighted-jaccard")) != ("max_distance" in found)
     assert "shingles" not in found
 
 
-def test_evaluate_for_people(likeness: str, feed: tuple[Path, int]) -> None:
-    shown = run("evaluate", "-q", str(feed[0]), *EVERY[likeness]).stdout
+def test_evaluate_for_people(measure: str, feed: tuple[Path, int]) -> None:
+    shown = run("evaluate", "-q", str(feed[0]), *EVERY[measure]).stdout
     limit = {
         "cosine": "threshold 0.9, ",
         "euclidean": "distance 2, ",
         "hamming": "distance 3, ",
-        "edit": "distance 3, 4 pieces",
-        "sets": "threshold 0.4, ",
+        "levenshtein": "distance 3, 4 pieces",
+        "weighted-jaccard": "threshold 0.4, ",
     }
-    assert limit[likeness] in shown
-    assert ("  distance  " in shown) == (likeness not in ("cosine", "sets"))
-    assert ("keys of 2 blocks" in shown) == (likeness == "hamming")
+    assert limit[measure] in shown
+    assert ("  distance  " in shown) == (measure not in ("cosine", "weighted-jaccard"))
+    assert ("keys of 2 blocks" in shown) == (measure == "hamming")
     assert f"{feed[1]} of {feed[1]} true pairs found" in shown
-    if likeness in ("hamming", "edit"):
+    if measure in ("hamming", "levenshtein"):
         assert [f"\n  {bits}    " in shown for bits in range(4)] == [True] * 4
 
 
-@pytest.mark.parametrize("likeness", ["cosine"])
-def test_evaluate_with_too_few_bands_misses_some_and_says_which(likeness: str, feed: tuple[Path, int]) -> None:
+@pytest.mark.parametrize("measure", ["cosine"])
+def test_evaluate_with_too_few_bands_misses_some_and_says_which(measure: str, feed: tuple[Path, int]) -> None:
     found = figures("evaluate", "-q", str(feed[0]), *COSINE, "--bands", "1", "--rows", "20")
     assert found["recall"] < 0.9
     assert 0 < found["expected_recall"] < 0.9
@@ -119,60 +119,60 @@ def test_evaluate_with_too_few_bands_misses_some_and_says_which(likeness: str, f
 
 
 def test_evaluate_of_given_pairs_within_a_field_and_of_labels(
-    likeness: str, feed: tuple[Path, int], tmp_path: Path
+    measure: str, feed: tuple[Path, int], tmp_path: Path
 ) -> None:
     path, pairs = feed
     rows = read_lines(path)
     for row in rows:
         row["lang"] = "de" if row["id"] != 0 else "en"
     write_lines(path, [*rows, {**rows[0], "id": 999}])
-    found = figures("evaluate", "-q", str(path), *EVERY[likeness], "--match-within", "lang")
+    found = figures("evaluate", "-q", str(path), *EVERY[measure], "--match-within", "lang")
     assert found["recall"] == found["precision"] == 1
     assert 0 < found["true_pairs"] <= pairs + 1
     truth = tmp_path / "truth.tsv"
     truth.write_text("0\t999\n0\t1\n2\t3\n")
-    found = figures("evaluate", "-q", str(path), *EVERY[likeness], "--match-within", "lang", "--truth", str(truth))
+    found = figures("evaluate", "-q", str(path), *EVERY[measure], "--match-within", "lang", "--truth", str(truth))
     assert (found["true_pairs"], found["correct_pairs"], found["not_to_match"]) == (2, 1, 1)
-    found = figures("evaluate", str(path), *EVERY[likeness], "--labels", "story")
+    found = figures("evaluate", str(path), *EVERY[measure], "--labels", "story")
     assert found["labels"] == 7
-    assert "adjusted Rand" in run("evaluate", str(path), *EVERY[likeness], "--labels", "story").stdout
+    assert "adjusted Rand" in run("evaluate", str(path), *EVERY[measure], "--labels", "story").stdout
 
 
-def test_tune_and_its_settings_file(likeness: str, tmp_path: Path) -> None:
-    shown = run("tune", *EVERY[likeness], "--expected-docs", "1000000").stdout
+def test_tune_and_its_settings_file(measure: str, tmp_path: Path) -> None:
+    shown = run("tune", *EVERY[measure], "--expected-docs", "1000000").stdout
     assert max(map(len, shown.splitlines())) <= 80
     assert {
         "cosine": "one        (25.84 deg, 90 deg, 0.8564, 0.5)-sensitive",
         "euclidean": "one        (2, 6, 0.8005, 0.4652)-sensitive",
         "hamming": "5 blocks, of which every choice of 2 is a key of about 26 bits",
-        "sets": "one        (0.6, 1, 0.4, 0)-sensitive",
-        "edit": "4 pieces of a text, one of which 3 edits leave whole",
-    }[likeness] in shown
-    assert "among 1,000,000 documents" in shown or likeness in ("euclidean", "edit", "sets")
+        "weighted-jaccard": "one        (0.6, 1, 0.4, 0)-sensitive",
+        "levenshtein": "4 pieces of a text, one of which 3 edits leave whole",
+    }[measure] in shown
+    assert "among 1,000,000 documents" in shown or measure in ("euclidean", "levenshtein", "weighted-jaccard")
     file = tmp_path / "settings.toml"
     file.write_text(shown.split("As a file for --config:")[1])
     written = tomllib.loads(file.read_text())
-    assert written["likeness"] == likeness
+    assert written["measure"] == measure
     assert run("tune", "--config", str(file)).stdout.split("--config:")[1] == shown.split("--config:")[1]
     assert Settings.load(file).fingerprint == Settings(**written).fingerprint
     assert "shingles" not in written
 
 
-def test_tune_of_a_sample(likeness: str, feed: tuple[Path, int], tmp_path: Path) -> None:
+def test_tune_of_a_sample(measure: str, feed: tuple[Path, int], tmp_path: Path) -> None:
     path, _ = feed
     plot = tmp_path / "curve.svg"
-    shown = run("tune", str(path), *EVERY[likeness], "--plot", str(plot)).stdout
+    shown = run("tune", str(path), *EVERY[measure], "--plot", str(plot)).stdout
     assert max(len(line) for line in shown.splitlines() if str(plot) not in line) <= 80
     assert "Sample: 160 documents of 160, 12,720 pairs" in shown
     assert "left out because they cannot be used: 1 missing_field" in shown
     assert plot.read_bytes().startswith(b"<?xml")
-    found = figures("tune", str(path), *EVERY[likeness], "--expected-docs", "5000")
+    found = figures("tune", str(path), *EVERY[measure], "--expected-docs", "5000")
     assert found["sample"]["pairs"] == 12720
     assert found["documents"] == 5000
     assert 0 < found["sample"]["false_candidates"] < 5000
-    assert likeness != "edit" or "50 %, 99 % of the pairs is at most  > 8, > 8, > 8" in shown
+    assert measure != "levenshtein" or "50 %, 99 % of the pairs is at most  > 8, > 8, > 8" in shown
     assert found["found"] >= 0.999
-    one = run("tune", str(path), *EVERY[likeness], "--limit", "1").stdout
+    one = run("tune", str(path), *EVERY[measure], "--limit", "1").stdout
     assert "Too few documents" in one
 
 
@@ -191,16 +191,16 @@ def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
     assert "miss the recall of 0.999" in run("tune", *COSINE, "--bands", "5", "--rows", "20").stdout
 
 
-@pytest.mark.parametrize("likeness", get_args(Likeness))
-def test_every_likeness_has_its_figures_as_json_and_its_settings_as_a_file(likeness: str, tmp_path: Path) -> None:
-    words: list[object] = ["--likeness", likeness]
-    words += ["--dimensions", 64] if likeness in ("cosine", "euclidean", "hamming") else []
-    words += ["--distance", 2] if likeness in ("euclidean", "hamming", "edit") else []
+@pytest.mark.parametrize("measure", get_args(Measure))
+def test_every_measure_has_its_figures_as_json_and_its_settings_as_a_file(measure: str, tmp_path: Path) -> None:
+    words: list[object] = ["--measure", measure]
+    words += ["--dimensions", 64] if measure in ("cosine", "euclidean", "hamming") else []
+    words += ["--max-distance", 2] if measure in ("euclidean", "hamming", "levenshtein") else []
     found = figures("tune", *words, "--write", tmp_path / "settings.toml")
-    assert found["likeness"] == likeness
+    assert found["measure"] == measure
     assert "threshold" in found or found["distance"] == 2
     settings = Settings.load(tmp_path / "settings.toml")
-    assert settings.likeness == likeness
+    assert settings.measure == measure
     banding = settings.banding._asdict()
     assert {name: found[name] for name in banding.keys() & found.keys()}.items() <= banding.items()
     again = run("tune", *words, "--write", tmp_path / "settings.toml", code=5)
@@ -211,4 +211,4 @@ def test_every_likeness_has_its_figures_as_json_and_its_settings_as_a_file(liken
 
 def test_what_stories_have_not_is_said() -> None:
     for word, more in (("INPUT", ["feed.jsonl"]), ("--plot", ["--plot", "curve.svg"])):
-        assert f"leave out {word}" in run("tune", "--likeness", "stories", *more, code=2).stderr
+        assert f"leave out {word}" in run("tune", "--measure", "tf-idf", *more, code=2).stderr

@@ -16,7 +16,7 @@ import math
 
 from stream_lsh.families.tuning import Banding
 
-QUOTATIONS = ("sampling", "passage_words")
+QUOTATIONS = ("sampling", "min_passage_words")
 """Settings of quotations that fix answers."""
 IDLE = (
     "set_field",
@@ -24,7 +24,7 @@ IDLE = (
     "signature_size",
     "bands",
     "rows",
-    "distance",
+    "max_distance",
     "dimensions",
     "vector_field",
     "bits_field",
@@ -47,18 +47,19 @@ def layout() -> Banding:
 
 
 def check(threshold: float, normalize: str, *, several_keep: bool) -> None:
-    """Raise ValueError if quotations cannot have these. several_keep: shards under `unique`."""
+    """Raise ValueError if quotations cannot have these. several_keep: shards under `kept`."""
     if threshold < LEAST_THRESHOLD:
         raise ValueError(f"threshold: {threshold:g} is too small a share; {LEAST_THRESHOLD:g} is the least")
     for step in ("markup", "nfkc"):
         if step in (part.strip() for part in normalize.split(",")):
             raise ValueError(
-                f"normalize: {step} is not used with likeness = quotations, whose passages are places in the texts as "
+                f"normalize: {step} is not used with measure = containment, whose passages are places in the texts as "
                 "they came; leave it out"
             )
     if several_keep:
         raise ValueError(
-            "likeness = quotations needs against = 'any' with several shards: what contains another one is kept, and "
+            "measure = containment needs compare_with = 'all' with several shards: what contains another one is kept, "
+            "and "
             "shards say of each other's documents only whether they match; or shards = 1"
         )
 
@@ -89,8 +90,8 @@ def probability(share: float, shingles: int, threshold: float, sampling: int) ->
 
 
 def sampling_of(threshold: float, recall: float, least: int) -> int:
-    """The largest sampling with which texts of `least` shingles and more are found as `recall` asks; with all shingles
-    as keys nothing is missed."""
+    """The largest sampling with which texts of `least` shingles and more are found as `target_recall` asks; with all
+    shingles as keys nothing is missed."""
     common = math.ceil(threshold * least - 1e-9)
     for sampling in range(MOST_SAMPLING, 1, -1):
         if probability(common / least, least, threshold, sampling) >= recall - 1e-12:
