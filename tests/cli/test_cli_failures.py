@@ -187,12 +187,3 @@ def test_a_reader_that_goes_away_ends_it_in_silence() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_device_on_standard_output() -> None:
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run([sys.executable, "-c", WRITER], stdout=full, stderr=subprocess.PIPE, check=False)
-    assert done.returncode == 5
-    assert b"no space left" in done.stderr
-    assert b"Traceback" not in done.stderr

@@ -105,13 +105,6 @@ def test_another_number_of_shards(run: Run, feed: Path, tmp_path: Path) -> None:
     )
 
 
-def test_settings_that_do_not_go_with_the_index(run: Run, feed: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    run("pairs", feed, "--index", state, "--signature-size", 1024, "--bands", 256, "--rows", 4)
-    found = run("pairs", feed, "--index", state, "--memtable-documents", 4_194_304, code=3).stderr
-    assert "do not go together: memtable_documents: at most" in found and "256 bands" in found
-
-
 def test_an_index_of_the_first_version_is_refused_with_the_remedy(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     store = Store(state / "db")

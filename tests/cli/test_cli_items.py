@@ -83,21 +83,6 @@ def test_a_feed_of_bits(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_settings_of_an_index_need_not_be_given(tmp_path: Path, vectors: Path) -> None:
-    """Or some of them, or all; others are refused."""
-    feed = tmp_path / "more.jsonl"
-    feed.write_text('{"id": "d", "vector": [0, 2, 0.1]}\n')
-    for options in ((), ("--dimensions", "3"), ("--threshold", "0.9"), VECTORS):
-        run("dedup", feed, "--index", vectors, "--verdicts", tmp_path / "all", "--quiet", *options)
-    assert [(verdict["kind"], verdict["of"]) for verdict in read_lines(tmp_path / "all")] == [("near_duplicate", "c")]
-    refused = run("dedup", feed, "--index", vectors, "--dimensions", "4", code=3)
-    assert "dimensions = 3 (now 4)" in refused.stderr
-    refused = run("dedup", feed, "--index", vectors, "--measure", "jaccard", code=3)
-    assert "measure = 'cosine' (now 'jaccard')" in refused.stderr
-    refused = run("dedup", feed, "--index", vectors, "--max-distance", "4", code=2)
-    assert "max_distance is not used with measure = cosine" in refused.stderr
-
-
 @pytest.mark.parametrize("text", ["[2, 0.1, 0]", " [2,0.1,0]\n", encoded(2, 0.1, 0)])
 def test_a_single_vector(tmp_path: Path, vectors: Path, text: str) -> None:
     """On the line, from standard input, from a file."""

@@ -18,12 +18,12 @@ from rich.console import Console
 
 from stream_lsh.cli import main
 from stream_lsh.demo import desks
-from stream_lsh.demo.diary import ARTICLES, article_table, looked_into, show
+from stream_lsh.demo.diary import show
 from stream_lsh.demo.event import happen, report
 from stream_lsh.demo.feed import LEAST, Entry
 from stream_lsh.demo.stories import Diary, judged, run_week
 from stream_lsh.demo.story import Desk, Topic, slots
-from stream_lsh.demo.week import COPIES, DAY, DAYS, END, FOLLOW_UP, REPORT, SINGLE, START, Week, make_week
+from stream_lsh.demo.week import COPIES, DAY, END, FOLLOW_UP, REPORT, SINGLE, START, Week, make_week
 from stream_lsh.evaluation.clusters import agreement
 
 TOPICS = [
@@ -184,21 +184,6 @@ def test_what_goes_wrong_is_counted(week: Week) -> None:
 
 
 # What is shown.
-
-
-def test_the_articles_of_a_story_with_what_decided(diary: Diary) -> None:
-    story = looked_into(diary)
-    assert diary.entries[story.members[0]].document["lang"] == "en"
-    output = StringIO()
-    Console(file=output, width=250, highlight=False).print(article_table(diary, story, 250))
-    heading, _, *lines = output.getvalue().splitlines()
-    assert f"{ARTICLES} of its {len(story.members)} articles" in heading
-    assert len(lines) == 2 * ARTICLES
-    assert "founds the story" in lines[1]
-    last = diary.verdicts[story.members[-1]]
-    assert f"{last['similarity']:.2f}" in lines[-2]
-    assert last["matches"][0]["terms"][0] in lines[-1]
-    assert lines[0].startswith(DAYS[day(diary.entries[story.members[0]])][:3])
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])

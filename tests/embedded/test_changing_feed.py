@@ -158,17 +158,6 @@ def test_an_update_that_others_must_not_match_leaves_its_place(tmp_path: Path) -
     ]  # fmt: skip
 
 
-def test_the_index_remembers_how_it_changes(tmp_path: Path) -> None:
-    dedup(tmp_path, document("a", TEXT, 10))
-    found = dedup(tmp_path, document("a", OTHER, 11), deletion("a"), name="next", arguments=("--quiet",))
-    assert [(verdict["kind"], verdict["replaces"]) for verdict in found] == [("unique", 0), ("deleted", 1)]
-    update = ("--on-conflict", "update")
-    for given in (("--on-conflict", "reject"), ("--deleted-field", "gone", *update), ("--time-field", "at")):
-        refused = stream_lsh("dedup", str(tmp_path / "next"), "--index", str(tmp_path / "index"), *given)
-        assert refused.exit_code == 3, given
-        assert given[0][2:].replace("-", "_") in refused.output
-
-
 def test_a_query_decides_as_the_next_document_would(tmp_path: Path) -> None:
     dedup(tmp_path, document("a", TEXT, 10), document("b", OTHER, 10))
     lines = [document("a", OTHER, 9), document("a", OTHER, 10), document("a", TEXT + " or three", 10)]

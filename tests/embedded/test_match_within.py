@@ -13,7 +13,7 @@ from support.jobs import read, run, write
 
 from stream_lsh import Deduplicator, Document, Settings, Verdict
 from stream_lsh.embedded.querying import query
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import UsageError
 
 VALUES = ["en", "de", "null", None, 17, "17", True, "true", "", "en,de"]  # all of them different
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
@@ -138,26 +138,6 @@ def test_a_document_without_its_values_is_rejected() -> None:
     ]  # fmt: skip
     found = [verdict.reason for verdict in verdicts(documents, match_within=["lang"])]
     assert found == ["missing_field", "wrong_type", "too_large", None]
-
-
-def test_the_fields_belong_to_the_index(tmp_path: Path) -> None:
-    """In any order; where none are given nothing is as it was not before."""
-    assert Settings(match_within=["b", "a", "b"]).match_within == ("a", "b")
-    assert Settings.load(None, match_within="b, a").match_within == ("a", "b")
-    assert Settings(match_within=["lang"]).fingerprint != Settings().fingerprint
-    assert "match_within" not in Settings().answers
-    assert Settings(match_within=["lang"]).answers["match_within"] == ["lang"]
-    with pytest.raises(UsageError, match="none of them empty"):
-        Settings.load(None, match_within="a,")
-    one, none = tmp_path / "one", tmp_path / "none"
-    Deduplicator(Settings(match_within=["lang"]), one).close()
-    Deduplicator(Settings(), none).close()
-    with pytest.raises(StoreError, match=r"match_within = \[\] \(now \['lang'\]\)"):
-        Deduplicator(Settings(match_within=["lang"]), none)
-    with pytest.raises(StoreError, match=r"match_within = \['lang'\] \(now \['desk'\]\)"):
-        Deduplicator(Settings(match_within=["desk"]), one)
-    with pytest.raises(StoreError, match=r"match_within = \['lang'\] \(now \[\]\)"):
-        Deduplicator(Settings(match_within=[]), one)
 
 
 def test_a_folder_has_no_fields(tmp_path: Path) -> None:

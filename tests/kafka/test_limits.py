@@ -14,7 +14,6 @@ from support.kafka.chaos import documents
 from support.kafka.feeding import Record, records_of
 from support.kafka.harness import Pipeline, until
 from support.kafka.header_play import Name, send
-from support.kafka.oracle import json_of
 from support.kafka.proxy import Proxied
 from support.kafka.stages import until_partitions
 from support.long_form import rotating
@@ -77,29 +76,6 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
     [strange] = [record for record in found.unique if (record.value or b"").startswith(b'{"id": "strange"')]
     assert strange.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
     assert b"Traceback" not in worker.log.read_bytes()
-
-
-def test_endless_trace_headers(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """A verdict with all of them would fit into no topic, and nobody would get past it."""
-    baggage = (("traceparent", b"00-1"), ("baggage", b"b" * 16_800_000))
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-        worker = pipeline.worker()
-        pipeline.produce([
-            Record(0, b"k", post("a", "one two three four five"), baggage),
-            Record(0, None, post("b", "one two three four five six"), (("baggage", b"b" * 1_000_000),)),
-        ])  # fmt: skip
-        pipeline.finish()
-        worker.terminate()
-        assert worker.wait() == 0, worker.said()
-        found = pipeline.outputs()
-    verdicts = [json_of(record.value) for record in found.verdicts]
-    assert [(verdict["id"], verdict.get("reason")) for verdict in verdicts] == [
-        ("a", "too_large"),
-        ("b", None),
-    ]
-    assert [sum(len(value) for _, value in record.headers) for record in found.verdicts] == [0, 1_000_000]
-    [letter] = found.dead_letters
-    assert letter.headers[:2] == baggage and dict(letter.headers)["detail"].startswith(b"the trace headers have 168000")
 
 
 def test_a_topic_that_is_missing(broker: Any, prefix: str, tmp_path: Path) -> None:

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from support.kafka.chaos import documents
-from support.kafka.feeding import Feed, Record, records_of
-from support.kafka.harness import Pipeline, produce, until
-from support.kafka.stages import begun
+from support.kafka.feeding import Feed, records_of
+from support.kafka.harness import Pipeline, until
 
 from stream_lsh.kafka.settings import ROLES
-from stream_lsh.wire.envelope import pack
 
 pytestmark = pytest.mark.long
 
@@ -39,23 +37,3 @@ def test_a_rolling_restart_under_load(broker: Any, prefix: str, shared_data: Pat
         # Their sessions would last longer: they have left.
         until(lambda: {role: pipeline.members(role) for role in ROLES} == dict.fromkeys(ROLES, 0), 20)
         pipeline.check()
-
-
-@pytest.mark.parametrize(("version", "remedy"), [(1, "start under a new topic_prefix"), (99, "upgrade this worker")])
-def test_records_of_another_version_are_refused(
-    broker: Any, prefix: str, tmp_path: Path, version: int, remedy: str
-) -> None:
-    """Each role that reads them stops, and names its topic."""
-    kinds = {"signatures": b"F", "frames": b"S", "matches": b"R"}
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-        pipeline.run(begun(pipeline.settings))
-        topics = [getattr(pipeline.topics, name) for name in kinds]
-        for topic, kind in zip(topics, kinds.values(), strict=True):
-            value = pack(kind, version, pipeline.settings.fingerprint, [b"what nobody knows yet"])
-            pipeline.run(produce(pipeline.settings.bootstrap_servers, topic, [Record(0, None, value)]))
-        workers = [pipeline.worker((role,)) for role in ("sequence", "match", "judge")]
-        for worker, topic in zip(workers, topics, strict=True):
-            assert worker.wait() == 3, worker.said()
-            said = worker.said()
-            assert f"version {version}" in said and remedy in said and topic in said
-            assert "Traceback" not in said

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from support.kafka.feeding import feed_of, lines, records_of
 from support.kafka.harness import Pipeline, Worker, until
-from support.long_form import rotating
 
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import clients
@@ -74,28 +73,6 @@ def test_a_restart_moves_nothing(broker: Any, prefix: str, tmp_path: Path, share
 def _stop(worker: Worker) -> None:
     worker.terminate()
     assert worker.wait() == 0, worker.said()
-
-
-@pytest.mark.parametrize("roles", rotating([(("match",),), (("sign", "sequence", "judge", "forward"),)], 1))
-def test_two_with_one_name(broker: Any, prefix: str, tmp_path: Path, shared_data: Path, roles: tuple[str, ...]) -> None:
-    values = list(lines(shared_data, "posts-120k.jsonl.xz", 100))
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, session_timeout_ms=SESSION_MS) as pipeline:
-        pipeline.worker([role for role in ROLES if role not in roles])
-        two = [pipeline.worker(roles, instance="pod-0") for _ in range(2)]
-        until(lambda: not all(worker.running for worker in two), why=pipeline.report("both go on"))
-        first = next(worker for worker in two if not worker.running)
-        said = first.said()
-        assert first.wait() == 2 and "another worker is a member of the group" in said
-        assert "(instance = 'pod-0')" in said
-
-        def one_goes_on() -> None:
-            """The other one may have noticed it too, a moment later."""
-            if not any(worker.running for worker in two):
-                assert [worker.wait() for worker in two] == [2, 2], pipeline.report()
-                first.start()
-
-        pipeline.produce(records_of(values, 2, 1))
-        pipeline.finish(watch=one_goes_on)
 
 
 class Group:

@@ -29,7 +29,7 @@ from support.kafka.stages import (
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.group_table import table
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.groups import stage as group
 from stream_lsh.kafka.groups.copy import FOLDER, PLACE
@@ -202,8 +202,3 @@ async def test_a_store_that_is_lost_is_read_again(make: Make, tmp_path: Path) ->
     async with running(GroupStage, settings):
         await until_folded(settings, 2 + len(said))
     assert [record.value for record in await committed_records(settings, topics.groups)] == events
-
-
-async def test_rules_that_cannot_be_are_said(make: Make) -> None:
-    with pytest.raises(UsageError, match="source-field"):
-        await ended(GroupStage, await make(source_field=None))

@@ -210,13 +210,6 @@ async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
         await ended(JudgeStage, settings)
 
 
-async def test_a_commit_by_hand_is_refused(make: Make) -> None:
-    settings = await make()
-    await commit(settings, "judge", Topics.of(settings).matches, 0)
-    with pytest.raises(StoreError, match="set by hand"):
-        await ended(JudgeStage, settings)
-
-
 async def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> None:
     settings, watch = await make(), Watch("judge")
     frames = answered(settings, tmp_path, 300)

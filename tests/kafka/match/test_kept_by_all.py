@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.kafka.replica_play import (
@@ -23,6 +25,7 @@ from support.kafka.replica_play import (
 )
 from support.long_form import rotating
 
+from stream_lsh.documents.columns import Document
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.tools.restored import documents as restored
@@ -149,57 +152,55 @@ def played(settings: Settings, log: list[bytes], folder: Path, seed: int, often:
     return pipe
 
 
-@pytest.mark.parametrize(("seed", "shards", "n"), [(1, 3, 500), *rotating(product(range(6), (2, 3, 5), (1500,)), 2)])
-def test_updates_and_deletions_are_as_embedded_whoever_begins_again(
-    tmp_path: Path, shards: int, seed: int, n: int
+def cases(quick: tuple[Any, ...], seeds: Iterable[int], varied: Iterable[dict[str, Any]], share: int) -> list[Any]:
+    """Settings, seed and documents."""
+    return [quick, *rotating(((given, seed, 1500) for given, seed in product(varied, seeds)), share)]
+
+
+KEPT = [{"shards": shards, "segment_documents": size} for shards in (2, 5) for size in (None, 47)]
+CHANGED = [{**UPDATES, "shards": shards} for shards in (2, 3, 5)]
+WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "seed", "n"),
+    [
+        *cases((KEPT[1], 1, 300), range(8), KEPT, 3),
+        *cases((CHANGED[1], 1, 500), range(6), CHANGED, 2),
+        *cases((WINDOWED[0], 2, 250), (0, 2, 3, 4, 5), WINDOWED, 1),
+    ],
+)
+def test_as_embedded_whoever_begins_again(
+    request: pytest.FixtureRequest, tmp_path: Path, given: dict[str, Any], seed: int, n: int
 ) -> None:
     """Heirs are found where all answers come together, and the shards hear of them with the block after the next."""
-    settings = settings_of(**UPDATES, shards=shards, decision_lag=2 * BLOCK)
+    settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
+    if settings.window is not None:
+        request.getfixturevalue("short_memory")
     documents = feed_of(settings, n)
     log = frames(settings, documents, seed)
-    pipe = played(settings, log, tmp_path, seed)
+    pipe = played(settings, log, tmp_path, seed, often=0.5 if settings.window else 0.8)
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
-    for changes in zip(*pipe.changes, strict=True):  # as `reindex --from-changelog` reads them
-        found, source = restored([Change.decode(data, settings) for data in changes], settings)
+    assert pipe.lives > n // (100 if settings.window else 75) or not seed
+    told = [Decisions.decode(data, settings) for data in pipe.decided]
+    if not settings.updates:
+        assert sum(len(decisions.names) for decisions in told) > n // 5
+        return
+    assert b"".join(pipe.said).count(b',"heirs":[') > n // 400
+    if settings.window is None:
+        assert sum(len(d.gone) for d in told) > n // 30 and sum(int((d.heirs.kind == 0).sum()) for d in told) > 1
+        check_restored(settings, pipe.changes, documents)
+
+
+def check_restored(settings: Settings, changes: list[list[bytes]], documents: Sequence[Document]) -> None:
+    """As `reindex --from-changelog` reads them, the changes of all shards have the documents that they store."""
+    for each in zip(*changes, strict=True):
+        found, source = restored([Change.decode(data, settings) for data in each], settings)
         there = [documents[offset] for offset in source.offsets.tolist()]
         assert found.ids == [json.dumps(document.id).encode() for document in there]
         stored = [i for i in range(len(there)) if i not in found.rejected and i not in found.deleted]
-        assert found.texts == "".join([there[i].text for i in stored]).encode()
-    told = [Decisions.decode(data, settings) for data in pipe.decided]
-    assert sum(len(d.gone) for d in told) > n // 30
-    assert n < 500 or sum(int((d.heirs.kind == 0).sum()) for d in told) > 1
-    assert b"".join(pipe.said).count(b',"heirs":[') > n // 400
-    assert pipe.lives > n // 75 or not seed
-
-
-@pytest.mark.usefixtures("short_memory")
-@pytest.mark.parametrize(
-    ("seed", "shards", "n"), [(2, 2, 250), *rotating(product((0, 2, 3, 4, 5), (2, 3), (1500,)), 1)]
-)
-def test_with_a_window_too(tmp_path: Path, shards: int, seed: int, n: int) -> None:
-    settings = settings_of(**{**UPDATES, **WINDOW, "shards": shards, "decision_lag": 2 * BLOCK})
-    documents = feed_of(settings, n)
-    log = frames(settings, documents)
-    pipe = played(settings, log, tmp_path, seed, often=0.5)
-    assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
-    assert b"".join(pipe.said).count(b',"heirs":[') > n // 400
+        assert found.texts == "".join([there[i].text or "" for i in stored]).encode()
 
 
 def counted(sequenced: Sequenced, n: int) -> int:
     return n if sequenced.accepted is None else int(sequenced.accepted.sum())
-
-
-@pytest.mark.parametrize(
-    ("seed", "shards", "generation", "n"),
-    [(0, 2, 47, 300), *rotating(product(range(8), (2, 5), (None, 47), (1500,)), 3)],
-)
-def test_as_embedded_whoever_begins_again(
-    tmp_path: Path, shards: int, generation: int | None, seed: int, n: int
-) -> None:
-    settings = settings_of(shards=shards, decision_lag=2 * BLOCK, segment_documents=generation)
-    documents = feed_of(settings, n)
-    log = frames(settings, documents, seed)
-    pipe = played(settings, log, tmp_path, seed)
-    assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
-    assert len([d for data in pipe.decided for d in Decisions.decode(data, settings).names]) > n // 5
-    assert pipe.lives > n // 75 or not seed

@@ -57,14 +57,6 @@ def test_nothing_is_wrong_at_rest() -> None:
 # -- frames that were fetched and never reached their shard
 
 
-def test_lost_frames_end_the_life_at_the_second_look() -> None:
-    play = Play()
-    play.look(REST)
-    found = play.looks(2, LOST)
-    assert stalls(found) == [(2, Stall.LOST, True)]
-    assert found[1] == [Finding(Stall.LOST, "shard 2: frames from offset 47 to 48 were fetched and got lost")]
-
-
 def test_frames_on_their_way_are_not_lost() -> None:
     """Each look may meet some between the client and the flow, as long as they arrive."""
     play = Play()
@@ -184,13 +176,6 @@ def test_frames_that_were_deleted_end_the_life() -> None:
 # -- a task that fetches has ended
 
 
-def test_an_ended_task_ends_the_life_at_the_second_look() -> None:
-    play = Play()
-    found = play.looks(2, ended="aiokafka has stopped reading: None")
-    assert stalls(found) == [(2, Stall.ENDED, True)]
-    assert "match fetches no more: aiokafka has stopped reading: None" in str(found[1])
-
-
 def test_a_fetcher_that_is_started_again_has_not_ended() -> None:
     """Faust ends its fetcher and starts another in some rebalances."""
     play = Play()
@@ -200,13 +185,6 @@ def test_a_fetcher_that_is_started_again_has_not_ended() -> None:
 
 
 # -- shards without a flow
-
-
-def test_a_recovered_shard_without_a_flow_ends_the_life() -> None:
-    play = Play()
-    found = play.looks(UNANSWERED_LOOKS, REST, unanswered=frozenset({1, 3}))
-    assert stalls(found) == [(UNANSWERED_LOOKS, Stall.UNANSWERED, True)]
-    assert "shards are recovered and not answered for: 1, 3" in str(found[-1])
 
 
 @pytest.mark.parametrize("meanwhile", ["another hand-over", "a flow", "another shard"])

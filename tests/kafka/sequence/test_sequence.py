@@ -283,12 +283,3 @@ async def _said(caplog: Any, text: str) -> bool:
 
 async def _passed_on(settings: KafkaSettings, number: int) -> bool:
     return len(offsets(settings, await records(settings, Topics.of(settings).frames))) == number
-
-
-async def test_a_commit_of_the_version_before_is_refused_with_the_remedy(make: Make) -> None:
-    """By the sequencer, and by signers, who would wait for the key otherwise."""
-    settings = await make(begin=False)
-    await commit(settings, "sequence", Topics.of(settings).signatures, 3, "1:AQI=")
-    for stage in (SequenceStage, SignStage):
-        with pytest.raises(StoreError, match=r"written by version 1, this is 2: start under a new topic_prefix"):
-            await ended(stage, settings)

@@ -329,12 +329,6 @@ async def test_another_documents_topic_is_not_read_from_the_positions_of_the_fir
     assert len(await records(settings, topics.signatures)) == signed
 
 
-async def test_another_format_of_the_documents_is_refused(make: Make) -> None:
-    settings = await make(partitions=1)
-    await sign_ten(settings)
-    await refused(settings.model_copy(update={"document_format": "text"}), r"document_format = json so far.*text")
-
-
 async def test_what_version_0_1_has_committed_is_gone_on_with(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)

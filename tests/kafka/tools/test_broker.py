@@ -110,14 +110,6 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_wrong_property_is_told_in_kafkas_words(tmp_path: Path) -> None:
-    broker = local_broker(tmp_path, properties={"num.io.threads": "-3"})
-    with pytest.raises(BrokerError, match=r"(?s)cannot be prepared.*num.io.threads"):
-        broker.start()
-    assert broker.pid is None
-
-
-@pytest.mark.long
 def test_its_folder_is_its_own_until_it_has_ended(tmp_path: Path) -> None:
     first = local_broker(tmp_path)
     thread = threading.Thread(target=first.start)  # one that ends, though what it starts goes on

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
 from support.kafka.feeding import Feed, feed_of, lines, records_of
 from support.kafka.harness import Pipeline, until
-from support.kafka.stages import commits, positions
+from support.kafka.stages import positions
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.client.connection import admin
@@ -108,31 +108,6 @@ def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path,
             assert worker.wait() == 0, pipeline.report()
         pipeline.check()
         assert "reading nothing more of" in second.said(1 << 20) and "stream-lsh drain --resume" in second.said(1 << 20)
-
-
-def test_a_shard_without_a_worker(broker: Any, prefix: str, tmp_path: Path, shared_data: Path) -> None:
-    values = list(lines(shared_data, "posts-120k.jsonl.xz", 50))
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2) as pipeline:
-        others = pipeline.worker(("sign", "sequence", "judge", "forward"))
-        pipeline.produce(records_of(values, 2, 1))
-        until(lambda: pipeline.run(_sequenced(pipeline)) == len(values), why=pipeline.report())
-        late = run(pipeline, "--timeout", "5")
-        assert late.exit_code == 1
-        assert "not drained within 5 s" in late.output and "of shard 0 to answer" in late.output
-        assert "judge has 50 documents without a verdict" in late.output and "drain --resume" in late.output
-        assert "sign " not in late.output.rpartition("not drained")[2]
-        # The signers may be gone: what was read is finished all the same.
-        others.terminate()
-        assert others.wait() == 0
-        pipeline.worker(("sequence", "match", "judge", "forward"))
-        drained = run(pipeline)
-        assert drained.exit_code == 0 and "drained: 50 documents read" in drained.output
-
-
-async def _sequenced(pipeline: Pipeline) -> int:
-    async with admin(pipeline.settings) as client:
-        found = await commits(client, pipeline.topics.group("sequence"), pipeline.topics.signatures)
-    return Accepted.of(found[0][1]).documents if 0 in found else 0
 
 
 def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) -> None:
