@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from stream_lsh.demo import desks
-from stream_lsh.demo.story import Desk, Topic, slots, write
+from stream_lsh.demo.story import Desk, Topic, write
 
 TOPICS = [
     pytest.param(desk, topic, id=f"{desk.name}-{number}")
@@ -25,11 +25,3 @@ def test_nothing_of_the_templates_shows(desk: Desk, topic: Topic) -> None:
         assert not re.search(r"[{}|\[\]]", text)
         assert story.title() != story.other_title()
         assert not re.search(r"(^|[.] )[a-z]", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize(("desk", "topic"), TOPICS)
-def test_every_pool_and_range_is_used(desk: Desk, topic: Topic) -> None:
-    sentences = [*topic.headlines, *topic.leads, *(one for part in topic.parts for one in part), *topic.extras]
-    used = {slot.removesuffix(".last") for sentence in sentences for slot in slots(sentence)}
-    kinds = used | {name.rstrip("0123456789") for name in used}
-    assert set(topic.pools) | set(topic.ranges) <= kinds

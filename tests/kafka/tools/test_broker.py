@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,22 +17,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from support.kafka.brokers import alive, local_broker, settings_for
 from support.long_form import rotating
+from support.waiting import until
 
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.tools import libraries as jars
 from stream_lsh.kafka.tools.broker import KafkaBroker, free_port
 from stream_lsh.kafka.tools.libraries import VERSIONS, check_version, java, libraries
-
-
-def until(condition: object, seconds: float = 30) -> bool:
-    assert callable(condition)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 async def write(broker: KafkaBroker, *values: bytes) -> None:
@@ -96,7 +86,7 @@ def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     finally:
         parent.kill()
         parent.wait()
-    assert until(lambda: not alive(child))
+    until(lambda: not alive(child))
 
 
 @pytest.mark.long

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 from support.kafka.brokers import Make, settings_for
 from support.kafka.proxy import Proxied
-from support.kafka.stages import PATIENCE, delete_before, send, settled, until
+from support.kafka.stages import PATIENCE, delete_before, send, transaction, until
 
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
@@ -29,23 +29,13 @@ async def settings(make: Make) -> KafkaSettings:
     return await make(partitions=2)
 
 
-async def transaction(settings: KafkaSettings, partition: int, *values: bytes) -> None:
-    """Documents, and a mark behind them."""
-    topic = Topics.of(settings).documents
-    options = {"bootstrap_servers": settings.bootstrap_servers, "transactional_id": settings.topic_prefix}
-    async with AIOKafkaProducer(**options) as producer, producer.transaction():
-        for value in values:
-            await producer.send(topic, value, partition=partition)
-    await settled(settings.bootstrap_servers, topic)
-
-
 async def anything(settings: KafkaSettings, goal: Goal, positions: dict[int, int]) -> bool:
     return await _anything(settings, goal, positions, asyncio.Event())
 
 
 async def test_marks_are_no_documents(settings: KafkaSettings) -> None:
-    await transaction(settings, 0, b"a", b"b")
-    await transaction(settings, 1, b"c")
+    await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b")
+    await transaction(settings, Topics.of(settings).documents, 1, b"c")
     goal = Goal({0: 0, 1: 0}, {0: 3, 1: 2})
     assert not await anything(settings, goal, {0: 2, 1: 1})
     assert await anything(settings, goal, {0: 2, 1: 0})
@@ -55,7 +45,7 @@ async def test_marks_are_no_documents(settings: KafkaSettings) -> None:
 
 async def test_no_answer_is_not_the_end(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a partition without a leader: nothing comes, and no error."""
-    await transaction(settings, 0, b"a", b"b")
+    await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b")
 
     async def nothing(*_: object, timeout_ms: int, **__: object) -> dict[TopicPartition, list[Any]]:
         await asyncio.sleep(timeout_ms / 1000)
@@ -70,7 +60,7 @@ async def test_what_was_deleted_is_told_and_is_not_the_end(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reindex, "LOOK", 0.02)
-    await transaction(settings, 0, b"a", b"b", b"c")
+    await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b", b"c")
     await delete_before(settings, Topics.of(settings).documents, 2)
 
     stop = asyncio.Event()
@@ -85,7 +75,7 @@ async def test_what_was_deleted_is_told_and_is_not_the_end(
 
 async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reindex, "READ_MS", 3_600_000)
-    await transaction(settings, 0, b"a")
+    await transaction(settings, Topics.of(settings).documents, 0, b"a")
     stop = asyncio.Event()
 
     async def look(*_: object, **__: object) -> dict[TopicPartition, list[Any]]:

@@ -58,6 +58,18 @@ async def produce(settings: KafkaSettings, values: Sequence[bytes], partitions: 
         await asyncio.gather(*sent)
 
 
+async def transaction(settings: KafkaSettings, topic: str, partition: int, *values: bytes) -> None:
+    """Records, and the mark of their transaction behind them."""
+    name = f"{topic}-{partition}"
+    async with (
+        AIOKafkaProducer(**client_options(settings), transactional_id=name) as producer,
+        producer.transaction(),
+    ):
+        for value in values:
+            await producer.send(topic, value, partition=partition)
+    await settled(settings.bootstrap_servers, topic)
+
+
 async def delete_before(settings: KafkaSettings, topic: str, offset: int, partition: int = 0) -> None:
     """Delete the records before an offset, as retention does; -1: all."""
     async with admin(settings) as client:
@@ -174,11 +186,13 @@ async def members(settings: KafkaSettings, role: str) -> int:
     return len(there) if state in ("Stable", "Empty", "Dead") else -1
 
 
-async def commit(settings: KafkaSettings, role: str, topic: str, offset: int, metadata: str = "") -> None:
-    """Commit for a role whose members are not there, partition 0."""
+async def commit(
+    settings: KafkaSettings, role: str, topic: str, offset: int, metadata: str = "", partition: int = 0
+) -> None:
+    """Commit for a role whose members are not there."""
     group = Topics.of(settings).group(role)
     async with AIOKafkaConsumer(**client_options(settings), group_id=group, enable_auto_commit=False) as consumer:
-        place = TopicPartition(topic, 0)
+        place = TopicPartition(topic, partition)
         consumer.assign([place])
         await consumer.commit({place: OffsetAndMetadata(offset, metadata)})
 
