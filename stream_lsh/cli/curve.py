@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, runtime_checkable
 
 from stream_lsh.cli.image import image
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.measure import CERTAIN
-from stream_lsh.families.tuning import Banding
-
-if TYPE_CHECKING:
-    from stream_lsh.evaluation.items import ItemBackground
-    from stream_lsh.evaluation.sample import Background
 
 WIDTH, HEIGHT = 60, 10  # characters; with the labels 68 columns and 14 lines
+HALFWAY = "(1/b)^(1/r)"
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
-def terminal_plot(banding: Banding, threshold: float, *, unicode: bool = True) -> list[str]:
-    """P(candidate) over similarity as lines of at most 80 columns; plain ASCII if not `unicode`."""
-    marks = [(threshold, "threshold"), (banding.halfway, "(1/b)^(1/r)")]
-    return _plotted(banding.probability, 1.0, marks, unicode)
+@runtime_checkable
+class Binned(Protocol):
+    """How similar the pairs of a sample are."""
+
+    @property
+    def pairs(self) -> int:
+        """How many there are."""
+
+    def binned(self, reach: float) -> tuple[Any, Any]:
+        """Pairs from 0 to `reach` in 50 even bins, and the middles of those."""
 
 
-def measured_plot(curve: Curve, *, unicode: bool = True) -> list[str]:
-    """The same over the cosine or the distance."""
-    return _plotted(curve.at, _reach(curve), [(curve.asked, _asked(curve))], unicode)
+def terminal_plot(curve: Curve, *, unicode: bool = True) -> list[str]:
+    """P(candidate) over similarity or distance as lines of at most 80 columns; plain ASCII if not `unicode`."""
+    marks = [(curve.asked, _asked(curve))]
+    if curve.measure == "jaccard":
+        marks.append((curve.banding.halfway, HALFWAY))
+    return _plotted(curve.at, _reach(curve), marks, unicode)
 
 
 def _plotted(
@@ -74,8 +79,9 @@ def _asked(curve: Curve) -> str:
     return "distance" if curve.by_distance else "threshold"
 
 
-def write_measured_plot(path: Path, curve: Curve, others: list[Curve], background: ItemBackground | None) -> None:
-    """As `write_plot`, over the cosine or the distance.
+def write_plot(path: Path, curve: Curve, others: list[Curve], background: object) -> None:
+    """Write the curve, those of the alternatives and the background, if that says how similar pairs are, as PNG or SVG;
+    the same input gives the same bytes.
 
     Raises:
         OutputError: the file cannot be written.
@@ -85,7 +91,7 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
     if blocks:
         grid = [float(bits) for bits in range(int(reach) + 1)]
     with image(path) as axes:
-        if background is not None and background.pairs:
+        if isinstance(background, Binned) and background.pairs:
             right = axes.twinx()
             counts, edges = background.binned(reach)
             right.bar(edges, counts, width=reach / 50, color="tab:blue", alpha=0.25)
@@ -104,48 +110,15 @@ def write_measured_plot(path: Path, curve: Curve, others: list[Curve], backgroun
         axes.plot(grid, [curve.at(x) for x in grid], color="black", linewidth=2, label=label)
         found = f"{_asked(curve)} {curve.asked:g}: {100 * curve.at(curve.asked):.4g} % found"
         axes.axvline(curve.asked, color="tab:red", linewidth=1, label=found)
+        formula = ""
+        if curve.measure == "jaccard":
+            half, formula = curve.banding.halfway, " = 1 - (1 - s^r)^b"
+            axes.axvline(half, color="tab:gray", linewidth=1, linestyle=":", label=f"{HALFWAY} = {half:.3f}")
         names = {
+            "jaccard": "Jaccard similarity s",
             "euclidean": "distance", "hamming": "bits that differ", "levenshtein": "edits", "containment": "share",
             "weighted-jaccard": "weighted Jaccard similarity",
         }  # fmt: skip
-        axes.set(xlim=(0, reach), ylim=(0, 1.02), xlabel=names.get(curve.measure, curve.measure), ylabel="P(candidate)")
+        named = names.get(curve.measure, curve.measure)
+        axes.set(xlim=(0, reach), ylim=(0, 1.02), xlabel=named, ylabel=f"P(candidate){formula}")
         axes.legend(loc="upper right" if curve.by_distance else "upper left", fontsize=8)
-
-
-def write_plot(
-    path: Path, banding: Banding, threshold: float, others: list[Banding], background: Background | None
-) -> None:
-    """Write the curve, those of the alternatives and the background as PNG or SVG; the same input gives the same bytes.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
-    with image(path) as axes:
-        grid = [number / 400 for number in range(401)]
-        if background is not None and background.pairs:
-            _draw_background(axes, background)
-        for other in others:
-            if other != banding:
-                label = f"{other.bands} × {other.rows}"
-                axes.plot(grid, [other.probability(s) for s in grid], linewidth=0.8, alpha=0.6, label=label)
-        label = f"{banding.bands} bands × {banding.rows} rows"
-        axes.plot(grid, [banding.probability(s) for s in grid], color="black", linewidth=2, label=label)
-        found = banding.probability(threshold)
-        axes.axvline(
-            threshold, color="tab:red", linewidth=1, label=f"threshold {threshold:g}: {100 * found:.4g} % found"
-        )
-        axes.axvline(
-            banding.halfway, color="tab:gray", linewidth=1, linestyle=":", label=f"(1/b)^(1/r) = {banding.halfway:.3f}"
-        )
-        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="Jaccard similarity s", ylabel="P(candidate) = 1 - (1 - s^r)^b")
-        axes.legend(loc="upper left", fontsize=8)
-
-
-def _draw_background(axes: object, background: Background) -> None:
-    """How many pairs of the sample are how similar, on a logarithmic scale of its own."""
-    counts = background.counts[:1000].reshape(50, 20).sum(axis=1)
-    counts[-1] += background.counts[1000]
-    right = axes.twinx()  # type: ignore[attr-defined]
-    right.bar([(i + 0.5) / 50 for i in range(50)], counts, width=0.02, color="tab:blue", alpha=0.25)
-    right.set_yscale("log")
-    right.set_ylabel("pairs of the sample", color="tab:blue")

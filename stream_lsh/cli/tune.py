@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import click
 
 from stream_lsh.cli import tune_containment, tune_copies, tune_items
-from stream_lsh.cli.curve import measured_plot, terminal_plot, write_measured_plot, write_plot
+from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
 from stream_lsh.cli.options import load_settings, settings_options, with_options
+from stream_lsh.cli.tune_sample import draw
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.families.measure import unused
 from stream_lsh.settings.model import Settings
-
-if TYPE_CHECKING:
-    from stream_lsh.evaluation.sample import Sample
 
 EXAMPLES = """
 stream-lsh tune --threshold 0.8 --target-recall 0.999
@@ -38,7 +36,8 @@ SETTINGS = (
     "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 USUAL_DOCUMENTS = 1_000_000
-SAMPLE_BYTES = 32 * 2**20
+MODULES: Mapping[str, ModuleType] = {"jaccard": tune_copies, "containment": tune_containment}
+"""By measure, what is said of it; of all others `tune_items`."""
 
 
 @click.command(
@@ -100,14 +99,10 @@ def tune(
         check_plot(plot)
     if write is not None and write.exists():
         raise OutputError(f"--write {write}: there is such a file already; name a new one")
-    if settings.measure == "containment":
-        _tune_quotations(settings, inputs, sample, limit, plot, as_json)
-    elif settings.measure == "tf-idf":
+    if settings.measure == "tf-idf":
         _tune_stories(settings, inputs, plot, as_json)
-    elif settings.measure != "jaccard":
-        _tune_items(settings, inputs, expected_docs, min(sample, tune_items.MOST_ITEMS), limit, plot, as_json)
     else:
-        _tune_copies(settings, inputs, expected_docs, sample, limit, plot, as_json)
+        _tune(settings, inputs, expected_docs, sample, limit, plot, as_json)
     if write is not None:
         _write(settings, write)
         if not as_json:
@@ -118,124 +113,37 @@ def tune(
             click.echo(line)
 
 
-def _tune_copies(
-    settings: Settings,
-    inputs: tuple[str, ...],
-    expected_docs: int | None,
-    sample: int,
-    limit: int | None,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
-    """K, b and r of copies."""
-    drawn = found = None
+def _tune(
+    settings: Settings, inputs: tuple[str, ...], expected_docs: int | None, sample: int, limit: int | None,
+    plot: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """The keys of a measure that has a curve."""
+    module = MODULES.get(settings.measure, tune_items)
     rejected: Counter[str] = Counter()
+    drawn = found = None
     if inputs:
-        # Here, because it takes numba with it.
-        from stream_lsh.evaluation.advice import background_of
-
-        drawn = _draw(settings, inputs, sample, limit, rejected)
-        found = background_of(drawn, settings.signing)
+        drawn = draw(settings, inputs, min(sample, module.MOST), limit, rejected)
+        found = module.background_of(drawn, settings)
     documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
-    others = tune_copies.others_of(settings)
+    others = module.others_of(settings)
     if plot is not None:
-        write_plot(plot, settings.banding, settings.threshold, others, found)
+        write_plot(plot, settings.curve, others, found)
     if as_json:
-        click.echo(json.dumps(tune_copies.as_object(settings, others, drawn, found, documents)))
+        click.echo(json.dumps(module.as_object(settings, others, drawn, found, documents)))
         return
     unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
-    lines = [
-        *tune_copies.choice(settings),
-        "",
-        *tune_copies.table(settings, found),
-        "",
-        "P(candidate) over similarity",
-        *terminal_plot(settings.banding, settings.threshold, unicode=unicode),
-        "",
-        *tune_copies.beside(settings, others, found, documents),
-    ]
-    for line in lines:
+
+    def lines() -> Iterator[str]:
+        yield from (*module.choice(settings), "", *module.table(settings, found))
+        yield from ("", f"P(candidate) over {module.over(settings)}", *terminal_plot(settings.curve, unicode=unicode))
+        yield from ("", *module.beside(settings, others, found, documents))
+        if drawn is not None:
+            yield from module.sampled(settings, drawn, found, documents, rejected)
+
+    for line in lines():
         click.echo(line if unicode else line.replace("±", "+-"))
-    if drawn is not None and found is not None:
-        for line in tune_copies.sampled(settings, drawn, found, documents, rejected):
-            click.echo(line)
     if plot is not None:
         click.echo(f"\nThe curve is in {plot}.")
-
-
-def _tune_items(
-    settings: Settings,
-    inputs: tuple[str, ...],
-    expected_docs: int | None,
-    sample: int,
-    limit: int | None,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
-    """The same for vectors and rows of bits."""
-    drawn = found = None
-    rejected: Counter[str] = Counter()
-    if inputs:
-        drawn = _draw(settings, inputs, sample, limit, rejected)
-        found = tune_items.background_of(drawn, settings)
-    documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
-    others = tune_items.others_of(settings)
-    if plot is not None:
-        write_measured_plot(plot, settings.curve, others, found)
-    if as_json:
-        click.echo(json.dumps(tune_items.as_object(settings, others, drawn, found, documents)))
-        return
-    unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
-    lines = [
-        *tune_items.choice(settings),
-        "",
-        *tune_items.table(settings.curve, found),
-        "",
-        f"P(candidate) over {'distance' if settings.curve.by_distance else 'cosine'}",
-        *measured_plot(settings.curve, unicode=unicode),
-        "",
-        *tune_items.beside(settings.curve, others, found, documents),
-    ]
-    if drawn is not None and found is not None:
-        lines += tune_items.sampled(settings, drawn, found, documents, rejected)
-    if plot is not None:
-        lines += ["", f"The curve is in {plot}."]
-    for line in lines:
-        click.echo(line)
-
-
-def _tune_quotations(
-    settings: Settings, inputs: tuple[str, ...], sample: int, limit: int | None, plot: Path | None, as_json: bool
-) -> None:
-    """The same for quotations."""
-    drawn, sizes = None, list[int]()
-    rejected: Counter[str] = Counter()
-    if inputs:
-        drawn = _draw(settings, inputs, sample, limit, rejected)
-        sizes = tune_containment.sizes_of(drawn, settings)
-    if plot is not None:
-        others = [replace(settings.curve, shingles=n) for n in tune_containment.lengths_of(settings)]
-        write_measured_plot(plot, settings.curve, others, None)
-    if as_json:
-        click.echo(json.dumps(tune_containment.as_object(settings, drawn, sizes)))
-        return
-    unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
-    lines = [
-        *tune_containment.choice(settings),
-        "",
-        *tune_containment.table(settings),
-        "",
-        f"P(candidate) over the share, of {settings.min_shingles} shingles",
-        *measured_plot(settings.curve, unicode=unicode),
-        "",
-        *tune_containment.beside(settings),
-    ]
-    if drawn is not None:
-        lines += tune_containment.sampled(settings, drawn, sizes, rejected)
-    if plot is not None:
-        lines += ["", f"The curve is in {plot}."]
-    for line in lines:
-        click.echo(line)
 
 
 def _tune_stories(settings: Settings, inputs: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
@@ -257,25 +165,6 @@ def _write(settings: Settings, path: Path) -> None:
             file.writelines(f"{line}\n" for line in toml_lines(settings))
     except OSError as error:
         raise OutputError(f"--write {path}: {error.strerror}; name another file") from None
-
-
-def _draw(
-    settings: Settings, inputs: tuple[str, ...], documents: int, limit: int | None, rejected: Counter[str]
-) -> Sample:
-    from stream_lsh.evaluation.reading import read_batches, texts_of
-    from stream_lsh.evaluation.sample import draw
-
-    def texts() -> Iterator[bytes]:
-        number = 0
-        for batch in read_batches(settings, inputs):
-            rejected.update(rejection.reason for rejection in batch.rejected.values())
-            for _, text in texts_of(batch):
-                if number == limit:
-                    return
-                number += 1
-                yield text
-
-    return draw(texts(), documents, SAMPLE_BYTES)
 
 
 def toml_lines(settings: Settings) -> Iterator[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from stream_lsh.cli.tune_sample import described
 from stream_lsh.families.containment import needed, probability
+from stream_lsh.families.curve import Curve
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count
 
@@ -19,6 +22,20 @@ LENGTHS = (1, 4, 16)
 SAMPLINGS = (1, 2, 3, 4, 6, 8, 12, 16)
 FAR = 0.5
 """The smaller of the two shares of which the family is sensitive, in units of the threshold."""
+
+
+MOST = 10**9
+"""Documents of a sample: as many as are asked for."""
+
+
+def over(settings: Settings) -> str:
+    """What the curve is over."""
+    return f"the share, of {settings.min_shingles} shingles"
+
+
+def others_of(settings: Settings) -> list[Curve]:
+    """The same keys, of longer texts."""
+    return [replace(settings.curve, shingles=n) for n in lengths_of(settings)]
 
 
 def lengths_of(settings: Settings) -> list[int]:
@@ -58,7 +75,7 @@ def choice(settings: Settings) -> Iterator[str]:
         yield f"  The sampling as given misses the recall of {settings.target_recall:g}; leave it out to meet it."
 
 
-def table(settings: Settings) -> Iterator[str]:
+def table(settings: Settings, _: list[int] | None = None) -> Iterator[str]:
     """The curve at some shares, for texts of some lengths."""
     from stream_lsh.evaluation.shares import percent
 
@@ -69,7 +86,7 @@ def table(settings: Settings) -> Iterator[str]:
         yield f"  {share:>6.4g}  {cells}" + ("  <- threshold" if share == settings.threshold else "")
 
 
-def beside(settings: Settings) -> Iterator[str]:
+def beside(settings: Settings, *_: object) -> Iterator[str]:
     """Alternatives."""
     from stream_lsh.evaluation.shares import percent
 
@@ -94,15 +111,13 @@ def shortest(settings: Settings, sampling: int) -> int:
     return 4096
 
 
-def sampled(settings: Settings, drawn: Sample, sizes: list[int], rejected: Counter[str]) -> Iterator[str]:
+def sampled(
+    settings: Settings, drawn: Sample, sizes: list[int], _: int, rejected: Counter[str]
+) -> Iterator[str]:  # fmt: skip
     """What a sample says."""
     from stream_lsh.evaluation.shares import odds
 
-    yield ""
-    yield f"Sample: {count(len(drawn), 'document')} of {drawn.seen:,}"
-    if rejected:
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in rejected.most_common())
-        yield f"  left out because they cannot be used: {reasons}"
+    yield from described(settings, drawn, rejected)
     if not sizes:
         return
     short = sum(size < settings.min_shingles for size in sizes)
@@ -112,7 +127,7 @@ def sampled(settings: Settings, drawn: Sample, sizes: list[int], rejected: Count
     yield f"  too short for a promise  {odds(short, len(sizes))} (fewer than {settings.min_shingles} shingles)"
 
 
-def sizes_of(drawn: Sample, settings: Settings) -> list[int]:
+def background_of(drawn: Sample, settings: Settings) -> list[int]:
     """Shingles of the documents of a sample."""
     import numpy as np
 
@@ -122,7 +137,9 @@ def sizes_of(drawn: Sample, settings: Settings) -> list[int]:
     return [int(size) for size in np.diff(offsets) if size]
 
 
-def as_object(settings: Settings, drawn: Sample | None, sizes: list[int]) -> dict[str, Any]:
+def as_object(
+    settings: Settings, _: list[Curve], drawn: Sample | None, sizes: list[int] | None, __: int
+) -> dict[str, Any]:  # fmt: skip
     """All of it for machines."""
     one, all_ = (dict(zip(("d1", "d2", "p1", "p2"), figures, strict=True)) for figures in family(settings))
     made: dict[str, Any] = {
@@ -139,7 +156,7 @@ def as_object(settings: Settings, drawn: Sample | None, sizes: list[int]) -> dic
             for s in sorted({*SAMPLINGS, settings.sampled})
         ],
     }  # fmt: skip
-    if drawn is not None:
+    if drawn is not None and sizes is not None:
         made["sample"] = {
             "documents": len(drawn), "of": drawn.seen, "mean_shingles": sum(sizes) / max(1, len(sizes)),
             "too_short": sum(size < settings.min_shingles for size in sizes),

@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from stream_lsh.families.tuning import Banding, alternatives, component_bytes, false_candidates
+from stream_lsh.cli.tune_items import others_of as others_of
+from stream_lsh.cli.tune_sample import described
+from stream_lsh.families.curve import Curve
+from stream_lsh.families.tuning import Banding, component_bytes, false_candidates
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import count, size
 
@@ -17,13 +20,21 @@ if TYPE_CHECKING:
     from stream_lsh.evaluation.sample import Background, Sample
 
 SIMILARITIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+MOST = 10**9  # documents of a sample: as many as are asked for
 ADVICE_DOCUMENTS = 2000
 """Shingle lengths are compared on so many documents: two million pairs tell them apart, and it takes a second."""
 
 
-def others_of(settings: Settings) -> list[Banding]:
-    """What the choice can be compared with: nothing, if bands and rows are both given."""
-    return alternatives(settings.threshold, settings.target_recall, settings.banding)
+def over(_: Settings) -> str:
+    """What the curve is over."""
+    return "similarity"
+
+
+def background_of(drawn: Sample, settings: Settings) -> Background:
+    """How similar the pairs of a sample are."""
+    from stream_lsh.evaluation import advice  # here, because it takes numba with it
+
+    return advice.background_of(drawn, settings.signing)
 
 
 def choice(settings: Settings) -> list[str]:
@@ -66,7 +77,7 @@ def table(settings: Settings, found: Background | None) -> list[str]:
     return lines
 
 
-def beside(settings: Settings, others: list[Banding], found: Background | None, documents: int) -> list[str]:
+def beside(settings: Settings, others: list[Curve], found: Background | None, documents: int) -> list[str]:
     """Alternatives."""
     from stream_lsh.evaluation.shares import few, percent
 
@@ -75,7 +86,7 @@ def beside(settings: Settings, others: list[Banding], found: Background | None, 
         f"Alternatives{f' (false candidates a document among {documents:,})' if found is not None else ''}",
         head + (f"  {'false candidates':>16}" if found is not None else ""),
     ]
-    for banding in others:
+    for banding in (other.banding for other in others):
         octets = banding.signature_size * component_bytes(banding.rows)
         line = (
             f"  {banding.rows:>4}  {banding.bands:>5}  {banding.signature_size:>4}  {size(octets):>9}"
@@ -94,15 +105,8 @@ def sampled(
     from stream_lsh.evaluation.advice import advise, continuous_share, current_length
     from stream_lsh.evaluation.shares import few, percent
 
-    yield ""
-    yield f"Sample: {count(len(drawn), 'document')} of {drawn.seen:,}, {count(found.pairs, 'pair')}"
-    if rejected:
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in rejected.most_common())
-        yield f"  left out because they cannot be used: {reasons}"
-    if settings.match_within:
-        yield f"  as if all could match: fewer can within {', '.join(settings.match_within)}"
+    yield from described(settings, drawn, rejected, found.pairs)
     if found.pairs == 0:
-        yield "  Too few documents to say anything about false candidates."
         return
     cost = _cost(settings, found, documents)
     yield f"  mean similarity below the threshold  {found.mean(settings.threshold):.5f}"
@@ -132,7 +136,7 @@ def sampled(
 
 
 def as_object(
-    settings: Settings, others: list[Banding], drawn: Sample | None, found: Background | None, documents: int
+    settings: Settings, others: list[Curve], drawn: Sample | None, found: Background | None, documents: int
 ) -> dict[str, Any]:
     """All of it for machines."""
     at = settings.banding.probability
@@ -140,7 +144,7 @@ def as_object(
         "measure": settings.measure, "threshold": settings.threshold, "recall": settings.target_recall,
         **_banding(settings.banding), "found": at(settings.threshold),
         "curve": [{"similarity": s, "found": at(s)} for s in sorted({*SIMILARITIES, settings.threshold})],
-        "alternatives": [{**_banding(other), "found": other.probability(settings.threshold)} for other in others],
+        "alternatives": [{**_banding(other.banding), "found": other.at(settings.threshold)} for other in others],
         "documents": documents,
     }  # fmt: skip
     if drawn is not None and found is not None:

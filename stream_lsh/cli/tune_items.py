@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from stream_lsh.cli.tune_sample import described
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.measure import CERTAIN, lookups
 from stream_lsh.families.tuning import alternatives, component_bytes
@@ -26,7 +27,7 @@ FAR = 3.0
 UNKNOWN = ("euclidean", "levenshtein", "weighted-jaccard")
 """Measures of which nobody can say how far strangers are from each other."""
 SIMILARITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-MOST_ITEMS = 4000
+MOST = 4000
 """Of a sample: eight million pairs, and a second or two."""
 
 
@@ -157,10 +158,16 @@ def signature_bytes(curve: Curve) -> int:
     return size_ * component_bytes(rows) if curve.measure in ("euclidean", "weighted-jaccard") else size_ // 8
 
 
-def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
+def over(settings: Settings) -> str:
+    """What the curve is over."""
+    return "distance" if settings.curve.by_distance else "cosine"
+
+
+def table(settings: Settings, found: ItemBackground | None) -> Iterator[str]:
     """The curve at some similarities or distances."""
     from stream_lsh.evaluation.shares import odds, percent
 
+    curve = settings.curve
     bits, cosine = curve.measure in CERTAIN, curve.measure == "cosine"
     head = f"  {_measure(curve):>10}" + (f"  {'angle':>7}" if cosine else "")
     head += "" if bits else f"  {'component':>9}  {'band':>9}"
@@ -180,10 +187,13 @@ def table(curve: Curve, found: ItemBackground | None) -> Iterator[str]:
         yield line + (mark if value == curve.asked else "")
 
 
-def beside(chosen: Curve, others: Sequence[Curve], found: ItemBackground | None, documents: int) -> Iterator[str]:
+def beside(
+    settings: Settings, others: Sequence[Curve], found: ItemBackground | None, documents: int
+) -> Iterator[str]:  # fmt: skip
     """Alternatives, and candidates that are none."""
     from stream_lsh.evaluation.shares import few, percent
 
+    chosen = settings.curve
     if chosen.measure not in CERTAIN:
         far = FAR * chosen.asked if chosen.by_distance else 0.0
         yield "Alternatives" + (f" (false candidates a document among {documents:,})" if found is not None else "")
@@ -221,15 +231,8 @@ def sampled(
     from stream_lsh.evaluation.shares import few
 
     curve = settings.curve
-    yield ""
-    yield f"Sample: {count(len(drawn), 'document')} of {drawn.seen:,}, {count(found.pairs, 'pair')}"
-    if rejected:
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in rejected.most_common())
-        yield f"  left out because they cannot be used: {reasons}"
-    if settings.match_within:
-        yield f"  as if all could match: fewer can within {', '.join(settings.match_within)}"
+    yield from described(settings, drawn, rejected, found.pairs)
     if found.pairs == 0:
-        yield "  Too few documents to say anything about false candidates."
         return
     name = _measure(curve)
     places = [found.quantile(share) for share in (0.01, 0.5, 0.99)]

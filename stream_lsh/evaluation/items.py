@@ -141,9 +141,9 @@ class ItemBackground:
         for number in np.flatnonzero(self.counts):
             yield float(self.measures[number]), float(self.counts[number])
 
-    def binned(self, reach: float, bins: int = 50) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Pairs from 0 to `reach` in even bins, and the middles of those."""
-        counts, edges = np.histogram(self.measures, bins, (0.0, reach), weights=self.counts)
+    def binned(self, reach: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Pairs from 0 to `reach` in 50 even bins, and the middles of those."""
+        counts, edges = np.histogram(self.measures, 50, (0.0, reach), weights=self.counts)
         return counts.astype(np.int64), (edges[:-1] + edges[1:]) / 2
 
     def alike(self, asked: float) -> int:

@@ -77,6 +77,12 @@ class Background:
         for number in np.flatnonzero(self.counts):
             yield float(self.similarity[number] / self.counts[number]), float(self.counts[number])
 
+    def binned(self, reach: float = 1.0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Pairs in 50 even bins from 0 to 1, and the middles of those."""
+        counts = self.counts[:1000].reshape(50, 20).sum(axis=1)
+        counts[-1] += self.counts[1000]
+        return counts, (np.arange(50) + 0.5) / 50 * reach
+
     def mean(self, below: float = 1.0) -> float:
         """Mean similarity of the pairs below a similarity: near-duplicates are not the background."""
         return self._mean(self.similarity, below)

@@ -12,6 +12,7 @@ from support.commands import figures, run
 from support.json_lines import write_lines
 
 from stream_lsh.cli.curve import terminal_plot
+from stream_lsh.families.curve import Curve
 from stream_lsh.families.tuning import Banding
 from stream_lsh.settings.model import Settings
 
@@ -145,7 +146,7 @@ def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
 @pytest.mark.parametrize("threshold", [0.01, 0.5, 0.97, 1.0])
 def test_the_plot_fits_80_columns_and_plain_terminals(banding: Banding, threshold: float) -> None:
     for unicode in (True, False):
-        lines = terminal_plot(banding, threshold, unicode=unicode)
+        lines = terminal_plot(Curve("jaccard", banding, threshold), unicode=unicode)
         assert max(map(len, lines)) <= 80
         assert unicode or "\n".join(lines).isascii()
         assert f"threshold {threshold:.3g}" in "\n".join(lines)
