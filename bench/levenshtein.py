@@ -25,8 +25,7 @@ import orjson
 
 from bench import report
 from bench.process import folder_bytes
-from stream_lsh import Deduplicator, Document, Settings
-from stream_lsh.api import Verdict
+from stream_lsh import Deduplicator, Document, Settings, Verdict
 
 EXAMPLE = "python -m bench.levenshtein --documents 20000 --out results"
 QUERIES = 1000

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from bench import report
-from stream_lsh import Deduplicator, Document, Settings
-from stream_lsh.api import Verdict
+from stream_lsh import Deduplicator, Document, Settings, Verdict
 from stream_lsh.documents.weights import weights_text
 from stream_lsh.evaluation.lists import EveryList, Lists
 from stream_lsh.families.family import signer_of

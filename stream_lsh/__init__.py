@@ -9,26 +9,68 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stream_lsh.api import Deduplicator, Match, Pair, Verdict
-    from stream_lsh.documents.columns import Document
+    from stream_lsh.api.deduplicator import Deduplicator
+    from stream_lsh.api.group import Group, Member, StoredDocument
+    from stream_lsh.api.verdict import Kind, Match, Pair, Representative, Verdict
+    from stream_lsh.documents.document import Document
+    from stream_lsh.embedded.preparation import prepare
+    from stream_lsh.errors import (
+        BrokerError,
+        DamagedError,
+        ForeignError,
+        FormatError,
+        InputError,
+        OutputError,
+        StoreError,
+        StreamLshError,
+        UsageError,
+    )
     from stream_lsh.families.signer import Signer
     from stream_lsh.settings.model import Settings
 
 __version__ = "0.1.0"
-__all__ = ["Deduplicator", "Document", "Match", "Pair", "Settings", "Signer", "Verdict"]
+__all__ = [
+    "BrokerError",
+    "DamagedError",
+    "Deduplicator",
+    "Document",
+    "ForeignError",
+    "FormatError",
+    "Group",
+    "InputError",
+    "Kind",
+    "Match",
+    "Member",
+    "OutputError",
+    "Pair",
+    "Representative",
+    "Settings",
+    "Signer",
+    "StoreError",
+    "StoredDocument",
+    "StreamLshError",
+    "UsageError",
+    "Verdict",
+    "prepare",
+]
 
 _HOMES = {
-    "Deduplicator": "api",
-    "Document": "documents.columns",
-    "Match": "api",
-    "Pair": "api",
-    "Settings": "settings.model",
-    "Signer": "families.signer",
-    "Verdict": "api",
-}
+    "api.deduplicator": ("Deduplicator",),
+    "api.group": ("Group", "Member", "StoredDocument"),
+    "api.verdict": ("Kind", "Match", "Pair", "Representative", "Verdict"),
+    "documents.document": ("Document",),
+    "embedded.preparation": ("prepare",),
+    "errors": (
+        "BrokerError", "DamagedError", "ForeignError", "FormatError", "InputError", "OutputError", "StoreError",
+        "StreamLshError", "UsageError",
+    ),
+    "families.signer": ("Signer",),
+    "settings.model": ("Settings",),
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -157,10 +157,14 @@ def query_text(
             "give that or more, or feed the documents into an index with a lower threshold"
         )
 
-    from stream_lsh import Deduplicator
+    from stream_lsh import Deduplicator, prepare
 
+    prepare(settings)
     with Deduplicator(settings, index=folder, read_only=True) as deduplicator:
-        found = deduplicator.query(asked(wanted, settings), within)
+        try:
+            found = deduplicator.query(asked(wanted, settings), within)
+        except TypeError as error:  # a list instead of bits, say
+            raise UsageError(str(error)) from None
         matches = [match for match in found if threshold is None or match.similarity >= threshold]
         documents = len(deduplicator)
     terminal = sys.stdout.isatty()

@@ -1,19 +1,15 @@
-"""Documents as columns, validated, each in its place even when it is refused; and from Python."""
+"""Documents as columns, validated, each in its place even when it is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.dead_letters import dead_letter
-from stream_lsh.documents.fields import LINE_ID, Fields, check_ink, id_text, set_text, within_text
-from stream_lsh.documents.items import Item
-from stream_lsh.documents.refused import Refused
-from stream_lsh.documents.times import NO_TIME, milliseconds
+from stream_lsh.documents.fields import LINE_ID, Fields
+from stream_lsh.documents.times import NO_TIME
 from stream_lsh.hashing.murmur import murmur128
 
 __all__ = [
@@ -21,31 +17,11 @@ __all__ = [
     "NO_TIME",
     "Batch",
     "Columns",
-    "Document",
     "Fields",
     "Position",
     "Rejection",
-    "columns",
     "dead_letter",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A document for the Python API: a text, or with a set as shingles its elements; time in ms or s since 1970;
-    within: with `match_within`, the value of each of its fields (a string, an integer, a boolean or None). deleted: it
-    has none of these, but perhaps a time, and what there is under its id goes. vector: numbers, as a sequence, a NumPy
-    array or float32 in base64; bits: hexadecimal, base64, bytes or an integer; set: also weights by element; each where
-    the measure is of such."""
-
-    id: str | int
-    text: str | None = None
-    set: Sequence[str] | Mapping[str, float] | None = None
-    time: int | None = None
-    within: Mapping[str, str | int | None] | None = None
-    deleted: bool = False
-    vector: Sequence[float] | NDArray[Any] | str | None = None
-    bits: str | bytes | int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,82 +105,6 @@ class Batch(Columns):
         return dead_letter(
             why.reason, why.detail, self.input, int(self.line_numbers[i]), int(self.offsets[i]), self.raw(i), why.size
         )
-
-
-def columns(
-    documents: Sequence[Document],
-    *,
-    sets: bool = False,
-    max_document_bytes: int = Fields.max_document_bytes,
-    match_within: Sequence[str] = (),
-    item: Item | None = None,
-) -> Columns:
-    """Columns of documents made in Python. `sets`: take their sets instead of their texts; `item`: their vectors or
-    bits."""
-    ids: list[bytes] = []
-    texts: list[str] = []
-    times = np.full(len(documents), NO_TIME, np.int64)
-    rejected: dict[int, Rejection] = {}
-    deleted: list[int] = []
-    within: list[bytes] = []
-    for i, document in enumerate(documents):
-        id, text, values = b"null", "", b""
-        try:
-            id = id_text(document.id)
-            if document.deleted:
-                pass
-            elif item is not None:
-                value = getattr(document, item.kind)
-                if value is None:
-                    raise Refused("missing_field", f"the document has no {item.kind}", id)
-                text = item.text(value, item.single, id)
-            elif sets:
-                if document.set is None:
-                    raise Refused("missing_field", "the document has no set", id)
-                text = set_text(document.set, "the set", id)
-            else:
-                if document.text is None:
-                    raise Refused("missing_field", "the document has no text", id)
-                if not isinstance(document.text, str):
-                    raise Refused("wrong_type", f"the text is a {type(document.text).__name__}, not a str", id)
-                check_ink(document.text, id)
-                text = document.text
-            if len(text) * 4 > max_document_bytes:
-                size = len(text.encode("utf-8", "surrogatepass"))
-                if size > max_document_bytes:
-                    raise Refused("too_large", f"the document has {size} bytes, more than {max_document_bytes}", id)
-            if document.time is not None:
-                try:
-                    times[i] = milliseconds(document.time)
-                except ValueError as error:
-                    raise Refused("bad_time", str(error), id) from None
-            if document.deleted:
-                deleted.append(i)
-            else:
-                values = _within(document, match_within, id)
-        except Refused as refused:
-            rejected[i] = Rejection(refused.reason, refused.detail)
-            text = ""
-        ids.append(id)
-        texts.append(text)
-        within.append(values)
-    together, ends = joined(texts)
-    return Columns(
-        ids, together, ends, times, rejected, salts=salts_of(within if match_within else []), deleted=deleted
-    )
-
-
-def _within(document: Document, match_within: Sequence[str], id: bytes) -> bytes:
-    """The values to match within of a document made in Python, where nothing is taken for None that is not there."""
-    given = {} if document.within is None else document.within
-    if match_within and not isinstance(given, Mapping):
-        raise Refused("wrong_type", f"`within` is a {type(given).__name__}, not a mapping of fields to values", id)
-    for name in match_within:
-        if name not in given:
-            raise Refused(
-                "missing_field", f"`within` has no {name!r}, which documents match within (it may be None)", id
-            )
-    return within_text({name: given[name] for name in match_within}, id)
 
 
 def salts_of(within: list[bytes]) -> NDArray[np.uint64]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
 
 from stream_lsh.documents.items import Item
+from stream_lsh.documents.python_values import elements_of, unboxed
 from stream_lsh.documents.refused import Refused, kind_of
-from stream_lsh.documents.times import NO_TIME, milliseconds
+from stream_lsh.documents.times import NO_TIME, NoTime, milliseconds
 
 MAX_ID_BYTES = 4096
 MAX_SOURCE_BYTES = 256
@@ -67,20 +68,23 @@ class Fields:
         text = "" if deleted else self._text(document, id)
         timed, time = self.timed and not deleted, NO_TIME
         if self.time_field is not None and (timed or _resolve(document, self.time_field) not in (_ABSENT, None)):
+            value = _required(document, self.time_field, id)
             try:
-                time = milliseconds(_required(document, self.time_field, id))
+                time = milliseconds(value)
             except ValueError as error:
-                raise Refused("bad_time", f"the field {_quoted(self.time_field)}: {error}", id) from None
+                wrong = value if isinstance(error, NoTime) else None
+                raise Refused("bad_time", f"the field {_quoted(self.time_field)}: {error}", id, wrong) from None
         within = b"" if deleted else self._within(document, id)
         return Record(id, text, time, self._source(document), within, deleted)
 
     def _deleted(self, document: dict[str, object], id: bytes) -> bool:
         if self.deleted_field is None:
             return False
-        value = _resolve(document, self.deleted_field)
+        value = unboxed(_resolve(document, self.deleted_field))
         if value is _ABSENT or value is None or isinstance(value, bool):
             return value is True
-        raise Refused("wrong_type", f"the field {_quoted(self.deleted_field)} is {kind_of(value)}, not a boolean", id)
+        what = f"the field {_quoted(self.deleted_field)} is {kind_of(value)}, not a boolean"
+        raise Refused("wrong_type", what, id, value)
 
     def _text(self, document: dict[str, object], id: bytes) -> str:
         if self.item is not None:
@@ -92,7 +96,7 @@ class Fields:
         for field in self.text_fields:
             part = _required(document, field, id)
             if not isinstance(part, str):
-                raise Refused("wrong_type", f"the field {_quoted(field)} is {kind_of(part)}, not a string", id)
+                raise Refused("wrong_type", f"the field {_quoted(field)} is {kind_of(part)}, not a string", id, part)
             parts.append(part)
         text = " ".join(parts)
         check_ink(text, id)
@@ -148,11 +152,22 @@ def json_id(text: str | bytes) -> str | int:
     raise ValueError(f"{text[:60]!r} is no id as JSON: give an integer, or a string in double quotes")
 
 
+def id_value(id: bytes) -> str | int | None:
+    """The id that canonical JSON text stands for, integers of any size and lone surrogates among them; None of null."""
+    if id[:1] == b'"':
+        try:
+            text: str = orjson.loads(id)
+        except orjson.JSONDecodeError:  # a lone surrogate
+            text = json.loads(id)
+        return text
+    return None if id == b"null" else int(id)
+
+
 def id_text(value: object) -> bytes:
     """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
     text = _scalar_text(value)
     if text is None:
-        raise Refused("wrong_type", f"the id is {kind_of(value)}, not a string or an integer")
+        raise Refused("wrong_type", f"the id is {kind_of(value)}, not a string or an integer", value=value)
     if len(text) > MAX_ID_BYTES:
         raise Refused("id_too_long", f"the id has more than {MAX_ID_BYTES} bytes as JSON")
     return text
@@ -165,12 +180,13 @@ def within_text(values: Mapping[str, object], id: bytes) -> bytes:
         Refused: one is no string, integer, boolean or null, or has more than MAX_WITHIN_BYTES as JSON.
     """
     texts = []
-    for name, value in values.items():
+    for name, given in values.items():
+        value = unboxed(given)
         text = LITERALS[value] if value is None or isinstance(value, bool) else _scalar_text(value)
         field = f"the field {_quoted(name)} to match within"
         if text is None:
             what = f"{field} is {kind_of(value)}, not a string, an integer, a boolean or null"
-            raise Refused("wrong_type", what, id)
+            raise Refused("wrong_type", what, id, value)
         if len(text) > MAX_WITHIN_BYTES:
             raise Refused("too_large", f"{field} has more than {MAX_WITHIN_BYTES} bytes as JSON", id)
         texts.append(text)
@@ -183,16 +199,17 @@ def set_text(value: object, name: str, id: bytes) -> str:
     In elements with U+001F or U+001E inside, these are written U+001E 1 and U+001E 0, so that different sets stay
     different.
     """
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise Refused("wrong_type", f"{name} is {kind_of(value)}, not a list", id)
-    elements = []
-    for element in value:
+    given = elements_of(value)
+    if given is None:
+        raise Refused("wrong_type", f"{name} is {kind_of(value)}, not a list", id, value)
+    elements: list[str] = []
+    for element in given:
+        element = element if isinstance(element, str) else unboxed(element)
         if isinstance(element, int) and not isinstance(element, bool):
             element = str(element)
         elif not isinstance(element, str):
-            raise Refused(
-                "wrong_type", f"{name} holds {kind_of(element)}; only strings and integers can be elements", id
-            )
+            what = f"{name} holds {kind_of(element)}; only strings and integers can be elements"
+            raise Refused("wrong_type", what, id, element)
         elements.append(element)
     elements.sort()  # the order says nothing: equal sets are equal texts, and so exact duplicates
     text = "\x1f".join(elements)
@@ -241,8 +258,10 @@ def _scalar_text(value: object) -> bytes | None:
         except TypeError:  # a lone surrogate has no UTF-8
             return json.dumps(value).encode("ascii")
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value).encode("ascii") if value.bit_length() < 14_000 else b"1" * (MAX_ID_BYTES + 1)
-    return None
+        # Through `int`: members of an enumeration are integers that print themselves by name.
+        return str(int(value)).encode("ascii") if value.bit_length() < 14_000 else b"1" * (MAX_ID_BYTES + 1)
+    plain = unboxed(value)
+    return _scalar_text(plain) if type(plain) in (str, int) else None
 
 
 def _quoted(name: str) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Literal
 
+from stream_lsh.documents.python_values import elements_of, unboxed
 from stream_lsh.documents.refused import Refused, kind_of
 from stream_lsh.documents.weights import weights_text
 
@@ -90,18 +91,19 @@ def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray
         _counted(len(value), dimensions, what, id)
         with np.errstate(over="ignore"):
             numbers = value.astype(np.float32)
-    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-        _counted(len(value), dimensions, what, id)
-        for number in value if not _PLAIN.issuperset(map(type, value)) else ():
+    elif (elements := elements_of(value)) is not None and not isinstance(value, Set):  # sets have no order
+        _counted(len(elements), dimensions, what, id)
+        for number in elements if not _PLAIN.issuperset(map(type, elements)) else ():
             if isinstance(number, bool) or not isinstance(number, Real):
-                raise Refused("wrong_type", f"{what} holds {kind_of(number)}; only numbers can be elements", id)
+                detail = f"{what} holds {kind_of(number)}; only numbers can be elements"
+                raise Refused("wrong_type", detail, id, number)
         try:
             with np.errstate(over="ignore"):
-                numbers = np.array(value, np.float64).astype(np.float32)
+                numbers = np.array(elements, np.float64).astype(np.float32)
         except (OverflowError, ValueError):
             raise Refused("bad_vector", f"{what} holds a number that is too large for float32", id) from None
     else:
-        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not a list of numbers or their base64", id)
+        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not a list of numbers or their base64", id, value)
     if not np.isfinite(numbers).all():
         raise Refused("bad_vector", f"{what} holds a number that is none, infinite, or too large for float32", id)
     return numbers + np.float32(0)  # one zero, without a sign
@@ -112,9 +114,10 @@ def _counted(found: int, dimensions: int, what: str, id: bytes) -> None:
         raise Refused("bad_vector", f"{what} has {found} numbers, not {dimensions}", id)
 
 
-def _bits(value: object, dimensions: int, what: str, id: bytes) -> str:
-    if isinstance(value, bytes):
-        raw = value
+def _bits(given: object, dimensions: int, what: str, id: bytes) -> str:
+    value = unboxed(given)
+    if isinstance(value, (bytes, bytearray)):
+        raw = bytes(value)
     elif isinstance(value, Integral) and not isinstance(value, bool):
         value = int(value)
         if abs(value) >= 10**_MOST_DIGITS:
@@ -138,7 +141,7 @@ def _bits(value: object, dimensions: int, what: str, id: bytes) -> str:
         if len(raw) != dimensions // 8:
             raise Refused("bad_bits", f"{what} is neither hexadecimal nor base64 of {dimensions} bits", id)
     else:
-        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not hexadecimal, base64 or an integer", id)
+        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not hexadecimal, base64 or an integer", id, value)
     if len(raw) != dimensions // 8:
         raise Refused("bad_bits", f"{what} has {8 * len(raw)} bits, not {dimensions}", id)
     return raw.hex()

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 
 class Refused(Exception):
-    """A document cannot be processed: the reason and detail of its dead letter, and its id as far as it is known."""
+    """A document cannot be processed: the reason and detail of its dead letter, and its id as far as it is known.
+    value: what is of a wrong type, where that is the reason."""
 
-    def __init__(self, reason: str, detail: str, id: bytes = b"null") -> None:
+    def __init__(self, reason: str, detail: str, id: bytes = b"null", value: object = None) -> None:
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
         self.id = id
+        self.value = value
 
 
 def kind_of(value: object) -> str:
@@ -33,4 +35,4 @@ def kind_of(value: object) -> str:
         return "an object"
     if isinstance(value, Sequence):
         return "a list"
-    return type(value).__name__
+    return f"of the type {type(value).__name__}"

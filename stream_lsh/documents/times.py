@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+
+from stream_lsh.documents.python_values import unboxed
 
 NO_TIME = -(2**63)
 """Stands in a column of times (int64) for a document without one."""
@@ -24,39 +26,57 @@ _ISO_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+
 _KINDS: dict[type, str] = {type(None): "null", bool: "a boolean", list: "a list", dict: "an object"}
 
 
-def milliseconds(value: object) -> int:
-    """Milliseconds since 1970 of a number (seconds, or milliseconds from 1e11 on) or an ISO 8601 string.
+class NoTime(ValueError):
+    """A value is of a type that times are not."""
 
-    A string without a zone is UTC. Raises ValueError, with the sentence for the dead letter, if it is neither, or
-    outside the years 1970 to 2199.
+
+def milliseconds(value: object) -> int:
+    """Milliseconds since 1970 of a number (seconds, or milliseconds from 1e11 on), an ISO 8601 string, a `date`, a
+    `datetime` or a `datetime64`. Without a zone they are UTC; a date is its first moment.
+
+    Raises:
+        ValueError: with the sentence for the dead letter, if it is none of these (`NoTime`), or outside the years 1970
+        to 2199.
     """
+    value = unboxed(value)
     if isinstance(value, str):
-        time = _from_iso(value)
+        time = _since(_from_iso(value))
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"the time {value} is not finite")
+            raise ValueError(f"the time {float(value)} is not finite")
         time = math.floor(value) if value >= MILLISECONDS_FROM else math.floor(value * 1000)
+    elif isinstance(value, datetime):
+        time = _since(value)
+    elif isinstance(value, date):
+        time = _since(datetime(value.year, value.month, value.day))
+    elif type(value).__name__ == "datetime64":
+        found = value.astype("datetime64[ms]").astype("int64").item()  # type: ignore[attr-defined]
+        time = int(found)
+        if time == NO_TIME:
+            raise ValueError("the time is NaT, which is none")
     else:
         kind = _KINDS.get(type(value), type(value).__name__)
-        raise ValueError(f"the time is neither a number nor an ISO 8601 string but {kind}")
+        raise NoTime(f"the time is neither a number nor an ISO 8601 string but {kind}")
     if not 0 <= time < LAST_TIME:
-        shown = repr(value)
+        shown = str(value) if not isinstance(value, str) else repr(value)
         raise ValueError(f"the time {shown[:40]} is not in the years 1970 to 2199")
     return time
 
 
-def _from_iso(text: str) -> int:
+def _since(moment: datetime) -> int:
+    """Milliseconds since 1970, of a time without a zone as of UTC."""
+    since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
+    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
+
+
+def _from_iso(text: str) -> datetime:
     # fromisoformat takes any character between date and time, so a long number could pass for a date.
     if text.isdigit() and len(text) != 8:
         raise ValueError(f"the time {text[:40]!r} is not ISO 8601 (a number would have to stand without quotes)")
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(f"the time {text[:40]!r} is not ISO 8601") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    since = moment - _EPOCH
-    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
 
 
 def seconds_of(text: str) -> int:

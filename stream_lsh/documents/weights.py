@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from numbers import Real
 
+from stream_lsh.documents.python_values import elements_of, unboxed
 from stream_lsh.documents.refused import Refused, kind_of
 
 MOST_ELEMENTS = 65_536
@@ -26,13 +27,13 @@ def weights_text(value: object, what: str, id: bytes) -> str:
     """
     if isinstance(value, Mapping):
         weights = {_element(element, what, id): _weight(weight, what, id) for element, weight in value.items()}
-    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)):
+    elif (elements := elements_of(value)) is not None:
         weights = {}
-        for given in value:
+        for given in elements:
             element = _element(given, what, id)
             weights[element] = weights.get(element, 0.0) + 1.0
     else:
-        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not an object of weights or a list", id)
+        raise Refused("wrong_type", f"{what} is {kind_of(value)}, not an object of weights or a list", id, value)
     there = {element: _plain(weights[element]) for element in sorted(weights) if weights[element] > 0}
     if not there:
         raise Refused("empty", f"{what} has no element with a weight above 0", id)
@@ -41,17 +42,20 @@ def weights_text(value: object, what: str, id: bytes) -> str:
     return json.dumps(there, ensure_ascii=False, separators=(",", ":"))
 
 
-def _element(value: object, what: str, id: bytes) -> str:
+def _element(given: object, what: str, id: bytes) -> str:
+    value = given if isinstance(given, str) else unboxed(given)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if value.bit_length() < 14_000 else "1" * 4300
     if not isinstance(value, str):
-        raise Refused("wrong_type", f"{what} holds {kind_of(value)}; only strings and integers can be elements", id)
+        detail = f"{what} holds {kind_of(value)}; only strings and integers can be elements"
+        raise Refused("wrong_type", detail, id, value)
     return value
 
 
-def _weight(value: object, what: str, id: bytes) -> float:
+def _weight(given: object, what: str, id: bytes) -> float:
+    value = unboxed(given)
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise Refused("wrong_type", f"{what} has {kind_of(value)} as a weight, not a number", id)
+        raise Refused("wrong_type", f"{what} has {kind_of(value)} as a weight, not a number", id, value)
     try:
         weight = float(value)
     except OverflowError:

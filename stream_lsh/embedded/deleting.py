@@ -8,11 +8,13 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.places import Places
+from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import Sink, gone_lines
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
@@ -39,6 +41,7 @@ def delete(
         StreamLshError: what was told before is deleted; likewise KeyboardInterrupt.
     """
     with ExitStack() as stack:
+        prepare()
         index = Index(Settings(erase_hours=erase_hours), folder, now=time.time())
         stack.callback(index.close)
         if index.settings.on_conflict != "update":

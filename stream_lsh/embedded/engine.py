@@ -18,6 +18,7 @@ from stream_lsh.documents.columns import Columns, Fields, Rejection
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.groups import Groups, opened
+from stream_lsh.embedded.preparation import prepare
 from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
@@ -83,6 +84,7 @@ class Engine:
             _check_times(settings)
             if rules is not None:
                 check_fields(rules, settings.time_field, settings.source_field)
+        prepare(settings)
         index = Index(settings, folder, durable=durable, now=time.time())
         try:
             _check_times(index.settings)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.embedded.group_erasing import still_named
 from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import SPOOL, STANDARD, Sink
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, waiting
 from stream_lsh.index.index import Index
@@ -81,6 +82,7 @@ def erase(folder: Path, *, everything: bool = False) -> Erasure:
     Raises:
         StoreError: another process has it, or it cannot be read. OutputError: it cannot be written.
     """
+    prepare()
     index = Index(Settings(), folder, now=time.time())
     try:
         opened(index, False, None)

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.index.store.rocksdb import DEPARTED, FOUNDERS, GROUP, MEMBERS, SOURCES, Store
+from stream_lsh.embedded.pending import Readable
+from stream_lsh.index.store.rocksdb import DEPARTED, FOUNDERS, GROUP, MEMBERS, SOURCES
 from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 
@@ -112,13 +113,13 @@ def group_of(key: bytes) -> int:
     return int(_TWO.unpack(key)[1])
 
 
-def row(store: Store, group: int) -> Group | None:
+def row(store: Readable, group: int) -> Group | None:
     """The row of a group, None if it has none."""
     value = store.value(row_key(group))
     return None if value is None else Group.of_json(value)
 
 
-def rows(store: Store, begin: int = 0, end: int | None = None) -> Iterator[Group]:
+def rows(store: Readable, begin: int = 0, end: int | None = None) -> Iterator[Group]:
     """The rows of groups with these numbers, in order."""
     last = None if end is None else row_key(end)
     for key, value in store.scan(GROUP, row_key(begin)):
@@ -127,7 +128,7 @@ def rows(store: Store, begin: int = 0, end: int | None = None) -> Iterator[Group
         yield Group.of_json(value)
 
 
-def departures(store: Store, group: int) -> Departures:
+def departures(store: Readable, group: int) -> Departures:
     """Who is not a member of a group any more."""
     by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
     for key, value in store.scan(_ONE.pack(DEPARTED, group)):
@@ -138,7 +139,7 @@ def departures(store: Store, group: int) -> Departures:
     return Departures(by, kept, {document for document, _ in by.values()})
 
 
-def dropped(store: Store, group: int) -> Iterator[Member]:
+def dropped(store: Readable, group: int) -> Iterator[Member]:
     """What was dropped for who stood for a group, in the order of the log."""
     gone = departures(store, group)
     for _, value in store.scan(_ONE.pack(MEMBERS, group)):
@@ -148,7 +149,7 @@ def dropped(store: Store, group: int) -> Iterator[Member]:
             yield Member(seq, id, time, source, Kind(kind), similarity, *gone.of(seq))
 
 
-def kept(store: Store, group: Group) -> Iterator[Member]:
+def kept(store: Readable, group: Group) -> Iterator[Member]:
     """What has stood for a group, in the order of the log; heirs, which were dropped at first, among them."""
     gone = departures(store, group.group)
     for seq, id in sorted({group.seq: group.id, **gone.kept}.items()):
@@ -156,14 +157,14 @@ def kept(store: Store, group: Group) -> Iterator[Member]:
         yield Member(seq, id, time, source, Kind.UNIQUE, None, *gone.of(seq))
 
 
-def members(store: Store, group: Group) -> Iterator[Member]:
+def members(store: Readable, group: Group) -> Iterator[Member]:
     """All that has been of a group, in the order of the log: who founded it first."""
     both = heapq.merge(dropped(store, group.group), kept(store, group), key=attrgetter("seq"))  # of equals the first
     for _, (first, *_) in groupby(both, key=attrgetter("seq")):
         yield first
 
 
-def block_of(store: Store, seq: int) -> tuple[bytes, bytes] | None:
+def block_of(store: Readable, seq: int) -> tuple[bytes, bytes] | None:
     """Key and value of the block that has a kept document, if there is one."""
     found = store.last(founders_key(seq))
     return found if found is not None and found[0][:1] == FOUNDERS else None
@@ -178,7 +179,7 @@ def in_block(block: Block, seq: int) -> tuple[int, bytes]:
     return NO_TIME, b""
 
 
-def founder(store: Store, seq: int) -> tuple[int, bytes]:
+def founder(store: Readable, seq: int) -> tuple[int, bytes]:
     """Event time and source of a kept document."""
     found = block_of(store, seq)
     return (NO_TIME, b"") if found is None else in_block(decoded(found[1], FOUNDER, "source"), seq)

@@ -24,6 +24,7 @@ from stream_lsh.embedded.group_store import (
     row_key,
     source_key,
 )
+from stream_lsh.embedded.pending import Pending, Readable
 from stream_lsh.embedded.shelf import Shelf
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.erasure.queue import Version
@@ -60,6 +61,7 @@ class Groups:
         self._shelf = Shelf(store)
         self._members: list[Part] = []  # since the last commit
         self._departures: dict[bytes, bytes] = {}
+        self._view: Pending | None = None  # of these
         self._ending = None
         if window:
             self._ending = Ending(window, fact.get("slots"), fact.get("ended", 0), fact.get("last", -1))
@@ -80,6 +82,7 @@ class Groups:
     ) -> Events:
         """Fold a batch. times, log: int64[n], event times (NO_TIME for none) and, with a window, log times; sources: of
         all n, or nothing."""
+        self._view = None
         kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
         if sources or (times[kept] != NO_TIME).any():
             self._shelf.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
@@ -149,8 +152,30 @@ class Groups:
 
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
         """What the next commit has to write: a fact, values by key (None: it goes), and ranges of keys that go."""
-        shelf, ranges = self._shelf, self._clear()
-        reached = self._ending.reached if self._ending is not None else 0
+        ranges, values = self._clear(), self._values()
+        self._shelf.committed()
+        self._members, self._departures, self._view = [], {}, None
+        if (ending := self._ending) is not None:
+            self._fact |= {
+                "slots": ending.slots, "ended": ending.reached, "last": ending.last, "cleared": self._cleared
+            }  # fmt: skip
+        return {FACT: self._fact}, values, ranges
+
+    @property
+    def ended(self) -> int:
+        """Groups with smaller numbers have left the window."""
+        return self._ending.reached if self._ending is not None else 0
+
+    @property
+    def view(self) -> Readable:
+        """The store as the next commit will leave it, to read groups and members from."""
+        if self._view is None:
+            self._view = Pending(self._store, self._values())
+        return self._view
+
+    def _values(self) -> dict[bytes, bytes | None]:
+        """What the next commit has to write, by key; None: it goes."""
+        shelf, reached = self._shelf, self.ended
         values: dict[bytes, bytes | None] = {
             row_key(number): group.json if group is not None else None for number, group in shelf.changed.items()
         }
@@ -160,13 +185,7 @@ class Groups:
         for some, first in ((shelf.sources, source_key(reached, b"")), (self._departures, departure_key(reached, 0))):
             values.update((key, value) for key, value in some.items() if key >= first)
         values.update(self._chunks(reached))
-        shelf.committed()
-        self._members, self._departures = [], {}
-        if (ending := self._ending) is not None:
-            self._fact |= {
-                "slots": ending.slots, "ended": ending.reached, "last": ending.last, "cleared": self._cleared
-            }  # fmt: skip
-        return {FACT: self._fact}, values, ranges
+        return values
 
     def _chunks(self, reached: int) -> Iterator[tuple[bytes, bytes]]:
         """The new members of each group from this number on under one key: the group and the first of them."""

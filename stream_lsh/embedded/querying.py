@@ -15,6 +15,7 @@ from stream_lsh.embedded.feed import open_input
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.outputs import Output, check_distinct
 from stream_lsh.embedded.pipeline import chain
+from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
 from stream_lsh.embedded.sink import STANDARD
 from stream_lsh.errors import StreamLshError
@@ -44,6 +45,7 @@ def query(
         StreamLshError: with the verdicts before the error written; likewise KeyboardInterrupt and BrokenPipeError.
     """
     check_distinct({"--output": output}, inputs)
+    prepare(settings)
     index = Index(settings, folder, read_only=True)
     try:
         own = index.settings

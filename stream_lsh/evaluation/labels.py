@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import InputError
 from stream_lsh.evaluation.reading import read_batches
@@ -43,6 +44,7 @@ def grouped(settings: Settings, inputs: Sequence[str], label_field: str, limit: 
     """
     found, numbers, taken = Labelled(), dict[bytes, int](), 0
     with temporary_folder() as folder:
+        prepare(settings)
         index = Index(settings, Path(folder), durable=False)
         try:
             for batch in read_batches(settings, inputs, label_field):

@@ -33,7 +33,7 @@ from stream_lsh.index.segments.segment import Generation
 from stream_lsh.index.segments.window import Window
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 from stream_lsh.index.store.errors import plainly
-from stream_lsh.index.store.files import looking, make_folder, raise_limit
+from stream_lsh.index.store.files import looking, make_folder
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
 from stream_lsh.settings.model import Settings
 
@@ -65,8 +65,6 @@ class Index:
         self.shards: list[Shard] = []
         self._workers = None if read_only else Workers()
         self._pool: ThreadPoolExecutor | None = None
-        raise_limit()
-        compiling.begin(settings)
         if not read_only:
             with plainly(folder):
                 make_folder(folder)
@@ -136,6 +134,10 @@ class Index:
     def text(self, shard: int, row: int) -> bytes:
         """The text of a row, UTF-8 ('surrogatepass'), where verify = "exact" keeps it."""
         return bytes(self.shards[shard].texts.read([row], 1)[0])
+
+    def compile(self) -> None:
+        """Load or compile what matching needs. It happens by itself, too; here it can be interrupted."""
+        compiling.have(self.shards[0].kernels)
 
     def sign(self, columns: Columns, *, want_texts: bool = True) -> SignedBatch:
         """A batch signed; may run beside `match` in another thread."""

@@ -17,17 +17,15 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
-from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.group_store import row as group_row
 from stream_lsh.embedded.group_table import Order, Row, member_json, table, whole
+from stream_lsh.embedded.stored import stored
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.families.family import Signs
 from stream_lsh.index.comparison import Likened, likened
 from stream_lsh.index.rows import layout
 from stream_lsh.index.store.files import disk_bytes
-from stream_lsh.judging.verdicts import Kind
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
 from stream_lsh.serve.counts import Tally
@@ -283,23 +281,16 @@ def _missing(id: str | int) -> Problem:
 def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, Any]:
     """What the row of a document says, and its text, if it is wanted."""
     index = engine.index
-    words, (id, of) = index.words(shard, row), index.shards[shard].ids.named(row)
-    seq, time, group = (int(words[word].view(np.int64)) for word in (layout.SEQ, layout.TIME, layout.GROUP))
-    kind, unique = int(words[layout.FLAGS] >> layout.KIND_BITS) & 0xFF, index.settings.compare_with == "kept"
-    kept = not unique or kind == Kind.UNIQUE
-    if not kept and engine.groups is not None:  # perhaps it is the heir
-        whole = group_row(index.store, group)
-        kept = whole is not None and whole.seq == seq
+    document = stored(engine, shard, row)
     found: dict[str, Any] = {
-        "id": json.loads(id), "seq": seq, "kind": None if kind == layout.UNKNOWN else Kind(kind).label,
-        "of": json.loads(of) if of else None,
-        "similarity": float(words[layout.SIMILARITY].view(np.float64)) if of else None,
-        "group": group if unique and group != layout.NO_GROUP else None, "time": None if time == NO_TIME else time,
-        "state": "kept" if kept else "dropped",
+        "id": json.loads(document.id), "seq": document.seq,
+        "kind": None if document.kind is None else document.kind.label,
+        "of": json.loads(document.of) if document.of else None, "similarity": document.similarity,
+        "group": document.group, "time": document.time, "state": "kept" if document.kept else "dropped",
     }  # fmt: skip
     if text:
         found["text"] = index.text(shard, row).decode("utf-8", "surrogatepass")
-        found["hash"] = int(words[layout.TEXT])
+        found["hash"] = int(index.words(shard, row)[layout.TEXT])
     return found
 
 

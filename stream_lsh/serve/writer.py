@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.documents.columns import Columns, Document, Rejection, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.document import Document
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.lines import Lines

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from array import array
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stream_lsh.documents.columns import Columns, Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.columns import Columns
+from stream_lsh.documents.document import Document
 from stream_lsh.documents.fields import Fields
 from stream_lsh.documents.items import Item, length_of
 from stream_lsh.documents.lines import parse_lines
@@ -32,7 +35,7 @@ def parsed(item: Item, value: str) -> Columns:
 
 def made(item: Item, value: Any) -> Columns:
     """What a document in Python becomes."""
-    return columns([Document("a", **{item.kind: value})], item=item)
+    return columns([Document("a", **{item.kind: value})], Fields(item=item))
 
 
 def refusal(found: Columns) -> tuple[str, str]:
@@ -53,6 +56,7 @@ def test_equal_vectors_are_one_text(value: str) -> None:
     [
         [1, -2.5, 0], (1.0, -2.5, -0.0), np.array([1, -2.5, 0], np.float64), np.array([1, -2.5, -0.0], np.float16),
         np.array([1, -2.5, 0], ">f4"), [np.float32(1), -2.5, np.int8(0)], encoded(1, -2.5, 0),
+        np.array([1, -2.5, 0], object), array("d", [1, -2.5, 0]), np.array([9, 1, 9, -2.5, 9, 0])[1::2],
     ],
 )  # fmt: skip
 def test_equal_vectors_in_python_are_one_text(value: Any) -> None:
@@ -98,21 +102,17 @@ def test_what_is_no_vector_is_refused(value: str, reason: str, detail: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("value", "reason", "detail"),
+    ("value", "detail"),
     [
-        ([1, 2, float("nan")], "bad_vector", NOT_FINITE),
-        ([1, 2, float("-inf")], "bad_vector", NOT_FINITE),
-        (np.array([1, 2, 1e39]), "bad_vector", NOT_FINITE),
-        ([1, 2, 10**400], "bad_vector", "holds a number that is too large for float32"),
-        (np.ones(2), "bad_vector", "has 2 numbers, not 3"),
-        (np.ones((1, 3)), "wrong_type", "is ndarray, not a list of numbers or their base64"),
-        (np.ones(3, np.bool_), "wrong_type", "is ndarray, not a list of numbers or their base64"),
-        (b"\1\2\3", "wrong_type", "is bytes, not a list of numbers or their base64"),
-        ([1, 2, 3j], "wrong_type", "holds complex; only numbers can be elements"),
+        ([1, 2, float("nan")], NOT_FINITE),
+        ([1, 2, float("-inf")], NOT_FINITE),
+        (np.array([1, 2, 1e39]), NOT_FINITE),
+        ([1, 2, 10**400], "holds a number that is too large for float32"),
+        (np.ones(2), "has 2 numbers, not 3"),
     ],
 )
-def test_what_is_no_vector_in_python_is_refused(value: Any, reason: str, detail: str) -> None:
-    assert refusal(made(VECTOR, value)) == (reason, f"the vector {detail}")
+def test_numbers_that_are_no_vector_are_rejected(value: Any, detail: str) -> None:
+    assert refusal(made(VECTOR, value)) == ("bad_vector", f"the vector {detail}")
 
 
 @pytest.mark.parametrize("zeros", ["[0, 0, 0]", "[0, -0.0, 1e-60]", json.dumps(encoded(0, 0, -0.0))])
@@ -198,12 +198,18 @@ def test_a_document_without_its_field() -> None:
     line = b'{"id": "a", "text": "no bits"}'
     found = parse_lines(line, np.array([0]), np.array([len(line)]), fields)
     assert refusal(found) == ("missing_field", 'there is no field "bits"')
-    assert refusal(columns([Document("a", "a text")], item=BITS)) == ("missing_field", "the document has no bits")
-    assert refusal(columns([Document("a", bits=0)], item=VECTOR)) == ("missing_field", "the document has no vector")
+    assert refusal(columns([Document("a", "a text")], Fields(item=BITS))) == (
+        "missing_field",
+        "the document has no bits",
+    )
+    assert refusal(columns([Document("a", bits=0)], Fields(item=VECTOR))) == (
+        "missing_field",
+        "the document has no vector",
+    )
 
 
 def test_a_deletion_needs_no_vector() -> None:
     line = b'{"id": "a", "deleted": true}'
     fields = Fields(time_field=None, item=VECTOR, deleted_field="deleted")
     assert parse_lines(line, np.array([0]), np.array([len(line)]), fields).deleted == [0]
-    assert columns([Document("a", deleted=True)], item=VECTOR).deleted == [0]
+    assert columns([Document("a", deleted=True)], Fields(item=VECTOR)).deleted == [0]

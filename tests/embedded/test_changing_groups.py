@@ -31,7 +31,7 @@ from support.models.spreading import Spreading, reached
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.cli import main
-from stream_lsh.documents.columns import columns
+from stream_lsh.documents.builder import columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded import shelf
 from stream_lsh.embedded.erasure import erase

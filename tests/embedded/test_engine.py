@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from support.waiting import until
 
-from stream_lsh.documents.columns import Columns, Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.columns import Columns
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import erasure
 from stream_lsh.errors import StoreError, UsageError

@@ -11,7 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from support.models.distances import cosine_distance, euclidean_distance, hamming_distance
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
+from stream_lsh.documents.fields import Fields
 from stream_lsh.errors import UsageError
 from stream_lsh.families.components import components_of, masks_of
 from stream_lsh.families.distances import similarity
@@ -44,7 +46,7 @@ HAMMING: dict[str, Any] = {"measure": "hamming", "dimensions": 64, "max_distance
 
 def signed(settings: Settings, items: list[Any], salts: NDArray[np.uint64] | None = None) -> Signed:
     kind = "bits" if settings.measure == "hamming" else "vector"
-    found = columns([Document(number, **{kind: item}) for number, item in enumerate(items)], item=settings.item)
+    found = columns([Document(number, **{kind: item}) for number, item in enumerate(items)], Fields(item=settings.item))
     assert not found.rejected
     return signer_of(settings.signing).sign(found.texts, found.ends, salts, want_shingles=True)
 

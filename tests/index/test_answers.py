@@ -23,7 +23,7 @@ from support.indexes import ANY, SURE, UNIQUE, agreed, modelled, opened, same, t
 from support.long_form import LONG, rotating
 from support.short_histories import short_histories
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.settings.model import Settings
 

@@ -13,7 +13,7 @@ from support.indexes import fed, in_pieces, once, same
 from support.long_form import seeds
 from support.models.matching import agreement, any_pairs, entries, floor_of, similarity_of
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.settings.model import Settings
 
 

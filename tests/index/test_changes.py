@@ -14,7 +14,8 @@ from support.in_memory import temporary_folder
 from support.indexes import opened, told
 from support.long_form import rotating
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, UsageError
 from stream_lsh.index.index import Index

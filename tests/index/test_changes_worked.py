@@ -11,7 +11,7 @@ from support.feeds import SECOND, START
 from support.indexes import ANY, SURE, UNIQUE, opened, told
 from support.models.forgetting import Verdict, model_of
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.index.index import Index
 from stream_lsh.settings.model import Settings
 

@@ -11,7 +11,8 @@ import orjson
 import pytest
 from support.indexes import fed, once, opened
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.keys import ends_of, posting_key

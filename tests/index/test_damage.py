@@ -20,7 +20,7 @@ from support.feeds import WORDS, nasty
 from support.in_memory import temporary_folder
 from support.indexes import fed, once, opened
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index

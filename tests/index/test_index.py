@@ -15,7 +15,7 @@ from support.in_memory import temporary_folder
 from support.indexes import fed, once, opened
 from support.long_form import rotating
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.errors import StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.postings.runs import Postings

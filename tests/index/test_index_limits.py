@@ -17,7 +17,7 @@ from support.indexes import agreed_with_limits, asked, fed, once, opened, same
 from support.long_form import LONG, rotating, seeds
 from support.models.matching import Late, Unique, entries, unique_verdicts
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.settings.model import Settings
 
 VOCABULARIES = (WORDS, WORDS[:5], WORDS[:40])

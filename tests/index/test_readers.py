@@ -15,7 +15,7 @@ from support.feeds import WORDS, nasty
 from support.indexes import asked, fed, once, opened
 from support.long_form import LONG
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
 from stream_lsh.index.store.files import looking

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
+from stream_lsh.documents.fields import Fields
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, verdicts
 from stream_lsh.settings.model import Settings
@@ -43,7 +45,7 @@ def opened(settings: Settings, folder: Path, **more: Any) -> Iterator[Index]:
 
 def judged(index: Index, documents: Sequence[Document], first: int, **more: Any) -> Judgement:
     """What the index says of the next documents, the numbers of which begin with `first`."""
-    signed = index.sign(columns(documents, sets=index.settings.set_field is not None))
+    signed = index.sign(columns(documents, Fields(set_field=index.settings.set_field)))
     seqs = np.arange(first, first + len(signed))
     return judge(index.match(signed, seqs, **more), signed.ids, seqs, index.settings.max_matches, index)
 
@@ -101,7 +103,7 @@ def once(documents: Sequence[Document], settings: Settings, folder: Path, batch:
 
 def asked(index: Index, documents: Sequence[Document], *, known: bool = True) -> list[dict[str, Any]]:
     """What an index says of documents that are not stored; their numbers are -1."""
-    signed = index.sign(columns(documents, sets=index.settings.set_field is not None), want_texts=False)
+    signed = index.sign(columns(documents, Fields(set_field=index.settings.set_field)), want_texts=False)
     seqs = np.full(len(signed), -1)
     found = judge(index.query(signed, known=known), signed.ids, seqs, index.settings.max_matches, index)
     return [orjson.loads(line + b"}") for line in verdicts(found)]

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_lsh.documents.columns import NO_TIME, Columns, Document, Rejection, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.columns import NO_TIME, Columns, Rejection
+from stream_lsh.documents.document import Document
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import SignedBatch, sign_batch

@@ -14,7 +14,7 @@ from support.contents import contents
 from support.feeds import START
 from support.indexes import opened, told
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.index.erasure.queue import waiting
 from stream_lsh.index.index import Index

@@ -9,7 +9,7 @@ import numpy as np
 from support.feeds import WORDS
 from support.indexes import asked, fed, opened
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.index.rows.deleted_ranges import BITS, Stretches, pass_over, remember
 from stream_lsh.settings.model import Settings
 

@@ -10,7 +10,7 @@ import pytest
 from support.feeds import WORDS
 from support.indexes import fed, opened
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.index import batch_run
 from stream_lsh.index.rows.texts import Texts
 from stream_lsh.settings.model import Settings

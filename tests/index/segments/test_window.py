@@ -15,7 +15,7 @@ import pytest
 from support.feeds import MINUTE, SECOND, START, drifting
 from support.indexes import SURE, UNIQUE, asked, fed, modelled, opened, same, told
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.documents.times import LAST_TIME
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError, UsageError

@@ -30,7 +30,7 @@ from support.kafka.replica_play import (
 )
 from support.long_form import rotating
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError
 from stream_lsh.index.erasure.queue import waiting

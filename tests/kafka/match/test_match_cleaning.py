@@ -15,7 +15,7 @@ from support.contents import contents, unpacked_from
 from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create

@@ -13,7 +13,7 @@ import pytest
 from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, Worker, frames, produce, workers
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create

@@ -26,7 +26,7 @@ from support.kafka.replica_play import (
 )
 from support.long_form import rotating
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.index.segments.segment import FOLDER
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match.replica import Answer, Replica

@@ -8,8 +8,8 @@ import pytest
 from support.kafka.match_play import frames
 from support.long_form import rotating
 
-from stream_lsh.api import Deduplicator
-from stream_lsh.documents.columns import Document
+from stream_lsh import Deduplicator
+from stream_lsh.documents.document import Document
 from stream_lsh.embedded import job
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.match.replica import Replica

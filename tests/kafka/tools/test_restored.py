@@ -17,7 +17,8 @@ from support.kafka import match_play
 from support.kafka.replica_play import change_of, oracle, reply_of, undisturbed, verdicts
 from support.long_form import rotating
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer

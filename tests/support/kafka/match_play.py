@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
+from stream_lsh.documents.fields import Fields
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import Job, command, dump
@@ -51,7 +53,7 @@ def frames(settings: Settings, given: Sequence[Document], size: int, first: int 
     signer = signer_of(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):
-        part = columns(list(given[at : at + size]), match_within=settings.match_within, item=settings.item)
+        part = columns(list(given[at : at + size]), Fields(match_within=settings.match_within, item=settings.item))
         n = len(part.ids)
         source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
         frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)

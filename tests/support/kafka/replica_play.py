@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stream_lsh.documents.columns import Document, columns
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.document import Document
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.index import Index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 
 
 def dense(count: int, seed: int = 3) -> list[Document]:

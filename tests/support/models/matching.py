@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.index.batch import owners

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -282,22 +279,6 @@ def test_eight_threads_give_the_answers_of_one(compare_with: Literal["kept", "al
     assert compare_with == "kept" or len({tuple(answer) for *_, answer in answers}) > threads  # they do change
     for number, least, most, answer in answers:
         assert any(known[count][number] == answer for count in range(least, most + 1))
-
-
-@pytest.mark.long
-def test_the_limit_of_open_files_is_raised() -> None:
-    script = (
-        "import json, resource\n"
-        "soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))\n"
-        "from stream_lsh import Deduplicator\n"
-        "with Deduplicator():\n"
-        "    print(json.dumps(resource.getrlimit(resource.RLIMIT_NOFILE)))\n"
-    )
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    expected = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    assert json.loads(done.stdout)[0] == expected
 
 
 def test_updates_and_deletions(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""Writes docs/api.md from the docstrings of what `stream_lsh` exports: `python docs/reference.py`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import stream_lsh
+
+PAGE = Path(__file__).with_name("api.md")
+INTRODUCTION = """\
+# The Python API
+
+`from stream_lsh import ...` has everything on this page. The examples run as they stand, and the tests run them.
+[README](../README.md#in-python) has a longer one, [tuning.md](tuning.md) helps to choose settings.
+
+This page is made from the docstrings: `python docs/reference.py`.
+"""
+CLASSES = (
+    "Deduplicator", "Document", "Verdict", "Match", "Pair", "Representative", "Group", "Member", "StoredDocument",
+)  # fmt: skip
+MADE_BY_CALLERS = ("Deduplicator", "Document")
+SETTINGS = """\
+## Settings
+
+`Settings(threshold=0.7, window="7d", ...)`: each of the [settings](../README.md#settings) by its name. Nothing else
+counts, neither the environment nor a file. `Settings.load(path)` reads a TOML file and the environment, too.
+"""
+SECTION = re.compile(r"^(Args|Attributes|Raises|Examples):$")
+ENTRY = re.compile(r"^ {4}(\w[\w, ]*): (.*)$")
+
+
+def signature_of(function: Any, name: str, *, of_class: bool) -> str:
+    """How a function is called, with annotations as they stand in the source."""
+    parts = []
+    keywords = False
+    for parameter in list(inspect.signature(function).parameters.values())[of_class:]:
+        if parameter.kind is parameter.KEYWORD_ONLY and not keywords:
+            parts.append("*")
+            keywords = True
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        parts.append(f"{parameter.name}: {parameter.annotation}{default}")
+    returns = inspect.signature(function).return_annotation
+    said = "" if returns in (None, "None", inspect.Signature.empty) else f" -> {returns}"
+    whole = f"{name}({', '.join(parts)}){said}"
+    if len(whole) > 100:
+        whole = "\n    ".join([f"{name}(", *(f"{part}," for part in parts)]) + f"\n){said}"
+    return f"```python\n{whole}\n```\n"
+
+
+def described(text: str | None) -> str:
+    """A docstring as Markdown: sections become lists, examples code."""
+    lines = inspect.cleandoc(text or "").splitlines()
+    out: list[str] = []
+    section = ""
+    for line in lines:
+        if found := SECTION.match(line):
+            section = found[1]
+            out += ["", {"Args": "Arguments:", "Examples": "```pycon"}.get(section, f"{section}:")]
+            out += [] if section == "Examples" else [""]
+        elif section == "Examples":
+            out.append(line[4:])
+        elif section and (entry := ENTRY.match(line)):
+            names = ", ".join(f"`{name}`" for name in entry[1].split(", "))
+            out.append(f"- {names}: {entry[2]}")
+        else:
+            out.append(f"  {line.strip()}" if section else line)
+    if section == "Examples":
+        out.append("```")
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip() + "\n"
+
+
+def methods_of(cls: type) -> list[tuple[str, Any]]:
+    """The public methods and properties of a class and of those that it is made of, in the order of the source."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__[:-1]:
+        for name, value in vars(base).items():
+            shown = not name.startswith("_") or name in ("__contains__", "__len__")
+            if shown and (inspect.isfunction(value) or isinstance(value, property)):
+                found.setdefault(name, value)
+    return list(found.items())
+
+
+def class_page(name: str) -> str:
+    """What a page says of a class."""
+    cls = getattr(stream_lsh, name)
+    out = [f"## {name}\n"]
+    if name in MADE_BY_CALLERS:
+        out.append(signature_of(cls.__init__, name, of_class=True))
+    out.append(described(cls.__doc__))
+    for method, value in methods_of(cls) if name in ("Deduplicator", "Verdict") else []:
+        shown = {"__contains__": "in", "__len__": "len"}.get(method, method)
+        out.append(f"### {name}: {shown}\n")
+        if isinstance(value, property):
+            out.append(described(value.__doc__))
+        else:
+            call = {"__contains__": "id in deduplicator", "__len__": "len(deduplicator)"}.get(method)
+            out.append(
+                f"```python\n{call}\n```\n" if call else signature_of(value, method, of_class=True)
+            )  # fmt: skip
+            out.append(described(value.__doc__))
+    return "\n".join(out)
+
+
+def errors_page() -> str:
+    """What a page says of the errors."""
+    rows = ["## Errors\n", "| error | is a | when |", "|---|---|---|"]
+    for name in stream_lsh.__all__:
+        value = getattr(stream_lsh, name)
+        if isinstance(value, type) and issubclass(value, Exception):
+            when = " ".join(inspect.cleandoc(value.__doc__ or "").split())
+            rows.append(f"| `{name}` | `{value.__base__.__name__}` | {when} |")
+    return "\n".join([*rows, ""])
+
+
+def rendered() -> str:
+    """The whole page."""
+    prepare = f"## prepare\n\n{signature_of(stream_lsh.prepare, 'prepare', of_class=False)}\n"
+    prepare += described(stream_lsh.prepare.__doc__)
+    return "\n".join([INTRODUCTION, *map(class_page, CLASSES), SETTINGS, prepare, errors_page()])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered(), encoding="utf-8")

@@ -1,0 +1,88 @@
+"""What the engine has judged, as verdicts and matches of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import orjson
+
+from stream_lsh.api.verdict import Kind, Match, Representative, Verdict
+from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.fields import id_value
+from stream_lsh.embedded.engine import Judged
+from stream_lsh.index.index import Index
+from stream_lsh.index.rows import layout
+from stream_lsh.judging import verdicts
+from stream_lsh.judging.verdicts import Judgement
+from stream_lsh.settings.model import Settings
+
+
+def known_id(id: bytes) -> str | int:
+    """The id of a document that is in the index."""
+    value = id_value(id)
+    assert value is not None, "a document in the index has no id"
+    return value
+
+
+def kind_of(number: int) -> Kind:
+    """A kind by its number."""
+    return cast(Kind, verdicts.Kind(number).label)
+
+
+def matches_of(judgement: Judgement, index: Index, i: int) -> Iterator[Match]:
+    """The matches of a document, the best first."""
+    for m in range(int(judgement.starts[i]), int(judgement.starts[i + 1])):
+        id = index.id_of(int(judgement.matched_shards[m]), int(judgement.matched_rows[m]))
+        similarity, why = float(judgement.matched_similarities[m]), dict[str, Any]()
+        if len(judgement.evidence):
+            why = orjson.loads(b"{%b}" % judgement.evidence[m].removeprefix(b","))
+        yield Match(known_id(id), int(judgement.matched_seqs[m]), similarity, why)
+
+
+def verdicts_of(judged: Judged, index: Index) -> list[Verdict]:
+    """The verdicts on the documents of a batch; before a commit, which may forget ids."""
+    return [_verdict(judged.judgement, index, i, judged.reasons.get(i)) for i in range(len(judged.judgement.ids))]
+
+
+def _verdict(judgement: Judgement, index: Index, i: int, why: Rejection | None) -> Verdict:
+    first, group, replaces = int(judgement.first_kinds[i]), int(judgement.groups[i]), int(judgement.replaces[i])
+    of, heir, incomplete = judgement.oldest(i), judgement.heir(i), int(judgement.incomplete[i])
+    kind = verdicts.Kind(int(judgement.kinds[i]))
+    return Verdict(
+        id=id_value(judgement.ids[i]),
+        seq=int(judgement.seqs[i]),
+        kind=kind_of(kind),
+        first_kind=None if first == layout.UNKNOWN else kind_of(first),
+        of=known_id(of) if of else None,
+        similarity=float(judgement.similarities[i]) if of else None,
+        group=None if group == layout.NO_GROUP else group,
+        matches=tuple(matches_of(judgement, index, i)),
+        truncated=int(judgement.truncated[i]),
+        incomplete=incomplete,
+        reason=None if why is None else why.reason,
+        verified=index.settings.verify,
+        replaces=None if replaces < 0 else replaces,
+        heir=Representative(known_id(heir), int(judgement.heir_seqs[i])) if heir else None,
+        heirs=tuple(
+            (group, known_id(index.id_of(shard, row)), seq)
+            for _, group, shard, row, seq in judgement.later[judgement.later[:, 0] == i].tolist()
+        ),
+        detail=why.detail if why is not None else _detail(kind, replaces, incomplete, index.settings),
+    )
+
+
+def _detail(kind: verdicts.Kind, replaces: int, incomplete: int, settings: Settings) -> str | None:
+    """What there is to explain of a verdict on a document that is not rejected."""
+    if kind == verdicts.Kind.OUTDATED:
+        return "a later version of the document, or its deletion, came before"
+    if kind == verdicts.Kind.DELETED and replaces < 0:
+        return "there is no document with this id"
+    if incomplete:
+        return (
+            f"{incomplete:,} buckets or candidates were not compared: of a bucket the newest "
+            f"{settings.max_bucket_rows:,} "
+            f"documents are read (max_bucket_rows), and {settings.max_candidates:,} candidates are compared "
+            f"(max_candidates)"
+        )
+    return None

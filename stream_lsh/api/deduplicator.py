@@ -1,0 +1,371 @@
+"""The engine for Python programs: documents in, verdicts out, an index that stays."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import orjson
+
+from stream_lsh.api.answers import verdicts_of
+from stream_lsh.api.guard import Guard
+from stream_lsh.api.interrupts import uninterrupted
+from stream_lsh.api.questions import BATCH, Questions
+from stream_lsh.api.verdict import Verdict
+from stream_lsh.documents.builder import Builder
+from stream_lsh.documents.columns import Columns
+from stream_lsh.documents.document import Document, Time
+from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.temporary import temporary_folder
+from stream_lsh.errors import UsageError
+from stream_lsh.index.index import Index
+from stream_lsh.settings.model import Settings
+
+COMMIT_SECONDS = 0.4  # and the commit itself takes less than a tenth of a second
+MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
+
+
+class Deduplicator(Questions):
+    """Finds near-duplicates in a stream of documents.
+
+    Several threads may use one Deduplicator: the documents of a batch stay together, and the batches of several threads
+    follow each other in the order in which they come. Ctrl-C waits until the index is whole again, which takes one
+    batch at most: what was processed is in the index, and the Deduplicator can be used on. A process that was forked
+    cannot use it, and ends with `os._exit`, as those of `multiprocessing` do.
+
+    Args:
+        settings: those that are not given are the index's own; of a new index, the defaults.
+        index: folder of the persistent index. Without it the index is temporary.
+        read_only: only for questions: the index as it was committed last when this was opened, also while another
+            process writes to it.
+        commit: "auto": everything processed becomes durable within half a second, also if no further document comes,
+            and at the end. "manual": only `commit()` makes it durable. As with a database's transaction, what was not
+            committed is gone after `close`, a `with` that ends, or a crash; until then it is held in memory. A program
+            that commits its own position as `facts`, after using the verdicts, goes on from there after a crash and
+            gets the verdicts again that it has not used.
+        groups: a new index keeps groups; None: if it can, which is with `compare_with = "kept"`. An index that is there
+        is
+            as it was made.
+
+    Attributes:
+        settings: those of the index.
+
+    Raises:
+        StoreError: the folder is in use or damaged, or the index was made with other settings.
+        UsageError: an argument has a value that it cannot have.
+
+    Examples:
+        >>> from stream_lsh import Deduplicator, Document, Settings
+        >>> documents = [
+        ...     Document("a1", "The council has voted for the new bridge over the river; work begins in spring."),
+        ...     Document("a2", "The harbour museum opens again on Saturday after a winter of repairs to the roof."),
+        ...     Document("b1", "The council has voted for the new bridge over the river; work begins in autumn."),
+        ... ]
+        >>> with Deduplicator(Settings(threshold=0.7)) as deduplicator:
+        ...     for verdict in deduplicator.process(documents):
+        ...         print(verdict.id, verdict.kind, verdict.of)
+        a1 unique None
+        a2 unique None
+        b1 near_duplicate a1
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        index: str | Path | None = None,
+        *,
+        read_only: bool = False,
+        commit: Literal["auto", "manual"] = "auto",
+        groups: bool | None = None,
+    ) -> None:
+        if settings is not None and not isinstance(settings, Settings):
+            raise TypeError(f"settings is a {type(settings).__name__}, not Settings; its folder is given as `index`")
+        if commit not in ("auto", "manual"):
+            raise UsageError(f"commit = {commit!r}: there are 'auto' and 'manual'")
+        if read_only and index is None:
+            raise UsageError("read_only = True is for an index that is there: give its folder as index")
+        self._temporary = temporary_folder() if index is None else None
+        folder = Path(index) if index is not None else Path(self._temporary.name if self._temporary else "")
+        given = settings or Settings()
+        opening = Index(given, folder, durable=index is not None, read_only=read_only, now=time.time())
+        try:
+            engine = Engine(opening, opened(opening, False if read_only else groups, given.source_field))
+            self._facts: bytes = orjson.dumps(opening.store.named("facts") or {})
+            if not read_only:
+                engine.check_finished()
+        except BaseException:
+            opening.close()
+            raise
+        super().__init__(engine, Guard(folder))
+        self._read_only = read_only
+        self._automatic = commit == "auto"
+        self._committed = time.monotonic()
+        self._timer: threading.Timer | None = None  # there while something waits to be committed by itself
+        self._under_way: set[_Batch] = set()
+
+    # -- documents ----------------------------------------------------------------------------------------------------
+
+    def process(
+        self, documents: Iterable[Document | Mapping[str, Any]], *, batch: int | None = None
+    ) -> Iterator[Verdict]:
+        """The verdict on each document, in order. Every document is compared with those before it, and then stored.
+
+        It works while the verdicts are taken. If `documents` raises an error, the verdicts on those before it come
+        first.
+
+        Args:
+            documents: each a `Document`, or a mapping with the fields that the settings name (`id_field`, `text_field`,
+                `time_field` and so on), which is read as a JSON object of a file is.
+            batch: documents taken at a time, 1,024 at most. By default 1,024 from a sequence, and one by one from
+                anything else, so that a live feed has each verdict at once.
+
+        Raises:
+            TypeError: `documents`, or one of them, is of a type that it cannot have.
+            UsageError: this is read-only; or there is a window, and the very first document has no time; or something
+                is deleted, and the index does not allow it.
+            StoreError: this is closed, or an error broke off a batch or a commit before.
+
+        Examples:
+            >>> with Deduplicator(Settings(text_field="title")) as deduplicator:
+            ...     rows = [{"id": 1, "title": "Harbour museum opens again"}, {"id": 2, "title": None}]
+            ...     for verdict in deduplicator.process(rows):
+            ...         print(verdict.id, verdict.kind, verdict.detail)
+            1 unique None
+            2 rejected the field "title" is null, not a string
+        """
+        self._check_writable("stores nothing")
+        if isinstance(documents, (str, bytes, Mapping, Document)) or not isinstance(documents, Iterable):
+            raise TypeError(f"documents is a {type(documents).__name__}, not an iterable of documents")
+        if batch is not None and (not isinstance(batch, int) or batch < 1):
+            raise UsageError(f"batch = {batch!r}: documents are taken one or more at a time")
+        size = batch or (BATCH if isinstance(documents, Sequence) else 1)
+        return self._verdicts(iter(documents), min(size, BATCH))
+
+    def _verdicts(self, documents: Iterator[Document | Mapping[str, Any]], size: int) -> Iterator[Verdict]:
+        count = 0
+        while True:
+            builder, error = self._taken(documents, size, count)
+            count += len(builder)
+            if len(builder):
+                batch = _Batch()
+                try:
+                    self._judge(builder.columns(), batch)
+                    if batch.jumped:
+                        warnings.warn(
+                            f"the times of the documents went on by more than the window of {self.settings.window} at "
+                            "once: all that came before is forgotten", RuntimeWarning, stacklevel=2,
+                        )  # fmt: skip
+                    for verdict in batch.verdicts:
+                        batch.left -= 1
+                        yield verdict
+                finally:
+                    batch.left = 0  # a caller that breaks off does not want the rest
+                    self._under_way.discard(batch)
+                if batch.pause:  # merges have to keep up
+                    time.sleep(batch.pause)
+            if error is not None:
+                raise error
+            if not len(builder):
+                return
+
+    def _taken(
+        self, documents: Iterator[Document | Mapping[str, Any]], size: int, count: int
+    ) -> tuple[Builder, Exception | None]:
+        """The next documents, `size` at most, and the error that ended them. count: those before."""
+        builder = Builder(self._engine.fields)
+        try:
+            for document in islice(documents, size):
+                try:
+                    builder.add(document)
+                except TypeError as error:
+                    return builder, TypeError(f"document {count + len(builder)} (counted from 0): {error}")
+        except Exception as error:
+            return builder, error
+        return builder, None
+
+    def _judge(self, found: Columns, batch: _Batch) -> None:
+        guard = self._guard
+        guard.check_process()
+        self._index.compile()  # here Ctrl-C need not wait for it
+        with guard.lock:
+            guard.check()
+            signed = self._index.sign(found)
+            with uninterrupted():
+                window, guard.torn = self._index.window, True  # a commit sees all of a batch or nothing
+                jumps = window.jumps if window is not None else 0
+                try:
+                    judged = self._engine.add(found, signed)
+                except UsageError:  # nothing has changed
+                    guard.torn = False
+                    raise
+                batch.verdicts = verdicts_of(judged, self._index)
+                batch.left = len(batch.verdicts)
+                batch.pause = self._index.pause * len(batch.verdicts) / 1000
+                batch.jumped = window is not None and window.jumps > jumps
+                self._under_way.add(batch)
+                guard.torn = False
+                if self._automatic and (self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS):
+                    self._commit()
+                elif self._automatic and self._timer is None:
+                    self._timer = threading.Timer(COMMIT_SECONDS, self._commit_by_itself)
+                    with suppress(RuntimeError):  # the interpreter ends
+                        self._timer.start()
+
+    def delete(self, id: str | int, *, time: Time | None = None) -> Verdict:
+        """Take a document out of the index: the verdict, of the kind `deleted`. Its `replaces` is the number of the
+        document that was there, None if there was none; its `heir` represents the group from now on.
+
+        Many at once: `process(Document(id, deleted=True) for id in ids)`.
+
+        Args:
+            time: event time of the deletion. A version with an earlier time that comes later is `outdated`.
+
+        Raises:
+            TypeError: the id or the time is of a type that it cannot have.
+            UsageError: the index does not allow it: `on_conflict = "update"` does; or this is read-only.
+            StoreError: as `process` does.
+
+        Examples:
+            >>> with Deduplicator(Settings(on_conflict="update")) as deduplicator:
+            ...     _ = list(deduplicator.process([Document("a", "The museum opens again after a winter of repairs.")]))
+            ...     print(deduplicator.delete("a").replaces, "a" in deduplicator)
+            ...     print(deduplicator.delete("a").detail)
+            0 False
+            there is no document with this id
+        """
+        (verdict,) = self.process([Document(id, deleted=True, time=time)])
+        return verdict
+
+    # -- commits ------------------------------------------------------------------------------------------------------
+
+    def commit(self, facts: dict[str, Any] | None = None) -> None:
+        """Make everything processed so far durable; with `commit="auto"` it also happens by itself.
+
+        Args:
+            facts: a JSON object of the caller's, at most 64 KB as JSON: its position in the feed, say. It becomes
+                durable in the same atomic step, in the place of the one before; None leaves that one as it is.
+
+        Raises:
+            UsageError: the facts are no JSON object or too large, this is read-only, or with `commit="manual"` verdicts
+                of a batch have not been taken from `process` yet; nothing is committed.
+            StoreError: this is closed, or an error broke off a batch or a commit before; what was committed before is
+                kept.
+
+        Examples:
+            >>> with Deduplicator(commit="manual") as deduplicator:
+            ...     _ = list(deduplicator.process([Document("a", "The museum opens again after a winter of repairs.")]))
+            ...     deduplicator.commit({"position": 1})
+            ...     print(deduplicator.facts)
+            {'position': 1}
+        """
+        self._check_writable("commits nothing")
+        encoded = None if facts is None else _encoded(facts)
+        with self._guard.whole():
+            untaken = sum(batch.left for batch in list(self._under_way))
+            if untaken and not self._automatic:
+                raise UsageError(
+                    f"{untaken:,} verdicts have not been taken from `process` yet, and would be lost in a crash: "
+                    "commit behind the loop over them, or let `process` take fewer documents at a time (batch=...)"
+                )
+            self._commit(encoded)
+
+    def _commit(self, facts: bytes | None = None) -> None:
+        self._guard.torn = True
+        self._engine.commit(facts={} if facts is None else {"facts": orjson.loads(facts)})
+        self._guard.torn = False
+        self._facts = facts or self._facts
+        self._committed = time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _commit_by_itself(self) -> None:
+        """What the timer calls, in a thread of its own."""
+        guard = self._guard
+        with guard.lock:
+            if threading.current_thread() is not self._timer or guard.closed or guard.torn:
+                return
+            try:
+                self._commit()
+            except Exception as error:  # the next call says so
+                guard.failure = error
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts that were committed last, by this or an earlier Deduplicator; {} if there are none."""
+        value: dict[str, Any] = orjson.loads(self._facts)
+        return value
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close, with `commit="auto"` after a last commit; a second call does nothing. What an error broke off is not
+        committed. In a process that was forked it does nothing."""
+        guard = self._guard
+        if guard.forked:
+            return
+        with guard.lock:
+            if guard.closed:
+                return
+            try:
+                if self._automatic and not (self._read_only or guard.torn):
+                    with uninterrupted():
+                        self._commit()
+                    self._index.erase(time.time())
+            finally:
+                with uninterrupted():
+                    guard.closed = True
+                    if self._timer is not None:
+                        self._timer.cancel()
+                    self._index.close()
+                    if self._temporary is not None:
+                        self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_writable(self, what: str) -> None:
+        if self._read_only:
+            raise UsageError(f"this Deduplicator is read-only: it answers questions and {what}")
+
+
+class _Batch:
+    """A batch of documents whose verdicts are being taken. left: how many have not been. pause: seconds that the caller
+    is to wait. jumped: whether its times went on by more than the window."""
+
+    verdicts: Sequence[Verdict] = ()
+    left = 0
+    pause = 0.0
+    jumped = False
+
+
+def _encoded(facts: dict[str, Any]) -> bytes:
+    """The caller's facts as JSON.
+
+    Raises:
+        UsageError: they are not what a JSON object can hold, or too large.
+    """
+    if not isinstance(facts, dict):
+        raise UsageError(f"facts: a JSON object is needed, a dict; this is a {type(facts).__name__}")
+    try:
+        json.dumps(facts, allow_nan=False)  # refuses what the other would quietly turn into something else
+        encoded = orjson.dumps(facts)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"facts: they must be JSON: {error}") from None
+    if len(encoded) > MOST_FACTS:
+        raise UsageError(f"facts: {len(encoded):,} bytes as JSON, at most {MOST_FACTS:,} are kept")
+    return encoded

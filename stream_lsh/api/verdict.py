@@ -1,0 +1,106 @@
+"""What is said of a document: the verdict, its matches and its pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal[
+    "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An earlier document that is similar.
+
+    Attributes:
+        id: of that document. seq: its number.
+        similarity: how similar it is, from the threshold to 1.
+        evidence: what the similarity rests on, where more is known than a number: passages of quotations, terms of
+            stories.
+    """
+
+    id: str | int
+    seq: int
+    similarity: float
+    evidence: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two near-duplicates.
+
+    Attributes:
+        older, newer: their ids. older_seq, newer_seq: their numbers.
+        similarity: how similar they are.
+        verified: "exact", or "signature" where the similarity is estimated.
+    """
+
+    older: str | int
+    newer: str | int
+    older_seq: int
+    newer_seq: int
+    similarity: float
+    verified: str
+
+
+class Representative(NamedTuple):
+    """The document that newcomers to a group are compared with: its id and number."""
+
+    id: str | int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on one document.
+
+    Attributes:
+        id: of the document, as it was given; None if it has none that can be used.
+        seq: number of the document. Every document gets one, from 0 on, in the order of arrival.
+        kind: `unique`: it is kept. `near_duplicate`, `exact_duplicate`: a similar or an equal document was kept before.
+            `redelivered`: the same id and text came before. `deleted`: it deletes its id. `outdated`: it is older than
+            what is known of its id. `rejected`: it cannot be processed.
+        first_kind: of a redelivered document the kind that it had first; then `of`, `similarity` and `group` are those
+            of that time.
+        of: id of the oldest match. similarity: with that one.
+        group: number of the document that founded the group, its own if it was kept. None with `compare_with = "all"`.
+        matches: similar documents, the best first. truncated: how many more there are.
+        incomplete: how many buckets and candidates it was not compared with, although they might have matched.
+        reason: of a rejected document, one word for why (docs/formats.md has all of them).
+        verified: "exact", or "signature" where similarities are estimated.
+        replaces: number of the version that was replaced or deleted.
+        heir: the document that represents the group from now on, if that version did.
+        heirs: with several shards this is known later: group, id and number of each document that represents its group
+            from this document on.
+        detail: a sentence for people: why the document was rejected, is outdated, deleted nothing, or was not compared
+            with everything. None if there is nothing to explain.
+    """
+
+    id: str | int | None
+    seq: int
+    kind: Kind
+    first_kind: Kind | None
+    of: str | int | None
+    similarity: float | None
+    group: int | None
+    matches: tuple[Match, ...]
+    truncated: int
+    incomplete: int
+    reason: str | None
+    verified: str
+    replaces: int | None = None
+    heir: Representative | None = None
+    heirs: tuple[tuple[int, str | int, int], ...] = ()
+    detail: str | None = None
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The near-duplicate pairs that the document makes."""
+        if self.id is None:  # it was rejected
+            return ()
+        return tuple(
+            Pair(match.id, self.id, match.seq, self.seq, match.similarity, self.verified) for match in self.matches
+        )

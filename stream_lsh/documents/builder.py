@@ -1,0 +1,116 @@
+"""Documents of a Python program as columns, one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from stream_lsh.documents.columns import Columns, Rejection, joined, salts_of
+from stream_lsh.documents.document import Document, record_of
+from stream_lsh.documents.fields import LINE_ID, Fields, Record
+from stream_lsh.documents.refused import Refused
+from stream_lsh.documents.times import NO_TIME
+
+_JSON = (str, int, float, bool, list, dict, type(None))
+
+
+class Builder:
+    """Columns of documents that are added one by one.
+
+    Args:
+        fields: where the parts of a document stand in a mapping, and which of its parts are compared.
+    """
+
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        self._records: list[Record] = []
+        self._rejected: dict[int, Rejection] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def add(self, document: object) -> None:
+        """Add a `Document`, or a mapping, which is read as a JSON object of a file is. One that cannot be processed is
+        rejected in its place.
+
+        Raises:
+            TypeError: it is neither, or a value has a type that it cannot have. Of a mapping these are types that JSON
+            does not have: null instead of a text is rejected, as it is in a file.
+        """
+        try:
+            record = self._record(document)
+        except Refused as refused:
+            if refused.reason == "wrong_type" and isinstance(document, Document):
+                raise TypeError(refused.detail) from None
+            if not isinstance(refused.value, _JSON):
+                raise TypeError(refused.detail) from None
+            self._rejected[len(self._records)] = Rejection(refused.reason, refused.detail)
+            record = Record(refused.id, "", NO_TIME)
+        self._records.append(record)
+
+    def _record(self, document: object) -> Record:
+        if isinstance(document, Document):
+            record = record_of(document, self._fields)
+        elif not isinstance(document, Mapping):
+            raise TypeError(
+                f"this is a {type(document).__name__}, not a Document or a mapping with the fields of a document"
+            )
+        elif self._fields.id_field == LINE_ID:
+            raise TypeError(f"a mapping has no line to be its id (id_field = {LINE_ID!r}): give a Document")
+        else:
+            record = self._fields.extract(document if isinstance(document, dict) else dict(document))
+        if not record.deleted:
+            self._check(record)
+        return record
+
+    def _check(self, record: Record) -> None:
+        """Raise Refused if a document is too large, or says what UTF-8 cannot say."""
+        id, text, most = record.id, record.text, self._fields.max_document_bytes
+        size = len(text)
+        if not text.isascii():
+            try:
+                size = len(text.encode())
+            except UnicodeEncodeError:
+                raise Refused("not_utf8", "the text has a lone surrogate, which UTF-8 cannot write", id) from None
+        if size > most:
+            raise Refused("too_large", f"the document has {size} bytes, more than {most}", id)
+        if b"\\ud" in id and _has_surrogate(id):
+            raise Refused("not_utf8", "the id has a lone surrogate, which UTF-8 cannot write")
+        if b"\\ud" in record.within and _has_surrogate(record.within):
+            raise Refused("not_utf8", "a value to match within has a lone surrogate, which UTF-8 cannot write", id)
+
+    def columns(self) -> Columns:
+        """The documents that were added."""
+        records = self._records
+        texts, ends = joined([record.text for record in records])
+        sources = [record.source for record in records]
+        return Columns(
+            [record.id for record in records], texts, ends, np.array([record.time for record in records], np.int64),
+            self._rejected, sources if any(sources) else [],
+            salts_of([record.within for record in records] if self._fields.match_within else []),
+            [i for i, record in enumerate(records) if record.deleted],
+        )  # fmt: skip
+
+
+def _has_surrogate(said: bytes) -> bool:
+    """Whether JSON texts with commas between them have a lone surrogate, which is what they escape so."""
+    for value in json.loads(b"[%b]" % said):
+        try:
+            _ = isinstance(value, str) and value.encode()
+        except UnicodeEncodeError:
+            return True
+    return False
+
+
+def columns(documents: Iterable[Document], fields: Fields | None = None) -> Columns:
+    """Columns of documents.
+
+    Raises:
+        TypeError: a value has a type that it cannot have.
+    """
+    builder = Builder(Fields() if fields is None else fields)
+    for document in documents:
+        builder.add(document)
+    return builder.columns()

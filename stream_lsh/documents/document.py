@@ -1,0 +1,176 @@
+"""A document as a Python program makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.fields import MAX_SOURCE_BYTES, Fields, Record, check_ink, id_text, set_text, within_text
+from stream_lsh.documents.python_values import elements_of, unboxed
+from stream_lsh.documents.refused import Refused, kind_of
+from stream_lsh.documents.times import NO_TIME, milliseconds
+
+Time = int | float | str | date | datetime | np.datetime64
+Vector = Sequence[float] | NDArray[Any] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document: its id, and a text, or whatever else the index compares.
+
+    Values of NumPy are taken like those of Python. A value of a wrong type raises where the document is made, or, if it
+    is an element of a set or a vector, where the document is processed. A value of the right type that cannot be used,
+    an empty text, say, is no error: the verdict on the document is `rejected`, and its `detail` says why.
+
+    Attributes:
+        id: a string, or an integer of any size. `1` and `"1"` are two ids.
+        text: what is compared, unless the index compares sets, vectors or bits.
+        set: with the setting `set_field`, the elements: strings or integers, as a list, a set or an array. With
+            `measure = "weighted-jaccard"` also a mapping of weights by element.
+        time: event time. A number of seconds since 1970, or of milliseconds from 1e11 on; an ISO 8601 string; a `date`,
+            `datetime` or `datetime64`. A time without a zone is UTC.
+        within: with the setting `match_within`, the value of each of its fields: a string, an integer, a boolean or
+            None.
+        deleted: true takes the document with this id out of the index. Then only `id` and `time` are needed.
+        vector: with `measure = "cosine"` or `"euclidean"`, its numbers, as a list or an array, or their float32 in
+            base64.
+        bits: with `measure = "hamming"`, hexadecimal, base64, bytes or an integer.
+        source: where the document comes from, an outlet, say. Groups count their sources.
+
+    Raises:
+        TypeError: a value has a type that it cannot have.
+
+    Examples:
+        >>> Document("a1", "The council has voted for the new bridge over the river.")  # doctest: +ELLIPSIS
+        Document(id='a1', text='The council has voted for the new bridge over the river.', ...)
+        >>> Document(1.5, "The council has voted for the new bridge over the river.")
+        Traceback (most recent call last):
+        TypeError: the id is a number with a fraction, not a string or an integer
+    """
+
+    id: str | int
+    text: str | None = None
+    set: Sequence[str | int] | Set[str | int] | Mapping[str, float] | NDArray[Any] | None = None
+    time: Time | None = None
+    within: Mapping[str, str | int | None] | None = None
+    deleted: bool = False
+    vector: Vector | None = None
+    bits: str | bytes | int | None = None
+    source: str | int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.id) is not str and type(self.id) is not int:
+            object.__setattr__(self, "id", plain_id(self.id))
+        if type(self.text) is not str:
+            _check("text", self.text, isinstance(self.text, str), "a string")
+        if type(self.deleted) is not bool:
+            _check("deleted", self.deleted, isinstance(unboxed(self.deleted), bool), "a boolean")
+            object.__setattr__(self, "deleted", bool(self.deleted))
+        for name, allowed, wanted in _CHECKED:
+            value = getattr(self, name)
+            if value is not None:
+                _check(name, value, allowed(value), wanted)
+
+
+def plain_id(value: object) -> str | int:
+    """An id as a plain string or integer.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)  # members of an enumeration print themselves by name
+    plain = unboxed(value)
+    if isinstance(plain, int) and not isinstance(plain, bool):
+        return int(plain)
+    if isinstance(plain, str):
+        return plain
+    raise TypeError(f"the id is {kind_of(plain)}, not a string or an integer")
+
+
+def _check(name: str, value: object, allowed: bool, wanted: str) -> None:
+    if not allowed and value is not None:
+        raise TypeError(f"the {'row of bits' if name == 'bits' else name} is {kind_of(value)}, not {wanted}")
+
+
+def _is_time(value: object) -> bool:
+    plain = unboxed(value)
+    numbers = isinstance(plain, (int, float)) and not isinstance(plain, bool)
+    return numbers or isinstance(plain, (str, date)) or type(plain).__name__ == "datetime64"
+
+
+def _is_vector(value: object) -> bool:
+    return isinstance(value, str) or (elements_of(value) is not None and not isinstance(value, Set))
+
+
+def _is_bits(value: object) -> bool:
+    plain = unboxed(value)
+    return isinstance(plain, (str, bytes, bytearray, int)) and not isinstance(plain, bool)
+
+
+def _is_source(value: object) -> bool:
+    plain = unboxed(value)
+    return isinstance(plain, (str, int)) and not isinstance(plain, bool)
+
+
+_CHECKED = (
+    ("set", lambda value: isinstance(value, Mapping) or elements_of(value) is not None, "a list, a set or a mapping"),
+    ("time", _is_time, "a number, an ISO 8601 string, a datetime or a datetime64"),
+    ("within", lambda value: isinstance(value, Mapping), "a mapping of values by field"),
+    ("vector", _is_vector, "a list of numbers or their base64"),
+    ("bits", _is_bits, "hexadecimal, base64, bytes or an integer"),
+    ("source", _is_source, "a string or an integer"),
+)
+"""Attributes that a document may lack: which values they can have, and how these are called."""
+
+
+def record_of(document: Document, fields: Fields) -> Record:
+    """What a document says to an index whose documents have these fields.
+
+    Raises:
+        Refused: it cannot be processed.
+    """
+    id = id_text(document.id)
+    text = "" if document.deleted else _text(document, fields, id)
+    time = NO_TIME
+    if document.time is not None:
+        try:
+            time = milliseconds(document.time)
+        except ValueError as error:
+            raise Refused("bad_time", str(error), id) from None
+    source = b""
+    if document.source is not None and len(said := id_text(document.source)) <= MAX_SOURCE_BYTES:
+        source = said
+    within = b"" if document.deleted else _within(document, fields.match_within, id)
+    return Record(id, text, time, source, within, document.deleted)
+
+
+def _text(document: Document, fields: Fields, id: bytes) -> str:
+    item = fields.item
+    kind = item.kind if item is not None else "set" if fields.set_field is not None else "text"
+    value: object = getattr(document, kind)
+    if value is None:
+        raise Refused("missing_field", f"the document has no {kind}", id)
+    if item is not None:
+        return item.text(value, item.single, id)
+    if kind == "set":
+        return set_text(value, "the set", id)
+    assert isinstance(value, str)
+    check_ink(value, id)
+    return value
+
+
+def _within(document: Document, match_within: Sequence[str], id: bytes) -> bytes:
+    """The values to match within. None is a value, and has to be given."""
+    given = document.within or {}
+    for name in match_within:
+        if name not in given:
+            raise Refused(
+                "missing_field", f"`within` has no {name!r}, which documents match within (it may be None)", id
+            )
+    return within_text({name: given[name] for name in match_within}, id)
