@@ -66,7 +66,7 @@ def described(text: str | None) -> str:
             names = ", ".join(f"`{name}`" for name in entry[1].split(", "))
             out.append(f"- {names}: {entry[2]}")
         else:
-            out.append(f"  {line.strip()}" if section else line)
+            out.append(f"  {line.strip()}" if section and line.strip() else line)
     if section == "Examples":
         out.append("```")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(out)).strip() + "\n"

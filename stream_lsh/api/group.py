@@ -14,9 +14,11 @@ class Group:
     Attributes:
         group: its number, which is that of the document that founded it.
         representative: the document that newcomers are compared with; None if it was deleted and none took its place.
-        total_members: how many members it has had. live_members: how many of them were not deleted or replaced.
+        total_members: how many members it has had.
+        live_members: how many of them were not deleted or replaced.
         first, last: earliest and latest event time of its members, in ms since 1970; None without times.
-        sources: how many sources its members have. first_sources: the first 16 of them.
+        sources: how many sources its members have.
+        first_sources: the first 16 of them.
     """
 
     group: int
@@ -34,10 +36,12 @@ class Member:
     """A version of a document that is, or was, a member of a group.
 
     Attributes:
-        id: of the document; None if it was erased. seq: its number.
+        id: of the document; None if it was erased.
+        seq: its number.
         kind: `unique` if it was kept, else what kind of duplicate it is.
         similarity: with the representative of that time; None if it was kept.
-        time: event time in ms since 1970. source: its source. None without.
+        time: event time in ms since 1970, None without one.
+        source: where it comes from, None if it does not say.
         representative: whether newcomers are compared with it.
         removed_by: number of the document that deleted or replaced it, None if it is there.
         removed_at: event time of that document.
@@ -59,11 +63,13 @@ class StoredDocument:
     """A document as the index has it.
 
     Attributes:
-        id: of the document. seq: its number.
+        id: of the document.
+        seq: its number.
         kind: of its first verdict; None while that is provisional, with several shards.
-        of: id of the document that it was a duplicate of. similarity: with that one.
+        of: id of the document that it was a duplicate of, None if it was none.
+        similarity: with that one.
         group: number of its group. None with `compare_with = "all"`.
-        time: event time in ms since 1970.
+        time: event time in ms since 1970, None without one.
         text: what is compared, where it is kept (`verify = "exact"`). A vector is the base64 of its float32, bits are
             hexadecimal, a set has its elements separated by U+001F, and a set with weights is JSON.
         kept: whether newcomers are compared with it.

@@ -155,7 +155,8 @@ class Questions:
         """Groups of two members and more.
 
         Args:
-            order: "largest": by living members; "newest": the latest founded first. limit: so many at most.
+            order: "largest": by living members; "newest": the latest founded first.
+            limit: so many at most.
 
         Raises:
             StoreError: the index keeps no groups; or as `process` does.

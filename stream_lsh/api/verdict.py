@@ -16,7 +16,8 @@ class Match:
     """An earlier document that is similar.
 
     Attributes:
-        id: of that document. seq: its number.
+        id: of that document.
+        seq: its number.
         similarity: how similar it is, from the threshold to 1.
         evidence: what the similarity rests on, where more is known than a number: passages of quotations, terms of
             stories.
@@ -33,7 +34,8 @@ class Pair:
     """Two near-duplicates.
 
     Attributes:
-        older, newer: their ids. older_seq, newer_seq: their numbers.
+        older, newer: their ids, the one that came first first.
+        older_seq, newer_seq: their numbers.
         similarity: how similar they are.
         verified: "exact", or "signature" where the similarity is estimated.
     """
@@ -65,9 +67,11 @@ class Verdict:
             what is known of its id. `rejected`: it cannot be processed.
         first_kind: of a redelivered document the kind that it had first; then `of`, `similarity` and `group` are those
             of that time.
-        of: id of the oldest match. similarity: with that one.
+        of: id of the oldest match.
+        similarity: with that one.
         group: number of the document that founded the group, its own if it was kept. None with `compare_with = "all"`.
-        matches: similar documents, the best first. truncated: how many more there are.
+        matches: similar documents, the best first.
+        truncated: how many more there are.
         incomplete: how many buckets and candidates it was not compared with, although they might have matched.
         reason: of a rejected document, one word for why (docs/formats.md has all of them).
         verified: "exact", or "signature" where similarities are estimated.
