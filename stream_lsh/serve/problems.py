@@ -29,6 +29,15 @@ SCHEMA = {
 }
 
 
+_WANTED = {
+    "int_parsing": "an integer", "float_parsing": "a number", "bool_parsing": "true or false",
+    "greater_than": "more than {gt}", "greater_than_equal": "at least {ge}", "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}", "literal_error": "{expected}",
+    "string_too_long": "at most {max_length} characters", "missing": "a value, as it is not there",
+}  # fmt: skip
+"""What a parameter has to be, by the kind of the error."""
+
+
 class Problem(Exception):
     """Something that a client is told instead of an answer."""
 
@@ -94,7 +103,8 @@ def explain(app: FastAPI) -> None:
     async def _(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][1:])
-        return Problem(422, f"{field}: {first['msg']}", field=field).response()
+        wanted = _WANTED.get(first["type"], "a value as /docs describes it").format(**first.get("ctx", {}))
+        return Problem(422, f"{field}: give {wanted}", field=field).response()
 
     @app.exception_handler(HTTPException)
     async def _(_: Request, error: HTTPException) -> Response:

@@ -195,9 +195,15 @@ def test_what_is_wrong_is_a_problem_with_its_name(served: Serving) -> None:
     said = problem(post("/v1/documents", headers=JSON, content=b'{"id": "w1", "text": 5, "ts": 1}'), 422)
     assert (said["verdict"]["reason"], said["verdict"]["id"]) == ("wrong_type", "w1")
     assert problem(post("/v1/documents?durable=perhaps", headers=JSON, content=b"{}"), 422)["field"] == "durable"
-    assert problem(served.client.get("/v1/groups?order=best"), 422)["field"] == "order"
     assert problem(served.client.get("/v1/groups?since=soon"), 422)["field"] == "since"
-    assert problem(served.client.get("/v1/groups?limit=0"), 422)["field"] == "limit"
+    for query, said in (
+        ("groups?order=best", "order: give 'largest', 'newest' or 'growing'"),
+        ("groups?limit=0", "limit: give at least 1"), ("groups?limit=x", "limit: give an integer"),
+        ("compare?a=b", "b: give a value, as it is not there"),
+        ("documents/a?id_type=xml", "id_type: give 'text' or 'json'"), ("stats?seconds=99999", "seconds: give at most"),
+    ):  # fmt: skip
+        found = problem(served.client.get(f"/v1/{query}"), 422)
+        assert found["field"] == said.partition(":")[0] and found["detail"].startswith(said), found
     assert problem(served.client.get("/v1/events?kinds=all"), 422)["field"] == "kinds"
     assert problem(served.client.get("/v1/events", headers={"Last-Event-ID": "x"}), 422)["field"] == "Last-Event-ID"
     problem(served.client.get("/v1/groups/999999"), 404)
