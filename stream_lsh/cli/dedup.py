@@ -42,7 +42,7 @@ def dedup(context: click.Context, /, **_: Any) -> None:
     given = [option for option, value in needing.items() if value is not None]
     if params["no_groups"] and given:
         raise UsageError(f"{given[0]} is for groups; leave out --no-groups")
-    if given == ["--source-field"] and params["state"] is None:
+    if given == ["--source-field"] and params["folder"] is None:
         raise UsageError("--source-field is for groups, which an index keeps: add --index DIR or --groups FILE")
     if (alerts is None) != (rules is None):
         missing = "--rules FILE, which says what for" if rules is None else "--alerts FILE, which they go to"

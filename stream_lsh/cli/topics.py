@@ -28,7 +28,7 @@ SHOW_EXAMPLES = """
 stream-lsh topics show
 stream-lsh topics show --topic-prefix news --json
 """
-COLUMNS = ("topic", "partitions", "jaccard", "kept", "cleanup", "largest record", "state")
+COLUMNS = ("topic", "partitions", "replicas", "kept", "cleanup", "largest record", "state")
 
 
 @click.group(

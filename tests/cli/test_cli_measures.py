@@ -198,7 +198,7 @@ def test_every_measure_has_its_figures_as_json_and_its_settings_as_a_file(measur
     words += ["--max-distance", 2] if measure in ("euclidean", "hamming", "levenshtein") else []
     found = figures("tune", *words, "--write", tmp_path / "settings.toml")
     assert found["measure"] == measure
-    assert "threshold" in found or found["distance"] == 2
+    assert "threshold" in found or found["max_distance"] == 2
     settings = Settings.load(tmp_path / "settings.toml")
     assert settings.measure == measure
     banding = settings.banding._asdict()
