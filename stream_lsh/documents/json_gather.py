@@ -4,28 +4,7 @@ from __future__ import annotations
 
 from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, PLAIN, Bytes, Ints, hex_unit
 from stream_lsh.hashing.kernels import njit
-
-
-@njit
-def _put(out: Bytes, at: int, point: int) -> int:
-    """Writes a code point as UTF-8 (a lone surrogate like any other: 'surrogatepass')."""
-    if point < 0x80:
-        out[at] = point
-        return at + 1
-    if point < 0x800:
-        out[at] = 0xC0 | point >> 6
-        out[at + 1] = 0x80 | point & 63
-        return at + 2
-    if point < 0x10000:
-        out[at] = 0xE0 | point >> 12
-        out[at + 1] = 0x80 | point >> 6 & 63
-        out[at + 2] = 0x80 | point & 63
-        return at + 3
-    out[at] = 0xF0 | point >> 18
-    out[at + 1] = 0x80 | point >> 12 & 63
-    out[at + 2] = 0x80 | point >> 6 & 63
-    out[at + 3] = 0x80 | point & 63
-    return at + 4
+from stream_lsh.hashing.utf8 import encode
 
 
 @njit
@@ -48,7 +27,7 @@ def _unescape(data: Bytes, at: int, end: int, out: Bytes, to: int) -> int:
                 if 0xDC00 <= low < 0xE000:
                     point = 0x10000 + (point - 0xD800 << 10) + (low - 0xDC00)
                     at += 6
-            to = _put(out, to, point)
+            to = encode(out, to, point)
             continue
         if kind == 110:
             out[to] = 10

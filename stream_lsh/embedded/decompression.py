@@ -28,65 +28,65 @@ def compression_of(head: bytes) -> str | None:
     return next((suffix for suffix, magic in _MAGIC.items() if head.startswith(magic)), None)
 
 
+class _Member:
+    """A member of a gzip file, as lzma has a stream."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+        self.needs_input = True
+
+    @property
+    def eof(self) -> bool:
+        return self._member.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._member.unused_data
+
+    def decompress(self, chunk: bytes, most: int) -> bytes:
+        data = self._member.decompress(chunk or self._member.unconsumed_tail, most)
+        # A full piece may leave more behind, though all of the input is consumed.
+        self.needs_input = len(data) < most and not self._member.unconsumed_tail
+        return data
+
+
 def gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Decompresses gzip, of several members too; zeros after a member are padding. Raises Damaged."""
-    member = None
-    members = 0
-    for chunk in chunks:
-        while chunk:
-            if member is None:
-                chunk = chunk.lstrip(b"\0") if members else chunk
-                if not chunk:
-                    break
-                member = zlib.decompressobj(wbits=31)
-                members += 1
-            try:
-                data = member.decompress(chunk, PIECE)
-                if data:
-                    yield data
-                # A full piece may leave more behind, though all of the input is consumed.
-                while len(data) == PIECE and not member.unconsumed_tail and not member.eof:
-                    data = member.decompress(b"", PIECE)
-                    if data:
-                        yield data
-            except zlib.error as error:
-                raise Damaged(f"member {members} of the gzip file is damaged ({error})") from None
-            chunk = member.unconsumed_tail
-            if member.eof:
-                chunk = member.unused_data
-                member = None
-    if member is not None or members == 0:
-        raise Damaged(f"the gzip file ends in the middle of member {max(members, 1)}")
+    return _decompressed(chunks, _Member, "member", "gzip")
 
 
 def unxz(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Decompresses xz, of several streams too; zeros after a stream are padding. Raises Damaged."""
-    stream = None
-    streams = 0
+    return _decompressed(chunks, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), "stream", "xz")
+
+
+def _decompressed(
+    chunks: Iterable[bytes], begin: Callable[[], _Member | lzma.LZMADecompressor], part: str, name: str
+) -> Iterator[bytes]:
+    current, number = None, 0
     for chunk in chunks:
         while chunk:
-            if stream is None:
-                chunk = chunk.lstrip(b"\0") if streams else chunk
+            if current is None:
+                chunk = chunk.lstrip(b"\0") if number else chunk
                 if not chunk:
                     break
-                stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-                streams += 1
+                current = begin()
+                number += 1
             try:
-                data = stream.decompress(chunk, PIECE)
+                data = current.decompress(chunk, PIECE)
                 if data:
                     yield data
-                while not stream.eof and not stream.needs_input:
-                    data = stream.decompress(b"", PIECE)
+                while not current.eof and not current.needs_input:
+                    data = current.decompress(b"", PIECE)
                     if data:
                         yield data
-            except lzma.LZMAError as error:
-                raise Damaged(f"stream {streams} of the xz file is damaged ({error})") from None
+            except (zlib.error, lzma.LZMAError) as error:
+                raise Damaged(f"{part} {number} of the {name} file is damaged ({error})") from None
             chunk = b""
-            if stream.eof:
-                chunk = stream.unused_data
-                stream = None
-    if stream is not None or streams == 0:
-        raise Damaged(f"the xz file ends in the middle of stream {max(streams, 1)}")
+            if current.eof:
+                chunk, current = current.unused_data, None
+    if current is not None or number == 0:
+        raise Damaged(f"the {name} file ends in the middle of {part} {max(number, 1)}")
 
 
 def unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:

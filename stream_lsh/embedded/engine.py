@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -110,12 +110,8 @@ class Engine:
     @cached_property
     def fields(self) -> Fields:
         """Where a document's parts stand in its JSON."""
-        own = self.settings
-        return Fields(
-            own.id_field, own.text_field, own.time_field, own.set_field, own.max_document_bytes,
-            self.groups.source_field if self.groups is not None else None, timed=own.window is None,
-            match_within=own.match_within, deleted_field=own.deleted_field, item=own.item,
-        )  # fmt: skip
+        source = self.groups.source_field if self.groups is not None else None
+        return replace(self.settings.document_fields, source_field=source)
 
     def add(self, columns: Columns, signed: SignedBatch | None = None) -> Judged:
         """Judge documents and store them; signed: them, if they are already.

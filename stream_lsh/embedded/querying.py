@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import orjson
 
-from stream_lsh.documents.columns import Batch, Fields, Position, Rejection
+from stream_lsh.documents.columns import Batch, Position, Rejection
 from stream_lsh.embedded.feed import open_input
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.outputs import Output, check_distinct
@@ -50,10 +51,7 @@ def query(
     try:
         own = index.settings
         time = own.time_field if own.on_conflict == "update" else None  # which may make a document outdated
-        fields = Fields(
-            own.id_field, own.text_field, time, own.set_field, own.max_document_bytes, timed=own.window is None,
-            match_within=own.match_within, item=own.item,
-        )  # fmt: skip
+        fields = replace(own.document_fields, time_field=time, source_field=None, deleted_field=None)
         opened = [open_input(name, fields) for name in inputs]
         for source in opened:
             source.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from stream_lsh.documents.columns import Batch, Columns, Fields, Position
 from stream_lsh.embedded.feed import open_input
@@ -11,17 +12,9 @@ from stream_lsh.settings.model import Settings
 
 def fields_of(settings: Settings, label_field: str | None = None) -> Fields:
     """The part of the settings that parsing needs; labels are read as sources. Event times count for stories only."""
-    return Fields(
-        id_field=settings.id_field,
-        text_fields=settings.text_field,
-        time_field=settings.time_field if settings.measure == "tf-idf" else None,
-        set_field=settings.set_field,
-        max_document_bytes=settings.max_document_bytes,
-        source_field=label_field,
-        match_within=settings.match_within,
-        item=settings.item,
-        timed=False,
-    )
+    time = settings.time_field if settings.measure == "tf-idf" else None
+    own = settings.document_fields
+    return replace(own, time_field=time, source_field=label_field, deleted_field=None, timed=False)
 
 
 def read_batches(settings: Settings, inputs: Sequence[str], label_field: str | None = None) -> Iterator[Batch]:

@@ -19,9 +19,10 @@ from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.bits import SEED_BAND, SEED_COMPONENT, SEED_LENGTH, SEED_MIX, SEED_TAIL, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
+from stream_lsh.hashing.utf8 import decode
 from stream_lsh.text.ascii import GROUP, quick_of
 from stream_lsh.text.settings import SigningSettings
-from stream_lsh.text.tokens import decode, is_visible, normalise, normalised_capacity
+from stream_lsh.text.tokens import is_visible, normalise, normalised_capacity
 from stream_lsh.text.unicode import tables_for
 
 CLASSES = 128

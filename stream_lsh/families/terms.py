@@ -25,12 +25,13 @@ from stream_lsh.families.signer import LONGEST, Signed
 from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, bits_of, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
+from stream_lsh.hashing.utf8 import decode
 from stream_lsh.text.ascii import GROUP, quick_of
 from stream_lsh.text.casing import rewrite_rare
 from stream_lsh.text.markup import prepare
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.shingles import hash_bytes, mixed, table_slots, whole_text
-from stream_lsh.text.tokens import CONTINUOUS_START, decode, is_visible, normalise, normalised_capacity
+from stream_lsh.text.tokens import CONTINUOUS_START, is_visible, normalise, normalised_capacity
 from stream_lsh.text.unicode import CASED, PAGE_BITS, tables_for, unicode_data
 
 LEAD, LEAD_COUNTS = 80, 3

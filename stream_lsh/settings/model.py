@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from stream_lsh.documents.fields import Fields
 from stream_lsh.documents.items import Item, item_of
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import UsageError
@@ -288,6 +289,15 @@ class Settings(BaseSettings):
         asked = self.least if self.measure not in BY_DISTANCE else self.max_distance or 0.0
         sampling, shingles = (self.sampled, self.min_shingles) if self.measure == "containment" else (1, 0)
         return Curve(self.measure, self.banding, asked, self.dimensions or 0, sampling, shingles)
+
+    @cached_property
+    def document_fields(self) -> Fields:
+        """Where the parts of a document stand in its JSON object."""
+        return Fields(
+            self.id_field, self.text_field, self.time_field, self.set_field, self.max_document_bytes,
+            self.source_field, timed=self.window is None, match_within=self.match_within,
+            deleted_field=self.deleted_field, item=self.item,
+        )  # fmt: skip
 
     @property
     def item(self) -> Item | None:

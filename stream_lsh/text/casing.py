@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.hashing.bits import load64
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.text.tokens import decode
+from stream_lsh.hashing.utf8 import decode
 from stream_lsh.text.unicode import CASED, IGNORABLE, PAGE_BITS, unicode_data
 
 _LOW = (1 << PAGE_BITS) - 1

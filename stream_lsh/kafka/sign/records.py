@@ -10,28 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
-from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, Fields, check_ink, id_text
+from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, check_ink, id_text
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.source import Headers, Record
-
-
-def fields_of(settings: KafkaSettings) -> Fields:
-    """Where the parts of a document stand in a record's JSON."""
-    return Fields(
-        id_field=settings.id_field,
-        text_fields=settings.text_field,
-        time_field=settings.time_field,
-        set_field=settings.set_field,
-        max_document_bytes=settings.max_document_bytes,
-        match_within=settings.match_within,
-        deleted_field=settings.deleted_field,
-        source_field=settings.source_field,
-        timed=settings.window is None,
-        item=settings.item,
-    )
 
 
 def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
@@ -64,7 +48,7 @@ def _objects(
     """JSON objects."""
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    columns = parse_lines(b"".join(values), starts, ends, fields_of(settings), rejected=rejected)
+    columns = parse_lines(b"".join(values), starts, ends, settings.document_fields, rejected=rejected)
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times, stamped = columns.times, list[int]()
     if settings.time_field is None:

@@ -14,7 +14,6 @@ from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.client.connection import cause, explain
 from stream_lsh.kafka.names import largest_record
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.records import fields_of
 from stream_lsh.serve.problems import Problem
 
 SECONDS = 10.0
@@ -26,7 +25,7 @@ class Originals:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._fields = fields_of(settings)
+        self._fields = settings.document_fields
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def text(self, topic: str, partition: int, offset: int) -> tuple[str, bytes]:

@@ -24,7 +24,6 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.judging.verdicts import deletion
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.records import fields_of
 from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.serve.comparing import compared_documents, side_by_side
@@ -242,7 +241,7 @@ class PipelineService:
                 return json_id(key) if self.settings.key_is_id == "json" else key
             if self.settings.document_format == "text":
                 return key
-            found: str | int = json.loads(fields_of(self.settings).extract(read_object(record.value)).id)
+            found: str | int = json.loads(self.settings.document_fields.extract(read_object(record.value)).id)
             return found
         except Refused:
             return None

@@ -12,7 +12,7 @@ from aiokafka.structs import ConsumerRecord
 from stream_lsh.documents.columns import NO_TIME
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.records import columns_of, fields_of, headers_of
+from stream_lsh.kafka.sign.records import columns_of, headers_of
 
 LINES = [
     b'{"id":"a","text":"plain text"}', b'{"id":17,"text":"an \\u00e4 and \\"quotes\\"","ts":1700000064}',
@@ -46,7 +46,7 @@ def test_a_value_is_read_as_the_same_line_of_a_file(given: dict[str, object]) ->
     found = columns_of([record(line, offset=i) for i, line in enumerate(LINES)], settings)
     ends = np.cumsum([len(line) + 1 for line in LINES])
     starts = np.concatenate(([0], ends[:-1]))
-    expected = parse_lines(b"\n".join(LINES) + b"\n", starts, ends - 1, fields_of(settings))
+    expected = parse_lines(b"\n".join(LINES) + b"\n", starts, ends - 1, settings.document_fields)
     assert found.ids == expected.ids
     assert found.texts == expected.texts
     assert found.ends.tolist() == expected.ends.tolist()
