@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import orjson
@@ -19,13 +19,13 @@ from aiokafka.structs import TopicPartition
 
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import consuming, shorten
+from stream_lsh.kafka.consumer.position import REBUILD, facts_of
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions, told_of
-from stream_lsh.wire.envelope import OLDER
 
 VERSION = 2
 POLL_MS = 200
@@ -60,25 +60,14 @@ class Judged:
         Raises:
             StoreError: somebody else has committed, or another version, or a judge of another documents topic.
         """
-        with suppress(orjson.JSONDecodeError, KeyError, TypeError):
-            found = orjson.loads(text)
-            last, version, decided = found["last"], found.get("version", 1), found.get("decided")
-            if isinstance(last, int) and isinstance(version, int):
-                if version == VERSION:
-                    if topic and found.get("documents", topic) != topic:
-                        raise StoreError(
-                            f"the group {group} has judged {found['documents']} so far, and documents_topic is {topic} "
-                            "now: use one topic_prefix for one documents topic"
-                        )
-                    return cls(last, found.get("documents"), decided if isinstance(decided, int) else None)
-                raise StoreError(
-                    f"the committed offset of the consumer group {group} was written by version {version}, this is "
-                    f"{VERSION}: {'upgrade this worker' if version > VERSION else OLDER}"
-                )
-        raise StoreError(
-            f"the committed offset of the consumer group {group} does not say after which frame it stands "
-            f"({text[:80]!r}): it was set by hand. Rebuild into a new topic_prefix with `stream-lsh reindex`"
-        )
+        found = facts_of(text, group, VERSION)
+        if topic and found.get("documents", topic) != topic:
+            raise StoreError(
+                f"the group {group} has judged {found['documents']} so far, and documents_topic is {topic} now: use "
+                "one topic_prefix for one documents topic"
+            )
+        decided = found.get("decided")
+        return cls(found["last"], found.get("documents"), decided if isinstance(decided, int) else None)
 
 
 def told_with(first: int, documents: int, block: int) -> tuple[int, int] | None:
@@ -143,7 +132,7 @@ class Decided:
         """That decisions on something are missing."""
         return StoreError(
             f"{self._topic} does not have the decisions {what}: they were deleted, or the topic was made anew. "
-            "Rebuild into a new topic_prefix with `stream-lsh reindex`"
+            f"{REBUILD}"
         )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
@@ -17,7 +19,9 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import ANSWER_MS
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.envelope import OLDER
 
+REBUILD = "Rebuild into a new topic_prefix with `stream-lsh reindex`"
 LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in between
 
 Place = TypeVar("Place")
@@ -65,6 +69,37 @@ class Reading:
         return StoreError(
             f"{where}: {what} were deleted before they were {self.done} (retention). {self.gone or self.anew}"
         )
+
+
+def facts_of(text: str, group: str, version: int, *names: str) -> dict[str, Any]:
+    """What a role has committed beside its position, as JSON with a version (1 if there is none), the `last` frame, and
+    what these names stand for.
+
+    Raises:
+        StoreError: somebody else has committed, or another version.
+    """
+    with suppress(orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        found: dict[str, Any] = orjson.loads(text)
+        written = found.get("version", 1)
+        if isinstance(found["last"], int) and isinstance(written, int) and found.keys() >= {*names}:
+            if written == version:
+                return found
+            raise StoreError(
+                f"the committed offset of the consumer group {group} was written by version {written}, this is "
+                f"{version}: {'upgrade this worker' if written > version else OLDER}"
+            )
+    raise StoreError(
+        f"the committed offset of the consumer group {group} does not say after which frame it stands "
+        f"({text[:80]!r}): it was set by hand. {REBUILD}"
+    )
+
+
+def offset_lost(group: str, what: str, again: str) -> StoreError:
+    """A group has no committed offset, though it is not the first start. again: what to begin again would do."""
+    return StoreError(
+        f"the consumer group {group} has no committed offset{what}: the offset has expired or was deleted, and to "
+        f"begin again would {again}. {REBUILD}"
+    )
 
 
 async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:

@@ -18,7 +18,7 @@ from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.consumer.delivery import Delivery, Row
-from stream_lsh.kafka.consumer.position import Reading
+from stream_lsh.kafka.consumer.position import REBUILD, Reading
 from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Watch
@@ -30,7 +30,7 @@ MOST_DOCUMENTS, MOST_BYTES = 2000, 2 << 20  # of a transaction, but for its last
 FULL = 500  # documents; a transaction with fewer is followed by a pause, so that many partitions do not mean many
 MOST_VERDICTS = 10_000  # waiting for their documents; then no more are fetched
 _REMEDIES = (
-    "Rebuild into a new topic_prefix with `stream-lsh reindex`",
+    REBUILD,
     "To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms",
 )
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)

@@ -21,7 +21,7 @@ from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.consumer.member import Gone, Member
-from stream_lsh.kafka.consumer.position import all_committed, bounds_of
+from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
@@ -197,11 +197,8 @@ class ForwardStage(Stage):
         known = set(await self._consumer.topics())
         written = await self._consumer.end_offsets([place for place in outputs if place.topic in known])
         if any(written.values()):
-            raise StoreError(
-                f"the consumer group {self._group} has no committed offset for partition {source.partition}, but "
-                f"{outputs[0].topic} or {outputs[1].topic} has records there: the offset has expired or was deleted, "
-                "and to begin again would repeat them. Rebuild into a new topic_prefix with `stream-lsh reindex`"
-            )
+            what = f"{outputs[0].topic} or {outputs[1].topic} has records there"
+            raise offset_lost(self._group, f" for partition {source.partition}, but {what}", "repeat them")
         begins = await self._consumer.beginning_offsets([source.documents])
         return begins[source.documents], 0
 

@@ -20,16 +20,15 @@ from typing import Any
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from stream_lsh.errors import DamagedError, StoreError
+from stream_lsh.errors import DamagedError
 from stream_lsh.index.store.rocksdb import Store, name_key
-from stream_lsh.kafka.consumer.position import Reading, bounds_of
-from stream_lsh.wire.envelope import OLDER
+from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, facts_of
 
 VERSION = 2
 FOLDER = "groups"
 POLL_MS = 500
 PLACE = "place"
-READING = Reading("changes", "restored", "Rebuild into a new topic_prefix with `stream-lsh reindex`")
+READING = Reading("changes", "restored", REBUILD)
 log = logging.getLogger("stream_lsh.kafka.groups")
 
 
@@ -57,20 +56,8 @@ class Folded:
         Raises:
             StoreError: somebody else has committed, or another version.
         """
-        try:
-            found = orjson.loads(text)
-            version, last, state = found["version"], found["last"], found["state"]
-            if version != VERSION:
-                raise StoreError(
-                    f"the committed offset of the consumer group {group} was written by version {version}, this is "
-                    f"{VERSION}: {'upgrade this worker' if version > VERSION else OLDER}"
-                )
-            return cls(int(last), str(state))
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-            raise StoreError(
-                f"the committed offset of the consumer group {group} does not say after which frame it stands "
-                f"({text[:80]!r}): it was set by hand. Rebuild into a new topic_prefix with `stream-lsh reindex`"
-            ) from None
+        found = facts_of(text, group, VERSION, "state")
+        return cls(found["last"], str(found["state"]))
 
 
 class Copy:

@@ -23,7 +23,7 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.member import Member
-from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
+from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.groups.copy import FOLDER, Copy, Folded
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
@@ -37,9 +37,9 @@ log = logging.getLogger("stream_lsh.kafka.groups")
 
 MISSING = (
     "{topic} does not have what follows after frame {last}, before offset {offset}: records were deleted, or a judge "
-    "has worked without groups. Rebuild into a new topic_prefix with `stream-lsh reindex`"
+    f"has worked without groups. {REBUILD}"
 )
-READING = Reading("memberships", "folded", "Rebuild into a new topic_prefix with `stream-lsh reindex`")
+READING = Reading("memberships", "folded", REBUILD)
 POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
 ROUND_DOCUMENTS = 10_000  # of a transaction, but for its last frame
@@ -164,11 +164,7 @@ class GroupStage(Stage):
         start = (await self._member.consumer.beginning_offsets([self._input]))[self._input]
         if start or any((await self._member.consumer.end_offsets(outputs)).values()):
             what = f"{self._input.topic} begins at offset {start}" if start else "there are groups already"
-            raise StoreError(
-                f"the consumer group {self._topics.group(self.role)} has no committed offset, but {what}: the offset "
-                "has expired or was deleted, and to begin again would repeat events or miss some. Rebuild into a new "
-                "topic_prefix with `stream-lsh reindex`"
-            )
+            raise offset_lost(self._topics.group(self.role), f", but {what}", "repeat events or miss some")
         said = Folded.nothing().metadata()
         await self._delivery({}, {self._input: (0, said)})
         return said

@@ -17,11 +17,11 @@ from typing import ClassVar
 
 from aiokafka import ConsumerRecord, TopicPartition
 
-from stream_lsh.errors import FormatError, StoreError
+from stream_lsh.errors import FormatError
 from stream_lsh.kafka.consumer.decided import DecisionLog, Judged
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.member import Member
-from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
+from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
@@ -34,7 +34,7 @@ from stream_lsh.wire.replies import Reply, head
 
 log = logging.getLogger("stream_lsh.kafka.judge")
 
-READING = Reading("replies", "judged", "Rebuild into a new topic_prefix with `stream-lsh reindex`")
+READING = Reading("replies", "judged", REBUILD)
 POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
 ROUND_SECONDS, ROUND_REPLIES = 0.01, 32 << 10  # between the beginnings of two rounds, unless so many bytes wait
@@ -143,11 +143,7 @@ class JudgeStage(Stage):
         written = any((await consumer.end_offsets(verdicts)).values())
         if start or written:
             what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
-            raise StoreError(
-                f"the consumer group {self._topics.group(self.role)} has no committed offset, but {what}: the offset "
-                "has expired or was deleted, and to begin again would repeat verdicts or miss some. Rebuild into a new "
-                "topic_prefix with `stream-lsh reindex`"
-            )
+            raise offset_lost(self._topics.group(self.role), f", but {what}", "repeat verdicts or miss some")
         await self._delivery({}, {self._input: (0, Judged(-1, self._topics.documents, 0).metadata())})
 
     async def _give_up(self) -> None:
