@@ -186,7 +186,12 @@ def output_options(standard: str) -> list[Option]:
         ["--overwrite"], is_flag=True, section=OUTPUTS,
         help="with --index, replace files that are there but not from that index (without --index they always are)",
     )  # fmt: skip
-    return [*files, overwrite]
+    only_new = Option(
+        ["--only-new"], is_flag=True, section=OUTPUTS,
+        help="with --index, write what is new since the last finished run; without it outputs get all of the inputs, "
+        "as it was decided when they were read",
+    )  # fmt: skip
+    return [*files, overwrite, only_new]
 
 
 def with_options(options: Iterable[click.Parameter]) -> Callable[[Function], Function]:

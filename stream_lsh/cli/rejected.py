@@ -34,12 +34,14 @@ class Share(click.ParamType):
 
 
 def check_rejected(summary: Summary, most: float | None, letters: str | None) -> None:
-    """Raise StreamLshError if more than a share of all documents was rejected; without a share, if all of an input
-    were. letters: where the dead letters are."""
-    wrong = next((one for one in summary.inputs if one.documents and one.rejected == one.documents), None)
+    """Raise StreamLshError if more than a share of all documents was rejected; without a share, if all of them were, or
+    all of an input that has several. letters: where the dead letters are."""
+    documents, rejected = (sum(getattr(one, name) for one in summary.inputs) for name in ("documents", "rejected"))
     if most is None:
+        least = 1 if rejected == documents else 2
+        wrong = next((one for one in summary.inputs if one.rejected == one.documents >= least), None)
         if wrong is not None:
-            empty = summary.folder is not None and not summary.index_documents
+            empty = summary.folder is not None and rejected == documents and not summary.index_documents
             anew = (
                 [f"The index {summary.folder} has no documents: delete it before you name other fields."]
                 if empty
@@ -47,7 +49,6 @@ def check_rejected(summary: Summary, most: float | None, letters: str | None) ->
             )
             raise StreamLshError(" ".join([*_all_rejected(wrong, summary.first_rejected, letters), *anew]))
         return
-    documents, rejected = (sum(getattr(one, name) for one in summary.inputs) for name in ("documents", "rejected"))
     if documents and rejected / documents > most:
         what = f"{rejected:,} of {count(documents, 'document')} ({share(rejected, documents)}) were rejected"
         first = summary.first_rejected

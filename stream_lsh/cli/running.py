@@ -110,8 +110,8 @@ def run_job(
     # Of a temporary index nobody would see them.
     kept = None if groups and folder is not None and settings.compare_with == "kept" else False
     job = Job(
-        settings, inputs, outputs, folder, overwrite=given["overwrite"], rules=rules, groups=kept,
-        no_groups=not groups and not asked,
+        settings, inputs, outputs, folder, overwrite=given["overwrite"], only_new=given["only_new"], rules=rules,
+        groups=kept, no_groups=not groups and not asked,
     )  # fmt: skip
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
         summary = job.run(progress)

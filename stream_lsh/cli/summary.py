@@ -31,6 +31,8 @@ def summary_lines(
     for name in summary.already_done:
         if name not in summary.unfinished:
             yield f"{name} was finished by an earlier run: nothing to add"
+    if summary.again:
+        yield f"what became of {count(summary.again, 'document')} of earlier runs was written again"
     if summary.resumed_from:
         yield f"went on after {count(summary.resumed_from, 'document')} of an earlier run"
     if summary.documents or not summary.already_done:

@@ -53,7 +53,7 @@ def delete(
         if engine.groups is None and groups is not None:
             raise StoreError(NO_GROUPS.format(folder))
         outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
-        sink = Sink(outputs, (), engine.job["outputs"], bool(engine.job["open"]), folder, index.settings.verify)
+        sink = Sink.of(outputs, engine.job["outputs"], bool(engine.job["open"]), folder, index.settings.verify)
         stack.callback(sink.close)
         deleting = _Deleting(engine, sink)
         iterator = iter(ids)

@@ -61,7 +61,7 @@ class Engine:
         self.groups = groups
         self.alerts = alerts
         known = index.store.named("job") or {}
-        self.job: dict[str, Any] = {"next_seq": 0, "open": False, "done_in_job": 0, "outputs": {}, **known}
+        self.job: dict[str, Any] = {"next_seq": 0, "open": False, "first": 0, "done_in_job": 0, "outputs": {}, **known}
         self.seq: int = self.job["next_seq"]
 
     @classmethod

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from stream_lsh.embedded.group_erasing import still_named
 from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
-from stream_lsh.embedded.sink import SPOOL, STANDARD, Sink
+from stream_lsh.embedded.sink import Sink
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, waiting
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.ids import Ids
@@ -96,15 +97,19 @@ def erase_due(index: Index, now: float) -> None:
     """Erase all that is due from an index that is not fed now, and what an interrupted run has left in its folder."""
     went, job = index.going(now), index.store.named("job")
     if went is not None and job is not None:
+        Journal(index).erase(went)
         known = job["outputs"]
         paths = {place: place for place, output in known.items() if output["tail"]}
-        sink = Sink(paths, (), known, True, index.folder, index.settings.verify)
+        for place in [place for place in paths if not Path(place).exists()]:
+            del paths[place], known[place]  # with the lines that were to be added to it
+        sink = Sink.of(paths, known, True, index.folder, index.settings.verify)
         try:
             sink.let_go(went)
+            marks = {place: {name: known[place].get(name) for name in ("name", "mark", "piped")} for place in paths}
             known = sink.checkpoint(True, 0)
+            for place in paths:
+                known[place] |= marks[place]
         finally:
             sink.close()
-        if known.get(STANDARD, {}).get("since", 0) <= went:
-            (index.folder / SPOOL).unlink(missing_ok=True)
         index.commit({"job": {**job, "outputs": known}})
     index.erase(now)

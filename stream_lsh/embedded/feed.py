@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ CHUNK = 1024  # checksums of a value
 @dataclass(slots=True)
 class Source:
     """One input of this run. reached: where it has been read to, at first by earlier runs; done: to its end. documents,
-    rejected: of all runs that have read it. blocks: checksums of the whole blocks that earlier runs have read."""
+    rejected: of all runs that have read it. blocks: checksums of the whole blocks that earlier runs have read. began:
+    line at which the last run began, and the number of that run's first document. written: by the mark of an output,
+    the line up to which it has this input's lines. anew: there was another file at its path before.
+    """
 
     input: Input
     identity: InputIdentity | None
@@ -32,7 +35,15 @@ class Source:
     documents: int = 0
     rejected: int = 0
     blocks: Sequence[int] = ()
+    began: tuple[int, int] = (0, 0)
+    written: dict[str, int] = field(default_factory=dict)
+    anew: bool = False
     _stored: int = 0  # blocks read in this run whose checksums the index has
+
+    @property
+    def name(self) -> str | None:
+        """Its name in the index, None of a pipe."""
+        return None if self.identity is None else _name(self.identity.path)
 
     def facts(self) -> dict[str, Any]:
         """What the next commit has to write of it, by name; nothing of a pipe."""
@@ -43,7 +54,7 @@ class Source:
             "path": identity.path, "head": identity.head, "head_bytes": identity.head_bytes, "size": identity.size,
             "stamp": identity.stamp, "offset": self.reached.offset, "line": self.reached.line,
             "crc": self.reached.crc if self.input.checked else None, "done": self.done, "left": self.input.left,
-            "documents": self.documents, "rejected": self.rejected,
+            "documents": self.documents, "rejected": self.rejected, "began": self.began, "written": self.written,
         }  # fmt: skip
         facts: dict[str, Any] = {f"{INPUT}{name}": value}
         if self.input.checked:
@@ -124,13 +135,14 @@ def _source(input: Input, store: Store) -> Source:
         if input.checked and list(identity.stamp) != known["stamp"]:
             _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
         counts = known.get("documents", 0), known.get("rejected", 0)
-        return Source(input, identity, position, unchanged, False, *counts, blocks)
+        began: tuple[int, int] = tuple(known.get("began", (0, 0)))
+        return Source(input, identity, position, unchanged, False, *counts, blocks, began, known.get("written", {}))
     if not known["done"]:
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
             "and the beginning is another now): put that file back, or give the new one another name."
         )
-    return Source(input, identity, Position(), False)  # another file under an old name
+    return Source(input, identity, Position(), False, anew=True)  # another file under an old name
 
 
 def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *, everything: bool) -> None:

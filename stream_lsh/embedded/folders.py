@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import orjson
 
 from stream_lsh.documents.columns import LINE_ID, Fields, Position, Rejection
 from stream_lsh.documents.dead_letters import KEPT_BYTES
-from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity
+from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity, Stretch
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.index.segments.segment import FOLDER
@@ -91,6 +91,14 @@ class FolderInput(Input):
                 f"{self.name} has become shorter: {position.line} files of it were read before, now it has "
                 f"{len(files)}. Put them back, or start with an empty index directory."
             )
+        yield from self._between(position, len(files), max_bytes, max_documents)
+
+    def again(self, stretches: Sequence[Stretch]) -> Iterator[Lines]:
+        for begin, end in stretches:
+            yield from self._between(begin, end.line, MAX_BYTES, MAX_DOCUMENTS)
+
+    def _between(self, position: Position, last: int, max_bytes: int, max_documents: int) -> Iterator[Lines]:
+        """The files from a position on, before the file `last`."""
         offset = position.offset
         self.raw_position = offset
         pieces: list[bytes] = []
@@ -98,7 +106,7 @@ class FolderInput(Input):
         rejected: dict[int, Rejection] = {}
         size = 0
         number = position.line
-        for path, _ in files[position.line :]:
+        for path, _ in self._list()[position.line : last]:
             line, length, rejection = self._read(path)
             if rejection is not None:
                 rejected[len(pieces)] = rejection

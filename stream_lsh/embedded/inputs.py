@@ -28,6 +28,9 @@ MAX_DOCUMENTS = 2048
 HEAD_BYTES = 4096
 STANDARD_INPUT = 0
 
+Stretch = tuple[Position, Position]
+"""Where documents of an input begin and end."""
+
 
 @dataclass(frozen=True, slots=True)
 class InputIdentity:
@@ -83,6 +86,11 @@ class Input(ABC):
     def matches(self, identity: InputIdentity) -> bool:
         """Whether this is the input of that identity, perhaps with more at its end. Raises InputError."""
         return self._identity(identity.head_bytes) == (identity.path, identity.head, identity.head_bytes)
+
+    @abstractmethod
+    def again(self, stretches: Sequence[Stretch]) -> Iterator[Lines]:
+        """The lines of some stretches that were read before, in their order; none of these `Lines` goes beyond a
+        stretch. Raises InputError."""
 
     @abstractmethod
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None: ...
@@ -239,6 +247,25 @@ class LineInput(Input):
             if self.name != "-":
                 os.close(descriptor)
 
+    def again(self, stretches: Sequence[Stretch]) -> Iterator[Lines]:
+        descriptor = self._open()
+        try:
+            begin = 0
+            if self._decompress is None and stretches:
+                begin = os.lseek(descriptor, max(0, stretches[0][0].offset - 1), os.SEEK_SET)
+            blocks = _all_of(descriptor)
+            cut = _Cut(blocks if self._decompress is None else self._decompress(blocks), begin)
+            for begins, ends in stretches:
+                mid_line = cut.skip(begins.offset)
+                splitter = LineSplitter(begins, self.fields.max_document_bytes, MAX_DOCUMENTS, mid_line=mid_line)
+                yield from splitter.split(cut.until(ends.offset))
+        except Damaged as error:
+            raise InputError(f"{self.name} cannot be read again: {error}. Replace the file by a whole one.") from None
+        except OSError as error:
+            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
+        finally:
+            os.close(descriptor)
+
     @property
     def _title(self) -> str:
         return "standard input" if self.name == "-" else self.name
@@ -317,6 +344,33 @@ class LineInput(Input):
             f"{self.name} has become shorter: {position.offset} bytes of it were read before, now it has {size}. "
             "Put the file back, or start with an empty index directory."
         )
+
+
+class _Cut:
+    """Blocks of bytes, cut at chosen offsets. begin: offset of the first."""
+
+    def __init__(self, blocks: Iterator[bytes], begin: int) -> None:
+        self._blocks = blocks
+        self._offset = begin
+        self._left = b""
+        self._last = b"\n"
+
+    def until(self, offset: int) -> Iterator[bytes]:
+        """What is before an offset, and has not been given yet."""
+        while self._offset < offset:
+            block = self._left or next(self._blocks, b"")
+            if not block:
+                return
+            piece, self._left = block[: offset - self._offset], block[offset - self._offset :]
+            self._offset += len(piece)
+            self._last = piece[-1:]
+            yield piece
+
+    def skip(self, offset: int) -> bool:
+        """Leave out what is before an offset; whether that is in the middle of a line."""
+        for _ in self.until(offset):
+            pass
+        return self._last != b"\n"
 
 
 def is_document(line: bytes) -> bool:

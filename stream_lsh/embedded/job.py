@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from stream_lsh.alerts.rules import Rule
@@ -13,16 +13,21 @@ from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.feed import Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
+from stream_lsh.embedded.journal import Journal
+from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, InputCount, Progress, Rejected, Summary
+from stream_lsh.embedded.rewriting import write_again
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
+from stream_lsh.embedded.targets import Missing, missing_of, targets_of
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.store.files import disk_bytes
+from stream_lsh.judging.verdicts import Kind
 from stream_lsh.settings.model import Settings
 
 COMMIT_SECONDS = 0.5  # longest time between commits, and so what a crash makes a run do again
@@ -39,6 +44,7 @@ class Job:
             path or "-". With `groups` or `alerts` a new index keeps groups; one that keeps them does so in every run.
         folder: of the persistent index; without it a temporary one. Dead letters that have no output go there.
         overwrite: replace output files that are there, but not from this index (without `folder` they always are).
+        only_new: write what no finished run has decided; else an output that lacks lines of the inputs gets them, too.
         rules: of `alerts`. groups: a new index keeps them, None: if it can; with `groups` or `alerts` it does anyway.
         no_groups: an index that keeps them is refused.
 
@@ -55,6 +61,7 @@ class Job:
         folder: Path | None = None,
         *,
         overwrite: bool = False,
+        only_new: bool = False,
         rules: Sequence[Rule] = (),
         groups: bool | None = False,
         no_groups: bool = False,
@@ -64,6 +71,7 @@ class Job:
         self._outputs = dict(outputs)
         self._folder = folder
         self._overwrite = overwrite
+        self._only_new = only_new
         self._rules = tuple(rules)
         self._groups = True if "groups" in outputs or "alerts" in outputs else groups
         self._no_groups = no_groups
@@ -96,16 +104,23 @@ class Job:
             outputs = dict(self._outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
-            sink = Sink(
-                outputs, self._inputs, job["outputs"], bool(job["open"]), self._folder, self._settings.verify,
-                overwrite=self._overwrite, finished=all(source.done_before for source in feed.sources),
-            )  # fmt: skip
+            check_distinct({f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, self._inputs)
+            journal = Journal(index) if persistent else None
+            targets = targets_of(outputs, job["outputs"], folder, overwrite=self._overwrite)
+            missing: Sequence[Missing] = ()
+            if journal is not None:
+                of = job["first"] if job["open"] else None
+                missing = missing_of(targets, feed, journal, only_new=self._only_new, job=of)
+            sink = Sink(targets, job["outputs"], bool(job["open"]), self._folder, self._settings.verify)
             try:
-                summary = _Run(engine, feed, sink, progress, sync=persistent).go(self._folder)
+                run = _Run(engine, feed, sink, journal, progress, sync=persistent)
+                summary = run.go(self._folder, missing)
             finally:
                 sink.close()
-            index.erase(time.time())  # what commits have not come to
-        sink.done()  # only now: a run that is killed while it closes the index can be run again
+            now = time.time()
+            if journal is not None and (went := index.going(now)) is not None:
+                journal.erase(went)
+            index.erase(now)  # what commits have not come to
         return summary
 
 
@@ -129,6 +144,7 @@ class _Run:
         engine: Engine,
         feed: Feed,
         sink: Sink,
+        journal: Journal | None,
         progress: Callable[[Progress], None],
         *,
         sync: bool,
@@ -138,6 +154,9 @@ class _Run:
         self._index = index
         self._feed = feed
         self._sink = sink
+        self._journal = journal
+        self._first: int = job["first"] if job["open"] else engine.seq  # number of this job's first document
+        self._again = 0  # documents of which something was written again
         self._progress = progress
         self._sync = sync
         self._committed_seq = engine.seq
@@ -151,25 +170,51 @@ class _Run:
         self._moved: dict[int, Source] = {}  # sources that were read since the last commit
         self._current: Source | None = None
 
-    def go(self, folder: Path | None) -> Summary:
+    def go(self, folder: Path | None, missing: Sequence[Missing]) -> Summary:
         already = tuple(source.input.name for source in self._feed.sources if source.done_before)
-        if len(already) == len(self._feed.sources):
+        finished = len(already) == len(self._feed.sources)
+        if finished and not missing:
             self._sink.finish()
             return self._summary(already, folder)
+        if finished and not self._sink.files({name for _, names in missing for name in names}):
+            with postponed() as check_signals:  # what goes through a pipe is gone: there is nothing to be remembered
+                self._write(missing, check_signals)
+            return self._summary(already, folder)
+        for source in self._feed.sources:
+            source.written = {mark: line for mark, line in source.written.items() if self._sink.is_known(mark)}
+            if not source.done_before and source.began[1] != self._first:
+                source.began = source.reached.line, self._first
         self._commit(open=True)
-        stage, stop = chain(self._feed.batches(), self._sign)
         error: BaseException | None = None
-        with postponed() as check_signals:
+        with postponed() as check_signals, ExitStack() as stages:
             try:
+                if missing:
+                    self._write_again(missing, check_signals)
+                stage, stop = chain(self._feed.batches(), self._sign)
+                stages.callback(stop)
                 self._loop(stage, check_signals)
             except BaseException as caught:
                 error = caught
             finally:
-                stop()
+                stages.close()
             self._close(error)
             if error is not None:
                 raise error  # here: a signal of the last moment does not take its place
         return self._summary(already, folder)
+
+    def _write_again(self, missing: Sequence[Missing], check_signals: Callable[[], None]) -> None:
+        """Write what outputs lack. Only all of it counts: what is broken off is cut off by the next run."""
+        self._torn = True
+        self._write(missing, check_signals)
+        self._torn = False
+        self._moved = {id(source): source for source in self._feed.sources}
+        self._commit(open=True)
+
+    def _write(self, missing: Sequence[Missing], check_signals: Callable[[], None]) -> None:
+        assert self._journal is not None
+        inputs = {source.name: source.input for source in self._feed.sources if source.name is not None}
+        write_again(missing, inputs, self._journal, self._sink, check_signals)
+        self._again = sum(len(entry.kept) for entry, _ in missing)
 
     def _sign(self, item: tuple[Source, Batch]) -> _Item:
         return *item, self._index.sign(item[1])
@@ -200,7 +245,11 @@ class _Run:
         self._torn = True
         judged = self._engine.add(batch, signed)
         self._places.add(batch, judged.found)
-        self._sink.write(batch, judged, self._places.of)
+        gone, lines = self._sink.write(batch, judged, self._places.of)
+        if self._journal is not None and source.name is not None:
+            kept, seq = judged.judgement.kinds == Kind.UNIQUE, int(judged.judgement.seqs[0])
+            self._journal.add(source.name, seq, source.reached, batch.position, kept, gone, lines)
+        self._sink.piped |= source.name is None
         self._count(source, batch, judged)
         source.reached = batch.position
         self._moved[id(source)] = source
@@ -227,13 +276,25 @@ class _Run:
         now = time.time()
         if (went := self._index.going(now)) is not None:
             self._sink.let_go(went)
+            if self._journal is not None:
+                self._journal.erase(went)
+        values: dict[bytes, bytes | None] = {**self._places.take()}
+        if self._journal is not None:
+            for source in self._moved.values():
+                if source.anew and source.name is not None:
+                    values |= self._journal.forget(source.name)
+                    source.anew = False
+            values |= self._journal.take(int(now))
+        for source in self._moved.values():
+            source.written |= dict.fromkeys(self._sink.marks, source.reached.line)
         job = {
             "open": open,
+            "first": self._first,
             "done_in_job": self._resumed_from + self._counts.documents if open else 0,
             "outputs": self._sink.checkpoint(self._sync, int(now)),
         }
         facts = {name: fact for source in self._moved.values() for name, fact in source.facts().items()}
-        self._engine.commit(job, facts, self._places.take(), now=now)
+        self._engine.commit(job, facts, values, now=now)
         self._torn = False
         self._moved = {}
         self._committed = time.monotonic()
@@ -284,5 +345,6 @@ class _Run:
             window=self._window(),
             alerts=self._engine.alerts.told if self._engine.alerts is not None else None,
             folder=str(folder) if folder is not None else None,
+            again=self._again,
             inputs=tuple(InputCount(one.input.name, one.documents, one.rejected) for one in self._feed.sources),
         )

@@ -25,6 +25,8 @@ FRAME_BYTES = 256 * 1024
 
 _END_BYTES = 64
 STANDARD_OUTPUT = 1
+STANDARD = "-"
+"""The name of standard output."""
 
 End = tuple[int, str]
 """So many bytes, and their hash."""
@@ -51,12 +53,12 @@ class Output:
     def __init__(self, name: str, descriptor: int, length: int, compress: Callable[[bytes], bytes] | None) -> None:
         self.name = name
         self._descriptor = descriptor
-        self._regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self.regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._length = length
         self._compress = compress
         self._tail = bytearray()
         self._since: int | None = None
-        self._end = _bytes_before(descriptor, length) if self._regular and length else b""
+        self._end = _bytes_before(descriptor, length) if self.regular and length else b""
         self._closed = False
 
     @classmethod
@@ -125,31 +127,18 @@ class Output:
 
     @classmethod
     def standard(cls, state: OutputState | None = None) -> Output:
-        """Standard output. If it is a file now and was then, it goes on like one: needs `>>` from the shell."""
+        """Standard output. state: of the file that it is (`is_there`); what was written after it is cut off."""
         descriptor = STANDARD_OUTPUT
         name = "standard output"
         try:
-            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            appending = bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND)
-            if not regular:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return cls(name, descriptor, 0, None)
-            if state is None or state.length < 0:
-                length = os.lseek(descriptor, 0, os.SEEK_END if appending else os.SEEK_CUR)
-                return cls(name, descriptor, length, None)
-            size = os.fstat(descriptor).st_size
-            at = size if appending else os.lseek(descriptor, 0, os.SEEK_CUR)
-            if size < state.length or at < state.length:
-                raise OutputError(
-                    f"the run to be continued has written {state.length} bytes to standard output, which the shell "
-                    f"has emptied since ({size} bytes are left): redirect with >> instead of >, or name the file by "
-                    "--unique, --pairs or --verdicts FILE; or start with an empty index directory."
-                )
-            _check_length(name, descriptor, state)
-            os.ftruncate(descriptor, state.length)
-            os.lseek(descriptor, state.length, os.SEEK_SET)
+            if state is not None:
+                os.ftruncate(descriptor, state.length)
+                os.lseek(descriptor, state.length, os.SEEK_SET)
+            return cls(name, descriptor, _standard_position(), None)
         except OSError as error:
             raise _refused("write to", name, error) from None
-        return cls(name, descriptor, state.length, None)
 
     def write(self, data: bytes) -> None:
         """Adds complete lines.
@@ -177,7 +166,7 @@ class Output:
         """The state to resume from. `sync`: the file is on the disk when this returns. now: seconds since 1970."""
         if self._tail and self._since is None:
             self._since = now
-        if not self._regular:
+        if not self.regular:
             # Nothing can be taken back from a pipe, so nothing may wait for a next time.
             self._write_tail()
             return OutputState(-1)
@@ -236,13 +225,71 @@ class Output:
 
     def _cut(self, data: bytes, written: int) -> None:
         """After a write that failed half-way: leaves complete lines (of a compressed file, frames) only."""
-        if not self._regular:
+        if not self.regular:
             return
         kept = data[: data.rfind(b"\n", 0, written) + 1] if self._compress is None else b""
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, self._length + len(kept))
             os.lseek(self._descriptor, self._length + len(kept), os.SEEK_SET)
             self._account(kept)
+
+
+def is_there(path: str, state: OutputState, *, strict: bool = True) -> bool:
+    """Whether a file (`-`: standard output) has what was written to it up to a state. strict: a file that has something
+    else in it is an error; standard output may be any file.
+
+    Raises:
+        OutputError: it has something else, or it cannot be read.
+    """
+    if state.length < 0:
+        return False
+    standard = path == STANDARD
+    try:
+        descriptor = STANDARD_OUTPUT if standard else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        raise _refused("write", path, error) from None
+    try:
+        status = os.fstat(descriptor)
+        size = _standard_position() if standard and stat.S_ISREG(status.st_mode) else status.st_size
+        if not stat.S_ISREG(status.st_mode) or (size < state.length and (standard or not size)):
+            return False
+        _check_length(path, descriptor, state)
+        return True
+    except OutputError:
+        if standard or not strict:
+            return False
+        raise
+    except OSError as error:
+        raise _refused("write to", "standard output" if standard else path, error) from None
+    finally:
+        if not standard:
+            os.close(descriptor)
+
+
+def file_at(path: str) -> tuple[int, int] | None:
+    """Device and inode of a regular file (`-`: standard output), None if it is no such file, or there is none."""
+    try:
+        status = os.fstat(STANDARD_OUTPUT) if path == STANDARD else Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def is_nowhere(path: str) -> bool:
+    """Whether what is written to a file (`-`: standard output) is gone at once: /dev/null."""
+    try:
+        status = os.fstat(STANDARD_OUTPUT) if path == STANDARD else Path(path).stat()
+        return stat.S_ISCHR(status.st_mode) and status.st_rdev == Path(os.devnull).stat().st_rdev
+    except (OSError, ValueError):
+        return False
+
+
+def _standard_position() -> int:
+    """Where standard output, a file, goes on: with `>>` at its end."""
+    appending = bool(fcntl.fcntl(STANDARD_OUTPUT, fcntl.F_GETFL) & os.O_APPEND)
+    return os.lseek(STANDARD_OUTPUT, 0, os.SEEK_END if appending else os.SEEK_CUR)
 
 
 def end_of(data: bytes) -> End:
@@ -309,13 +356,13 @@ def _check_length(name: str, descriptor: int, state: OutputState) -> None:
     if size < state.length:
         raise OutputError(
             f"{name} has {size} bytes, fewer than the {state.length} that the run to be continued has written: "
-            "put the file back, or start with an empty index directory."
+            "put the file back; or remove it, and it is written again."
         )
     size, _ = state.end
     if size and (end := _bytes_before(descriptor, state.length)[-size:]) and end_of(end) != state.end:
         raise OutputError(
             f"{name} is not the file that the run to be continued has written (its bytes before {state.length} are "
-            "others): put the file back, or start with an empty index directory."
+            "others): put the file back; or remove it, and it is written again."
         )
 
 

@@ -14,11 +14,10 @@ import orjson
 from stream_lsh.documents.columns import Batch, Position, Rejection
 from stream_lsh.embedded.feed import open_input
 from stream_lsh.embedded.inputs import Input
-from stream_lsh.embedded.outputs import Output, check_distinct
+from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct
 from stream_lsh.embedded.pipeline import chain
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
-from stream_lsh.embedded.sink import STANDARD
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index

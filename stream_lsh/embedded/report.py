@@ -76,7 +76,7 @@ class Summary:
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
     against: what documents were compared with, "unique" or "all". window: None = nothing is forgotten. alerts: None =
     there are no rules. replaced: versions that went because a new one came. inputs: what was read of each so far.
-    first_rejected: of this run.
+    first_rejected: of this run. again: documents of earlier runs of which something was written again.
     """
 
     documents: int
@@ -103,6 +103,7 @@ class Summary:
     replaced: int = 0
     inputs: tuple[InputCount, ...] = ()
     first_rejected: Rejected | None = None
+    again: int = 0
 
 
 @dataclass
@@ -149,6 +150,7 @@ class Counts:
         window: Forgetting | None = None,
         alerts: Alerted | None = None,
         inputs: tuple[InputCount, ...] = (),
+        again: int = 0,
     ) -> Summary:
         return Summary(
             documents=self.documents,
@@ -174,6 +176,7 @@ class Counts:
             outdated=self.kinds[Kind.OUTDATED],
             replaced=self.replaced,
             inputs=inputs,
+            again=again,
             first_rejected=self.first_rejected,
         )
 

@@ -1,11 +1,8 @@
-"""The outputs of a job: which lines go where, and where each stood at the last commit."""
+"""The outputs of a job: which lines go where, and what the index knows of each at a commit."""
 
 from __future__ import annotations
 
-import base64
-import os
-import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -17,160 +14,150 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Judged
-from stream_lsh.embedded.outputs import STANDARD_OUTPUT, Output, OutputState, check_distinct, end_of
-from stream_lsh.errors import OutputError
+from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct, file_at
+from stream_lsh.embedded.targets import Target, packed, place_of, targets_of
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, verdict_lines
 
 PlaceOf = Callable[[int, int], bytes | None]
 """Where in the inputs a row of a shard stood, as JSON; None if that is not known."""
 
-STANDARD = "-"
-SPOOL = "standard-output"
-COPY_BYTES = 1 << 20
+Gone = tuple[int, bytes]
+"""A line of what went, and before which document of a batch it stands."""
 
 
 class Sink:
-    """The outputs, opened to go on where `known` says that they stood.
+    """The outputs, open. Those of an index go on where it knows that they stood; without one, files are overwritten.
 
     Args:
-        paths: `unique`, `pairs`, `verdicts`, `groups`, `alerts`, `dead_letters` to a path or "-". known: states by
-            place, from the index.
-        resuming: an interrupted run goes on: what was written after the last commit is cut off.
-        folder: of the index; without one, files are overwritten. overwrite: also with one, unless the index
-            knows them.
-        finished: all inputs were read by earlier runs. If the last of these was killed after its last commit, what it
-            kept of standard output is still there and is written again, as the shell's `>` has emptied the file.
+        targets: what each has already. known: what the index knows of outputs, by place. resuming: an interrupted run
+            goes on: what was written after the last commit is cut off. state: folder of the index.
     """
 
     def __init__(
-        self,
-        paths: Mapping[str, str],
-        inputs: Iterable[str],
-        known: Mapping[str, Any],
-        resuming: bool,
-        folder: Path | None,
-        verified: str,
-        *,
-        overwrite: bool = False,
-        finished: bool = False,
+        self, targets: Sequence[Target], known: Mapping[str, Any], resuming: bool, folder: Path | None, verified: str
     ) -> None:
-        check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()}, inputs)
         self._known = dict(known)
         self._verified = verified
-        self._folder = folder
-        self._spool: Output | None = None
-        self._copied: int | None = known.get(STANDARD, {}).get("since")  # since when there is a copy, if it says so
+        self._letters = place_of(str(folder / DEAD_LETTERS)) if folder is not None else None
+        self._targets = {target.name: target for target in targets}
         self._outputs: dict[str, Output] = {}
+        self.piped = False
+        """Whether something of a pipe was written, which cannot be read again."""
         try:
-            for name, path in paths.items():
-                before = _unpacked(known.get(_place(path)))
-                if path == STANDARD:
-                    kept = finished and folder is not None and (folder / SPOOL).exists()
-                    self._outputs[name] = self._standard(before if resuming or kept else None)
-                elif folder is None:
-                    self._outputs[name] = Output.create(path, overwrite=True)
-                elif before is not None and before.length >= 0 and (resuming or Path(path).exists()):
-                    self._outputs[name] = Output.resume(path, before)
-                else:
-                    self._outputs[name] = Output.create(path, overwrite)
+            for target in targets:
+                self._outputs[target.name] = _opened(target, resuming=resuming, indexed=folder is not None)
         except BaseException:
             self.close()
             raise
-        self._places = {name: _place(path) for name, path in paths.items()}
 
-    def _standard(self, before: OutputState | None) -> Output:
-        """Standard output. With a index folder what goes into a file is also kept there until the job is done, because
-        the shell's `>` empties the file when the same command line is run again."""
-        if self._folder is None or not stat.S_ISREG(os.fstat(STANDARD_OUTPUT).st_mode):
-            return Output.standard()
-        path = self._folder / SPOOL
-        if before is None or before.length < 0:
-            self._spool, self._copied = Output.create(path, overwrite=True), None
-            return Output.standard()
-        if not path.exists():  # it had what was to be erased
-            return Output.standard(before)
-        self._spool = Output.resume(path, before)
-        if os.fstat(STANDARD_OUTPUT).st_size == 0:
-            output = Output.standard()
-            with path.open("rb") as file:
-                while block := file.read(COPY_BYTES):
-                    output.write(block)
-            return output
-        return Output.standard(before)
+    @classmethod
+    def of(
+        cls, paths: Mapping[str, str], known: Mapping[str, Any], resuming: bool, folder: Path, verified: str
+    ) -> Sink:
+        """The outputs of an index that is not fed."""
+        check_distinct({f"--{name.replace('_', '-')}": path for name, path in paths.items()})
+        return cls(targets_of(paths, known, folder, overwrite=False), known, resuming, folder, verified)
 
-    def write(self, batch: Batch, judged: Judged, place_of: PlaceOf) -> None:
-        """Write what follows from a batch."""
+    @property
+    def marks(self) -> list[str]:
+        """The marks of the outputs."""
+        return [target.mark for target in self._targets.values() if not target.complete]
+
+    def files(self, names: Iterable[str]) -> list[str]:
+        """Those of some outputs that are files, which can be gone on with."""
+        return [name for name in names if self._outputs[name].regular]
+
+    def is_known(self, mark: str) -> bool:
+        """Whether there is an output of that mark."""
+        return mark in self.marks or any(record.get("mark") == mark for record in self._known.values())
+
+    def write(self, batch: Batch, judged: Judged, place_of: PlaceOf) -> tuple[list[Gone], dict[str, bytes]]:
+        """Write what follows from a batch. Returns the lines of what went, and those of all outputs but `unique`."""
         judgement, events = judged.judgement, judged.events
+        went, lines = gone(judgement, place_of), dict[str, bytes]()
         if "unique" in self._outputs:
-            self.put("unique", unique_lines(batch, judgement, place_of))
+            kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
+            self.put("unique", kept_lines(batch.data, batch.line_starts, batch.line_ends, kept, went))
         if "pairs" in self._outputs:
-            self.put("pairs", pair_lines(judgement, self._verified))
+            lines["pairs"] = pair_lines(judgement, self._verified)
         if "verdicts" in self._outputs:
-            self.put("verdicts", verdict_lines(judgement))
+            lines["verdicts"] = verdict_lines(judgement)
         if "groups" in self._outputs and events is not None:
-            for lines in events.lines(batch.ids, judgement.seqs):
-                self.put("groups", lines)
-        self.put("alerts", judged.alerts)
+            lines["groups"] = b"".join(events.lines(batch.ids, judgement.seqs))
+        if "alerts" in self._outputs:
+            lines["alerts"] = judged.alerts
         if "dead_letters" in self._outputs:
-            letters = [batch.dead_letter(i, why) for i, why in sorted(judged.reasons.items())]
-            self.put("dead_letters", b"".join(letters))
+            letters = b"".join([batch.dead_letter(i, why) for i, why in sorted(judged.reasons.items())])
+            if self._targets["dead_letters"].complete:
+                self.put("dead_letters", letters)
+            else:
+                lines["dead_letters"] = letters
+        for name, more in lines.items():
+            self.put(name, more)
+        return went, lines
 
     def put(self, name: str, lines: bytes) -> None:
         """Write lines to an output, if there is one of that name."""
         output = self._outputs.get(name)
-        if output is None or not lines:
-            return
-        output.write(lines)
-        if self._spool is not None and output is not self._spool and output.name == "standard output":
-            self._spool.write(lines)
+        if output is not None and lines:
+            output.write(lines)
 
     def checkpoint(self, sync: bool, now: int) -> dict[str, Any]:
-        """Where the outputs stand, for the index's next commit; now: seconds since 1970."""
+        """What the next commit of the index has to know of the outputs; now: seconds since 1970."""
         for name, output in self._outputs.items():
-            place = self._places[name]
-            kept = self._spool if self._spool is not None and place == STANDARD else output
-            self._known[place] = _packed(kept.checkpoint(sync, now))
-            if kept is not output:
-                self._copied = now if self._copied is None else self._copied
-                self._known[place]["since"] = self._copied
-                output.checkpoint(sync)
-            elif self._folder is not None and place == _place(str(self._folder / DEAD_LETTERS)):
-                del self._known[place]["end"]  # of which something may be erased
+            target = self._targets[name]
+            before = self._known.get(target.place, {})
+            piped = self.piped or (before.get("mark") == target.mark and bool(before.get("piped")))
+            record = packed(output.checkpoint(sync, now)) | {"name": name, "mark": target.mark, "piped": piped}
+            if target.path == STANDARD:
+                record["file"] = file_at(STANDARD)
+            if target.place == self._letters:
+                del record["end"]  # of which something may be erased
+            self._known[target.place] = record
         return self._known
 
     def let_go(self, time: int) -> None:
-        """Keep nothing in the index folder that was written by this time, seconds since 1970: it is to be erased. So
-        frames end, and there is no copy of standard output any more."""
+        """Keep nothing in the index that was to be written by this time, seconds since 1970: it is to be erased. So
+        frames end."""
         for output in self._outputs.values():
             output.let_go(time)
-        if self._spool is not None and self._copied is not None and self._copied <= time and self._folder is not None:
-            self._spool.close()
-            self._spool = None
-            (self._folder / SPOOL).unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Complete all files: nothing is pending any more."""
         for output in self._outputs.values():
             output.finish()
 
-    def done(self) -> None:
-        """The job is finished, committed, and nothing is left to do."""
-        if self._spool is not None and self._folder is not None:
-            (self._folder / SPOOL).unlink(missing_ok=True)
-
     def close(self) -> None:
-        for output in (*self._outputs.values(), *([self._spool] if self._spool else [])):
+        for output in self._outputs.values():
             output.close()
 
 
-def unique_lines(batch: Batch, judgement: Judgement, place_of: PlaceOf) -> bytes:
-    """The bytes of what was kept, and before them the lines of what went."""
-    at, parts, done = np.flatnonzero(judgement.kinds == Kind.UNIQUE), [], 0
-    for i, lines in groupby(gone(judgement, place_of), key=itemgetter(0)):
-        end = int(np.searchsorted(at, i))
-        parts += [raw_lines(batch, at[done:end]), *(line for _, line in lines)]
+def _opened(target: Target, *, resuming: bool, indexed: bool) -> Output:
+    if target.path == STANDARD:
+        return Output.standard(target.there if resuming else None)
+    if not indexed:
+        return Output.create(target.path, overwrite=True)
+    return (
+        Output.create(target.path, target.overwrite)
+        if target.there is None
+        else Output.resume(target.path, target.there)
+    )
+
+
+def kept_lines(
+    data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], kept: NDArray[np.int64], went: Iterable[Gone]
+) -> bytes:
+    """The bytes of the documents that were kept, and before them the lines of what went.
+
+    Args:
+        starts, ends: of all documents in `data`. kept: the places of those that were.
+    """
+    parts, done = [], 0
+    for i, lines in groupby(went, key=itemgetter(0)):
+        end = int(np.searchsorted(kept, i))
+        parts += [raw_lines(data, starts, ends, kept[done:end]), *(line for _, line in lines)]
         done = end
-    return b"".join([*parts, raw_lines(batch, at[done:])])
+    return b"".join([*parts, raw_lines(data, starts, ends, kept[done:])])
 
 
 def gone_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
@@ -178,7 +165,7 @@ def gone_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
     return b"".join([line for _, line in gone(judgement, place_of)])
 
 
-def gone(judgement: Judgement, place_of: PlaceOf) -> list[tuple[int, bytes]]:
+def gone(judgement: Judgement, place_of: PlaceOf) -> list[Gone]:
     """The lines that documents of a batch have before their own: of heirs that others have left their places to before,
     and of what went with them, if it is not there any more under its id, or has an heir."""
     j = judgement
@@ -196,39 +183,16 @@ def _gone_line(judgement: Judgement, id: bytes, heir: tuple[int, int] | None, pl
     return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (id, name, place or b"null")
 
 
-def raw_lines(batch: Batch, at: NDArray[np.int64]) -> bytes:
+def raw_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], at: NDArray[np.int64]) -> bytes:
     """The bytes of these documents as they came in, each with a newline; neighbours are copied in one piece."""
     if not len(at):
         return b""
-    starts, ends = batch.line_starts[at], batch.line_ends[at]
+    starts, ends = starts[at], ends[at]
     breaks = np.flatnonzero(starts[1:] != ends[:-1] + 1) + 1
     firsts = starts[np.concatenate(([0], breaks))].tolist()
     lasts = ends[np.concatenate((breaks - 1, [len(at) - 1]))].tolist()
-    data = memoryview(batch.data)
+    view = memoryview(data)
     parts: list[bytes | memoryview] = []
     for first, last in zip(firsts, lasts, strict=True):
-        parts += [data[first:last], b"\n"]
+        parts += [view[first:last], b"\n"]
     return b"".join(parts)
-
-
-def _place(path: str) -> str:
-    return STANDARD if path == STANDARD else os.path.realpath(path)
-
-
-def _packed(state: OutputState) -> dict[str, Any]:
-    return {
-        "length": state.length, "tail": base64.b64encode(state.tail).decode(), "end": state.end, "since": state.since,
-    }  # fmt: skip
-
-
-def _unpacked(value: Any) -> OutputState | None:
-    if value is None:
-        return None
-    try:
-        end = value.get("end", (0, ""))
-        known = end_of(base64.b64decode(end)) if isinstance(end, str) else (int(end[0]), str(end[1]))  # str: of 0.1
-        return OutputState(value["length"], base64.b64decode(value["tail"]), known, value.get("since", 0))
-    except (KeyError, TypeError, ValueError) as error:
-        raise OutputError(
-            f"the index's record of an output is damaged ({error}); start with an empty index folder"
-        ) from None

@@ -54,7 +54,7 @@ def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) 
     ]
     with (folder / "feed").open("a") as file:
         file.write(json.dumps({"id": "d", "text": TEXT}) + "\n" + json.dumps({"id": "e", "text": "it " * 9}) + "\n")
-    dedup(folder, "--verdicts", folder / "verdicts")
+    dedup(folder, "--verdicts", folder / "verdicts", "--only-new")
     first, last = read_lines(folder / "verdicts")
     assert (first["seq"], first["of"], first["group"], last["kind"]) == (9, "b", 0, "unique")
     assert read_lines(folder / "unique")[4:] == [{"id": "e", "text": "it " * 9}]

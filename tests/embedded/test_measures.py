@@ -88,6 +88,11 @@ def test_verdicts_are_those_of_exhaustive_comparison(
     facts: Any = information(tmp_path / "index", check=True)
     assert facts["health"]["problems"] == []
     assert facts["generations"]["number"] > 1
+    before = bytes_of(tmp_path)
+    for name in OUTPUTS:
+        (tmp_path / name).unlink()
+    run(tmp_path, inputs, Settings())
+    assert bytes_of(tmp_path) == before
     said = facts["settings"]
     for name in ("measure", "dimensions", "max_distance"):
         assert said.get(name) == GIVEN[measure].get(name)

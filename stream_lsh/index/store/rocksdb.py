@@ -27,13 +27,14 @@ from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, GENERATION
 from stream_lsh.index.store.errors import output_error, plainly, state_error
 
 ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED_KEYS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
-RARE = b"w"
+RARE, JOURNAL = b"w", b"j"
 GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {
     ROWS: column_families.ROWS, RARE: column_families.ROWS, ANSWERS: column_families.ANSWERS,
     **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), column_families.GROUPS),
 }  # fmt: skip
 _ALONE = {IDS: "ids", TEXTS: "texts"}
+_OF_ALL_SHARDS = {JOURNAL: "journal"}
 _KEY = struct.Struct(">cHIQ")
 _ROW_BYTES = 8
 _TRIES = 20  # to look at what somebody is writing
@@ -125,6 +126,8 @@ class Store:
             return passing
         kind, shard, generation, _ = _KEY.unpack(key)
         name = f"{GENERATION}{generation}"
+        if kind in _OF_ALL_SHARDS:
+            return f"{name}-{_OF_ALL_SHARDS[kind]}"
         return name if kind not in _ALONE or self._is_joint(name) else f"{name}-{_ALONE[kind]}-{shard}"
 
     def _is_joint(self, name: str) -> bool:

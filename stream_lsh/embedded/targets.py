@@ -1,0 +1,166 @@
+"""The outputs of a job before they are opened: where each goes, what of its lines is there, and what it lacks."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
+from stream_lsh.embedded.feed import Feed, Source
+from stream_lsh.embedded.journal import Entry, Journal
+from stream_lsh.embedded.outputs import STANDARD, OutputState, file_at, is_nowhere, is_there
+from stream_lsh.errors import OutputError, StoreError
+
+Missing = tuple[Entry, Sequence[str]]
+"""An entry of the journal, and the outputs that lack its lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An output. place: by which the index knows it. there: what it has, to go on from; None: it begins anew. mark: of
+    its content, a new one where it begins anew. lost: it has had lines of pipes, which are gone. complete: it lacks
+    nothing, whatever is written to it: the index's own dead letters, or /dev/null. overwrite: what else is there goes.
+    """
+
+    name: str
+    path: str
+    place: str
+    there: OutputState | None
+    mark: str
+    lost: bool = False
+    complete: bool = False
+    overwrite: bool = False
+
+    @property
+    def title(self) -> str:
+        """Its name in a message."""
+        return "standard output" if self.path == STANDARD else self.path
+
+
+def targets_of(paths: Mapping[str, str], known: Mapping[str, Any], folder: Path, *, overwrite: bool) -> list[Target]:
+    """The outputs of an index, by what it knows of each.
+
+    Args:
+        paths: names to a path or "-". known: what the index says of its outputs, by place. folder: of the index.
+        overwrite: a file with something else in it begins anew.
+
+    Raises:
+        OutputError: a file that the index has written has something else in it.
+    """
+    found = []
+    for name, path in paths.items():
+        place = place_of(path)
+        record = known.get(place)
+        before = unpacked(record)
+        there = before if before is not None and is_there(path, before, strict=not overwrite) else None
+        same = record is not None and there is not None and record.get("name") == name
+        mark = record["mark"] if record is not None and same else None
+        lost = record is not None and there is None and bool(record.get("piped"))
+        if lost and path == STANDARD:  # another file, or a pipe, has lost nothing
+            file = file_at(path)
+            lost = record is not None and file is not None and record.get("file") == list(file)
+        complete = place == place_of(str(folder / DEAD_LETTERS)) or is_nowhere(path)
+        found.append(Target(name, path, place, there, mark or secrets.token_hex(8), lost, complete, overwrite))
+    return found
+
+
+def missing_of(
+    targets: Iterable[Target], feed: Feed, journal: Journal, *, only_new: bool, job: int | None
+) -> list[Missing]:
+    """What outputs lack of what the index has decided of the inputs, in the order of the log.
+
+    Args:
+        only_new: leave out what was decided before the run that goes on. job: number of the first document of that run,
+            None if it begins now.
+
+    Raises:
+        StoreError: something is missing that is not known any more; the message says what to do.
+    """
+    open = [target for target in targets if not target.complete]
+    if feed.pipes and not only_new:
+        for target in open:
+            if target.lost:
+                raise StoreError(
+                    f"{target.title} has had lines of documents that came through a pipe or standard input, and has "
+                    "lost them: they cannot be read again. Put the file back"
+                    f"{', append with >> instead of >' if target.path == STANDARD else ''}, or add --only-new to go on "
+                    "with what is new."
+                )
+    lacking: list[tuple[Target, Source, int]] = []  # and the line from which on
+    for source in feed.sources:
+        start = 0
+        if only_new:
+            start = source.began[0] if job is not None and source.began[1] == job else source.reached.line
+        for target in open:
+            line = max(start, source.written.get(target.mark, 0))
+            if source.name is not None and line < source.reached.line:
+                lacking.append((target, source, line))
+    if not lacking:
+        return []
+    known: dict[str, list[Entry]] = {str(source.name): [] for _, source, _ in lacking}
+    for entry in journal.entries():
+        if entry.input in known:
+            known[entry.input].append(entry)
+    found: dict[int, tuple[Entry, list[str]]] = {}
+    for target, source, line in lacking:
+        for entry in _lacked(target, source, line, known[str(source.name)]):
+            found.setdefault(entry.seq, (entry, []))[1].append(target.name)
+    return [found[seq] for seq in sorted(found)]
+
+
+def _lacked(target: Target, source: Source, line: int, known: Sequence[Entry]) -> list[Entry]:
+    """The entries of an input from a line on, which an output lacks. Raises StoreError if one is not known any more."""
+    entries = []
+    for entry in known:
+        if entry.begin.line == line:
+            entries.append(entry)
+            line = entry.end.line
+    what = (
+        f"{target.title} cannot be written again: it lacks what became of {source.input.name} (to line "
+        f"{source.reached.line:,})"
+    )
+    remedy = "Add --only-new to go on with what is new, or feed all into a new index."
+    if line != source.reached.line:
+        raise StoreError(
+            f"{what}, which the index does not know any more: the window has passed it, or something that "
+            f"was deleted has been erased. {remedy}"
+        )
+    if any(target.name not in entry.lines for entry in entries):
+        flag = f"--{target.name.replace('_', '-')}"
+        raise StoreError(f"{what}, for which nothing was kept, as {flag} was not asked for then. {remedy}")
+    return entries
+
+
+def place_of(path: str) -> str:
+    """By what an index knows an output."""
+    return STANDARD if path == STANDARD else os.path.realpath(path)
+
+
+def packed(state: OutputState) -> dict[str, Any]:
+    """A state as JSON."""
+    return {
+        "length": state.length, "tail": base64.b64encode(state.tail).decode(), "end": state.end, "since": state.since,
+    }  # fmt: skip
+
+
+def unpacked(value: Any) -> OutputState | None:
+    """What `packed` gave.
+
+    Raises:
+        OutputError: it is damaged.
+    """
+    if value is None:
+        return None
+    try:
+        size, digest = value.get("end", (0, ""))
+        tail = base64.b64decode(value["tail"])
+        return OutputState(value["length"], tail, (int(size), str(digest)), value.get("since", 0))
+    except (KeyError, TypeError, ValueError) as error:
+        raise OutputError(
+            f"the index's record of an output is damaged ({error}); start with an empty index folder"
+        ) from None
