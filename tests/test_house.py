@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "stream_lsh"
 # From the ground up. What stands on one floor does not import its neighbours.
 FLOORS = (
-    ("errors", "wording", "hashing", "settings_errors"),
+    ("errors", "wording", "hashing", "settings.errors"),
     ("documents", "text", "settings.sources", "settings.checks"),
     ("families",),
     ("settings.model",),

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.errors import UsageError
+from stream_lsh.settings.errors import allowed, near, unknown
 from stream_lsh.settings.sources import read_toml
-from stream_lsh.settings_errors import allowed, near, unknown
 
 Source = Annotated[str, Field(min_length=1)] | int
 

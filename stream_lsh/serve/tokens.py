@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from stream_lsh.errors import UsageError
+from stream_lsh.settings.errors import unknown
 from stream_lsh.settings.sources import read_toml
-from stream_lsh.settings_errors import unknown
 from stream_lsh.wording import count
 
 Scope = Literal["read", "write"]

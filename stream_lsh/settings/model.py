@@ -36,8 +36,8 @@ from stream_lsh.families.measure import (
 )
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings.checks import MOST_POSTINGS, check_room, check_used, refuse_others
+from stream_lsh.settings.errors import allowed, explain, is_flag
 from stream_lsh.settings.sources import PREFIX, gathered
-from stream_lsh.settings_errors import allowed, explain, is_flag
 from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, parse_steps
 
 # What an answer depends on: an index made with other values of these gives other answers.

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from stream_lsh.errors import UsageError
-from stream_lsh.settings_errors import near, unknown
+from stream_lsh.settings.errors import near, unknown
 
 PREFIX = "STREAM_LSH_"
 CONFIG = "CONFIG"

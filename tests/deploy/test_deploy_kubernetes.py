@@ -32,9 +32,9 @@ from support.missing import missing
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.serve.tokens import read_tokens
+from stream_lsh.settings.errors import is_secret
 from stream_lsh.settings.model import Settings
 from stream_lsh.settings.sources import PREFIX
-from stream_lsh.settings_errors import is_secret
 
 pytestmark = pytest.mark.long  # the gate has the tools
 

@@ -11,8 +11,8 @@ from support.kafka.measures import FIELDS, SETTINGS
 from stream_lsh.cli.options import KAFKA_SETTINGS
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import MAX_FUTURE, KafkaSettings
+from stream_lsh.settings.errors import is_secret
 from stream_lsh.settings.model import Settings
-from stream_lsh.settings_errors import is_secret
 
 OWN = [name for name in KafkaSettings.model_fields if name not in Settings.model_fields]
 
