@@ -290,7 +290,7 @@ class Settings(BaseSettings):
         sampling, shingles = (self.sampled, self.min_shingles) if self.measure == "containment" else (1, 0)
         return Curve(self.measure, self.banding, asked, self.dimensions or 0, sampling, shingles)
 
-    @cached_property
+    @property
     def document_fields(self) -> Fields:
         """Where the parts of a document stand in its JSON object."""
         return Fields(
