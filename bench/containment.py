@@ -43,11 +43,11 @@ PARTITIONS, PERMUTATIONS = 32, 256
 BATCH = 512
 COLUMNS = {
     "corpus": "corpus", "threshold": "threshold", "system": "system", "true": "true pairs", "recall": "recall",
-    "precision": "precision", "rate": "documents/s", "incomplete": "incomplete %",
+    "precision": "precision", "rate": "documents/s", "not_compared": "incomplete %",
 }  # fmt: skip
 FEEDS = {
     "feed": "feed", "documents": "documents", "rate": "documents/s", "slowest": "slowest, ms", "matched": "matched %",
-    "incomplete": "incomplete %", "disk": "bytes/document on disk",
+    "not_compared": "incomplete %", "disk": "bytes/document on disk",
 }  # fmt: skip
 Pairs = set[tuple[int, int]]
 
@@ -111,7 +111,7 @@ class Run:
 
     pairs: Pairs
     seconds: float
-    incomplete: int | None = None
+    not_compared: int | None = None
 
 
 def engine(texts: Sequence[str], kind: str, threshold: float, folder: Path) -> Run:
@@ -125,14 +125,14 @@ def engine(texts: Sequence[str], kind: str, threshold: float, folder: Path) -> R
         max_matches=0,
     )
     pairs: Pairs = set()
-    incomplete, began = 0, time.perf_counter()
+    not_compared, began = 0, time.perf_counter()
     with Deduplicator(settings, folder) as deduplicator:
         for start in range(0, len(texts), BATCH):
             documents = [Document(start + k, text) for k, text in enumerate(texts[start : start + BATCH])]
             for verdict in deduplicator.process(documents):
-                incomplete += verdict.incomplete > 0
+                not_compared += verdict.not_compared > 0
                 pairs |= {(int(match.id), int(verdict.id)) for match in verdict.matches}
-    return Run(pairs, time.perf_counter() - began, incomplete)
+    return Run(pairs, time.perf_counter() - began, not_compared)
 
 
 def ensemble(texts: Sequence[str], kind: str, threshold: float, _: Path, missed: float = 0.5) -> Run:
@@ -175,7 +175,7 @@ def compared(name: str, texts: Sequence[str], kind: str, given: argparse.Namespa
             yield {
                 "kind": "found", "corpus": f"{name}, {len(texts):,}", "threshold": threshold, "system": system,
                 "true": len(true), **scored(run.pairs, true), "rate": len(texts) / run.seconds,
-                "incomplete": None if run.incomplete is None else 100 * run.incomplete / len(texts),
+                "not_compared": None if run.not_compared is None else 100 * run.not_compared / len(texts),
             }  # fmt: skip
 
 
@@ -262,19 +262,19 @@ def streamed(name: str, more: dict[str, Any], documents: list[Document], folder:
     from bench.process import folder_bytes
 
     settings = Settings(**({"measure": "containment", "shingles": "words:3"} | more))
-    matched = incomplete = 0
+    matched = not_compared = 0
     times = []
     with Deduplicator(settings, folder) as deduplicator:
         for start in range(0, len(documents), BATCH):
             began = time.perf_counter()
             for verdict in deduplicator.process(documents[start : start + BATCH]):
                 matched += bool(verdict.matches)
-                incomplete += verdict.incomplete > 0
+                not_compared += verdict.not_compared > 0
             times.append(time.perf_counter() - began)
     n = len(documents)
     return {
         "kind": "feed", "feed": name, "documents": n, "rate": n / sum(times), "slowest": 1000 * max(times),
-        "matched": 100 * matched / n, "incomplete": 100 * incomplete / n, "disk": folder_bytes(folder) / n,
+        "matched": 100 * matched / n, "not_compared": 100 * not_compared / n, "disk": folder_bytes(folder) / n,
     }  # fmt: skip
 
 

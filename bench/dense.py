@@ -44,14 +44,14 @@ SPEED = {
 }  # fmt: skip
 ANSWERS = {
     "feed": "feed", "dropped": "dropped %", "planted": "planted", "recall": "recall", "newest": "of the newest",
-    "incomplete": "incomplete %", "peak_mb": "peak MB", **{f"at_{q:g}": f"MB at {100 * q:.0f} %" for q in QUARTERS},
+    "not_compared": "incomplete %", "peak_mb": "peak MB", **{f"at_{q:g}": f"MB at {100 * q:.0f} %" for q in QUARTERS},
     "disk": "bytes/document on disk", "cpu_micros": "CPU µs/document",
 }  # fmt: skip
 GRID = {
     "feed": "feed", "max_bucket_rows": "max_bucket_rows", "max_candidates": "max_candidates", "rate": "documents/s",
-    "recall": "recall", "newest": "of the newest", "incomplete": "incomplete %",
+    "recall": "recall", "newest": "of the newest", "not_compared": "incomplete %",
 }  # fmt: skip
-ANY = {"feed": "feed", "rate": "documents/s", "of_plain": "of plain", "incomplete": "incomplete %"}
+ANY = {"feed": "feed", "rate": "documents/s", "of_plain": "of plain", "not_compared": "incomplete %"}
 PAIRS = {"feed": "feed", "documents": "documents", "pairs": "pairs", "seconds": "s", "pairs_rate": "verified pairs/s"}
 
 Planted = Sequence[tuple[str, str]]
@@ -105,7 +105,7 @@ def ours(file: Path, planted: Planted, work: Path, settings: Mapping[str, Any]) 
     return {
         "documents": n, "rate": n / said["seconds"], "seconds": said["seconds"],
         "dropped": 100 * (said["near_duplicates"] + said["exact_duplicates"]) / n,
-        "incomplete": 100 * said["incomplete"] / n, "pairs": said["pairs"], "planted": len(planted) or None,
+        "not_compared": 100 * said["not_compared"] / n, "pairs": said["pairs"], "planted": len(planted) or None,
         **found, "peak_mb": said["peak"] / 1e6, **at_quarters(finished, file.stat().st_size),
         "disk": said["disk"] / n, "cpu_micros": 1e6 * finished.cpu_seconds / n, "others": finished.others,
     }  # fmt: skip

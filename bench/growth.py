@@ -143,7 +143,7 @@ def summary(
     """All figures of the run in one row."""
     documents, seconds = rows[-1]["documents"], rows[-1]["seconds"]
     early, late = (rate_between(rows, *ends) for ends in ((0, documents / TENTH), (documents * 0.9, documents)))
-    warm = {name: _warm(opened, name) for name in ("grown", "small")}
+    warm = {name: _warm(opened, name) for name in ("joined_since", "small")}
     return {
         "kind": "summary", "documents": documents, "seconds": seconds, "rate": documents / seconds,
         "early_rate": early, "late_rate": late, "late_to_early": late / early if early and late else None,
@@ -152,7 +152,7 @@ def summary(
         "peak_mb": finished.peak / 1e6, "bytes_a_document": size / documents, "runs": rows[-1]["runs"],
         "generations": rows[-1]["generations"],
         "open_cold_seconds": opened[0]["process_seconds"] if opened else None,
-        "open_warm_seconds": warm["grown"], "open_small_seconds": warm["small"], **found,
+        "open_warm_seconds": warm["joined_since"], "open_small_seconds": warm["small"], **found,
     }  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def run(given: argparse.Namespace) -> None:
     with small_index(posts, given) as small:
         finished = grow(source, state, pairs, told, given)
         rows, size = read_rows(told), folder_bytes(state)
-        opened = openings(state, given.openings, "grown") + openings(small, given.openings, "small")
+        opened = openings(state, given.openings, "joined_since") + openings(small, given.openings, "small")
     truth = read_truth(given.data / corpus("posts-40k").truth)
     known = known_ids(posts, corpus("posts-40k"))
     found = score_generations(read_pairs(pairs), truth, known, given.documents, given.threshold)

@@ -31,11 +31,11 @@ EXAMPLE = "python -m bench.levenshtein --documents 20000 --out results"
 QUERIES = 1000
 COLUMNS = {
     "distance": "distance", "system": "system", "rate": "documents/s", "recall": "recall", "precision": "precision",
-    "dropped": "dropped %", "incomplete": "incomplete documents", "disk": "bytes/document on disk",
+    "dropped": "dropped %", "not_compared": "incomplete documents", "disk": "bytes/document on disk",
 }  # fmt: skip
 DENSE_COLUMNS = {
     "feed": "feed", "compare_with": "compare_with", "rate": "documents/s", "kept": "kept %",
-    "incomplete": "incomplete %",
+    "not_compared": "incomplete %",
 }  # fmt: skip
 
 
@@ -84,7 +84,8 @@ def beside(titles: list[str], distance: int) -> Iterator[dict[str, Any]]:
         "distance": distance, "system": "stream-lsh", "rate": len(titles) / seconds,
         "recall": float((true & found).sum() / max(1, true.sum())),
         "precision": float((true & found).sum() / max(1, found.sum())),
-        "dropped": float(100 * (1 - kept.mean())), "incomplete": sum(verdict.incomplete > 0 for verdict in verdicts),
+        "dropped": float(100 * (1 - kept.mean())),
+        "not_compared": sum(verdict.not_compared > 0 for verdict in verdicts),
         "disk": disk,
     }  # fmt: skip
     yield {"distance": distance, "system": "rapidfuzz, brute force", "rate": len(sample) / brute,
@@ -105,10 +106,10 @@ def crowded(documents: int) -> Iterator[dict[str, Any]]:
                 feed, Settings(measure="levenshtein", max_distance=3, compare_with=compare_with)
             )
             kept = sum(verdict.kind == "unique" for verdict in verdicts)
-            cut = sum(verdict.incomplete > 0 for verdict in verdicts)
+            cut = sum(verdict.not_compared > 0 for verdict in verdicts)
             yield {"feed": name, "compare_with": compare_with, "rate": len(feed) / seconds,
             "kept": 100 * kept / len(feed),
-                   "incomplete": 100 * cut / len(feed)}  # fmt: skip
+                   "not_compared": 100 * cut / len(feed)}  # fmt: skip
 
 
 def main() -> None:

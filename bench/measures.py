@@ -56,11 +56,11 @@ COLUMNS = {
     "measure": "measure", "system": "system", "documents": "documents", "rate": "documents/s",
     "last": "of the last tenth", "cpu": "CPU, µs/document", "engine": "the engine by then",
     "recall": "recall", "precision": "precision",
-    "kept": "kept %", "incomplete": "incomplete %", "memory": "bytes/document in memory",
+    "kept": "kept %", "not_compared": "incomplete %", "memory": "bytes/document in memory",
     "disk": "bytes/document on disk", "restart": "restart, ms",
 }  # fmt: skip
 DENSE_COLUMNS = {
-    "feed": "feed", "documents": "documents", "rate": "documents/s", "kept": "kept %", "incomplete": "incomplete %",
+    "feed": "feed", "documents": "documents", "rate": "documents/s", "kept": "kept %", "not_compared": "incomplete %",
 }  # fmt: skip
 Vectors = NDArray[np.float32]
 
@@ -132,7 +132,7 @@ class Run:
     memory: int = 0
     disk: int = 0
     restart: float = 0.0
-    incomplete: float | None = None
+    not_compared: float | None = None
 
     def took(self, began: float, before: float, documents: int) -> None:
         """Write down that a batch has ended; and say so ten times."""
@@ -179,12 +179,12 @@ class Engine:
     settings: Settings
 
     def run(self, items: NDArray[Any], folder: Path) -> Run:
-        of, incomplete, memory = np.full(len(items), -1, np.int64), 0, -anonymous()
+        of, not_compared, memory = np.full(len(items), -1, np.int64), 0, -anonymous()
         run, state, began, before = Run(of), folder / "state", time.perf_counter(), time.process_time()
         with Deduplicator(self.settings, index=state) as deduplicator:
             for start in range(0, len(items), BATCH):
                 for verdict in deduplicator.process(self._documents(items[start : start + BATCH], start)):
-                    incomplete += verdict.incomplete > 0
+                    not_compared += verdict.not_compared > 0
                     if verdict.matches:
                         of[verdict.seq] = verdict.matches[0].seq
                 run.took(began, before, len(items))
@@ -195,7 +195,7 @@ class Engine:
             assert deduplicator.query(wanted)
             restart = time.perf_counter() - began
         return replace(
-            run, memory=memory, disk=folder_bytes(state), restart=restart, incomplete=100 * incomplete / len(items)
+            run, memory=memory, disk=folder_bytes(state), restart=restart, not_compared=100 * not_compared / len(items)
         )
 
     def _documents(self, items: NDArray[Any], start: int) -> list[Document]:
@@ -381,7 +381,7 @@ def figures(run: Run) -> dict[str, Any]:
     return {
         "documents": n, "rate": run.rate(n), "last": run.last, "kept": 100 * float((run.of < 0).mean()),
         "cpu": 1e6 * run.cpu[-1] / n, "tenths": [run.cpu[len(run.cpu) * tenth // 10 - 1] for tenth in range(1, 11)],
-        "incomplete": run.incomplete, "memory": run.memory / n, "disk": run.disk / n, "restart": 1000 * run.restart,
+        "not_compared": run.not_compared, "memory": run.memory / n, "disk": run.disk / n, "restart": 1000 * run.restart,
         "seconds": run.ends[-1],
     }  # fmt: skip
 

@@ -10,7 +10,8 @@ many posts; what the row says; and as many other posts under other ids, the "oth
 | corrections | the same under their own ids |
 | rewritten | their ids with the texts of other posts |
 | deletions | their ids, deleted |
-| heirs | before: each post and nine copies of a tenth of them; then the posts deleted, each of which has an heir |
+| representatives | before: each post and nine copies of a tenth of them; then the posts deleted, each of which has a
+new representative |
 | one id | the texts of posts, all under one id |
 | returning | three texts in turn under one id |
 
@@ -47,7 +48,7 @@ COPIES = 9
 EXAMPLE = "python -m bench.updates --documents 10000 --out results"
 COLUMNS = {
     "row": "what comes", "documents": "documents", "rate": "documents/s", "of_inserts": "of inserts",
-    "others": "others after", "others_of_inserts": "of inserts ", "incomplete": "incomplete %",
+    "others": "others after", "others_of_inserts": "of inserts ", "not_compared": "incomplete %",
 }  # fmt: skip
 PEER_COLUMNS = {"row": "posts and new versions", "rate": "documents/s", "times": "times it"}
 
@@ -102,7 +103,7 @@ class Posts:
             "corrections": (there, self.corrections),
             "rewritten": (there, self.rewritten),
             "deletions": (there, lambda: ((id, None) for id, _ in self.there)),
-            "heirs": (self.copies, lambda: ((id, None) for id, _ in self.there[:: COPIES + 1])),
+            "new_representatives": (self.copies, lambda: ((id, None) for id, _ in self.there[:: COPIES + 1])),
             "one id": (there, self.one_id),
             "returning": (there, self.returning),
         }
@@ -136,7 +137,7 @@ def row(name: str, posts: Posts, settings: Mapping[str, Any], work: Path) -> dic
     print(f"{name}: {rate(said[1]):,.0f} documents/s{disturbance(finished.others)}", file=sys.stderr, flush=True)
     return {
         "kind": "row", "row": name, "documents": n, "rate": rate(said[1]), "others": rate(said[2]),
-        "incomplete": 100 * said[1]["incomplete"] / n,
+        "not_compared": 100 * said[1]["not_compared"] / n,
     }  # fmt: skip
 
 

@@ -42,12 +42,12 @@ COLUMNS = {
 }  # fmt: skip
 STREAM_COLUMNS = {
     "feed": "feed", "threshold": "threshold", "bucket": "max_bucket_rows", "max_candidates": "max_candidates",
-    "rate": "documents/s", "kept": "kept %", "due": "due", "recall": "recall", "incomplete": "incomplete %",
+    "rate": "documents/s", "kept": "kept %", "due": "due", "recall": "recall", "not_compared": "incomplete %",
     "doubtful": "of the kept %",
 }  # fmt: skip
 LIST_COLUMNS = {
     "feed": "feed", "threshold": "threshold", "measure": "measure", "rate": "documents/s", "kept": "kept %",
-    "incomplete": "incomplete %",
+    "not_compared": "incomplete %",
 }  # fmt: skip
 
 
@@ -102,13 +102,13 @@ def streamed(made: list[Basket], true: Pairs, threshold: float, **limits: int) -
     settings = Settings.load(measure="weighted-jaccard", threshold=threshold, **limits)
     verdicts, seconds = taken(made, settings)
     kept = {verdict.seq for verdict in verdicts if verdict.kind == "unique"}
-    cut = {verdict.seq for verdict in verdicts if verdict.incomplete}
+    cut = {verdict.seq for verdict in verdicts if verdict.not_compared}
     due = {newer for older, newer in true if older in kept}
     return {
         "threshold": threshold, "bucket": settings.max_bucket_rows, "max_candidates": settings.max_candidates,
         "rate": len(made) / seconds,
         "kept": 100 * len(kept) / len(made), "due": len(due), "recall": len(due - kept) / max(1, len(due)),
-        "incomplete": 100 * len(cut) / len(made), "doubtful": 100 * len(cut & kept) / len(kept),
+        "not_compared": 100 * len(cut) / len(made), "doubtful": 100 * len(cut & kept) / len(kept),
     }  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def listed(made: list[Basket], threshold: float) -> Iterator[dict[str, Any]]:
         yield {
             "threshold": threshold, "measure": measure, "rate": len(made) / seconds,
             "kept": 100 * sum(verdict.kind == "unique" for verdict in verdicts) / len(made),
-            "incomplete": 100 * sum(verdict.incomplete > 0 for verdict in verdicts) / len(made),
+            "not_compared": 100 * sum(verdict.not_compared > 0 for verdict in verdicts) / len(made),
         }  # fmt: skip
 
 

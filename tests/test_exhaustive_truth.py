@@ -57,16 +57,18 @@ def test_signatures_alone_are_right_for_most(shared_data: Path, tmp_path: Path) 
 def test_what_is_dropped_has_a_kept_one_and_no_two_kept_ones_are_similar(
     shared_data: Path, tmp_path: Path, corpus: str, threshold: float, shards: int
 ) -> None:
-    """By the truth: every `of` was kept and is as similar as the verdict says; who was kept in spite of a similar one
-    that was kept before is within the recall. Segments and memory are small."""
+    """By the truth: every `duplicate_of` was kept and is as similar as the verdict says; who was kept in spite of a
+    similar one that was kept before is within the recall. Segments and memory are small."""
     given = {"shards": shards, "decision_lag": 1000, "memtable_documents": 500, "segment_documents": 1500}
     verdicts, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "verdicts", **given)
     kept = {verdict["id"] for verdict in verdicts if verdict["kind"] == "unique"}
     dropped = [verdict for verdict in verdicts if verdict["kind"] in ("near_duplicate", "exact_duplicate")]
     assert len(kept) + len(dropped) == len(verdicts)
     for verdict in dropped:
-        assert verdict["of"] in kept
-        assert verdict["group"] == next(m["seq"] for m in verdict["matches"] if m["id"] == verdict["of"])
-        assert truth[frozenset((verdict["id"], verdict["of"]))] == pytest.approx(verdict["similarity"], abs=1e-6)
+        assert verdict["duplicate_of"] in kept
+        assert verdict["group"] == next(m["seq"] for m in verdict["matches"] if m["id"] == verdict["duplicate_of"])
+        assert truth[frozenset((verdict["id"], verdict["duplicate_of"]))] == pytest.approx(
+            verdict["similarity"], abs=1e-6
+        )
     missed = [pair for pair in truth if pair <= kept]
     assert len(missed) <= 0.005 * len(dropped)

@@ -47,40 +47,42 @@ def verdicts_of(judged: Judged, index: Index) -> list[Verdict]:
 
 def _verdict(judgement: Judgement, index: Index, i: int, why: Rejection | None) -> Verdict:
     first, group, replaces = int(judgement.first_kinds[i]), int(judgement.groups[i]), int(judgement.replaces[i])
-    of, heir, incomplete = judgement.oldest(i), judgement.heir(i), int(judgement.incomplete[i])
+    of, representative, not_compared = judgement.oldest(i), judgement.representative(i), int(judgement.not_compared[i])
     kind = verdicts.Kind(int(judgement.kinds[i]))
     return Verdict(
         id=id_value(judgement.ids[i]),
         seq=int(judgement.seqs[i]),
         kind=kind_of(kind),
         first_kind=None if first == layout.UNKNOWN else kind_of(first),
-        of=known_id(of) if of else None,
+        duplicate_of=known_id(of) if of else None,
         similarity=float(judgement.similarities[i]) if of else None,
         group=None if group == layout.NO_GROUP else group,
         matches=tuple(matches_of(judgement, index, i)),
         truncated=int(judgement.truncated[i]),
-        incomplete=incomplete,
+        not_compared=not_compared,
         reason=None if why is None else why.reason,
         verified=index.settings.verify,
         replaces=None if replaces < 0 else replaces,
-        heir=Representative(known_id(heir), int(judgement.heir_seqs[i])) if heir else None,
-        heirs=tuple(
+        new_representative=Representative(known_id(representative), int(judgement.representative_seqs[i]))
+        if representative
+        else None,
+        new_representatives=tuple(
             (group, known_id(index.id_of(shard, row)), seq)
             for _, group, shard, row, seq in judgement.later[judgement.later[:, 0] == i].tolist()
         ),
-        detail=why.detail if why is not None else _detail(kind, replaces, incomplete, index.settings),
+        detail=why.detail if why is not None else _detail(kind, replaces, not_compared, index.settings),
     )
 
 
-def _detail(kind: verdicts.Kind, replaces: int, incomplete: int, settings: Settings) -> str | None:
+def _detail(kind: verdicts.Kind, replaces: int, not_compared: int, settings: Settings) -> str | None:
     """What there is to explain of a verdict on a document that is not rejected."""
     if kind == verdicts.Kind.OUTDATED:
         return "a later version of the document, or its deletion, came before"
     if kind == verdicts.Kind.DELETED and replaces < 0:
         return "there is no document with this id"
-    if incomplete:
+    if not_compared:
         return (
-            f"{incomplete:,} buckets or candidates were not compared: of a bucket the newest "
+            f"{not_compared:,} buckets or candidates were not compared: of a bucket the newest "
             f"{settings.max_bucket_rows:,} "
             f"documents are read (max_bucket_rows), and {settings.max_candidates:,} candidates are compared "
             f"(max_candidates)"

@@ -72,7 +72,7 @@ class Deduplicator(Questions):
         ... ]
         >>> with Deduplicator(Settings(threshold=0.7)) as deduplicator:
         ...     for verdict in deduplicator.process(documents):
-        ...         print(verdict.id, verdict.kind, verdict.of)
+        ...         print(verdict.id, verdict.kind, verdict.duplicate_of)
         a1 unique None
         a2 unique None
         b1 near_duplicate a1
@@ -222,7 +222,7 @@ class Deduplicator(Questions):
 
     def delete(self, id: str | int, *, time: Time | None = None) -> Verdict:
         """Take a document out of the index: the verdict, of the kind `deleted`. Its `replaces` is the number of the
-        document that was there, None if there was none; its `heir` represents the group from now on.
+        document that was there, None if there was none; its `new_representative` represents the group from now on.
 
         Many at once: `process(Document(id, deleted=True) for id in ids)`.
 

@@ -78,7 +78,7 @@ class StoredDocument:
     id: str | int
     seq: int
     kind: Kind | None
-    of: str | int | None
+    duplicate_of: str | int | None
     similarity: float | None
     group: int | None
     time: int | None

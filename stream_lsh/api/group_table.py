@@ -42,7 +42,7 @@ class GroupTable:
         """The first groups of an order, at most `limit`."""
 
         def key(row: groups.Group) -> tuple[int, int]:
-            return (row.group, 0) if order == "newest" else (row.living, -row.group)
+            return (row.group, 0) if order == "newest" else (row.live_members, -row.group)
 
         found = group_store.rows(self._groups.view, self._groups.ended)
         rows = sorted(found, key=key, reverse=True) if limit is None else heapq.nlargest(limit, found, key)
@@ -90,7 +90,8 @@ def _group(row: groups.Group) -> Group:
     representative = None if row.id == groups.NO_ID else Representative(known_id(row.id), row.seq)
     named = tuple(known_id(source) for source in row.first_sources)
     return Group(
-        row.group, representative, row.size, row.living, _time(row.first), _time(row.last), row.sources, named
+        row.group, representative, row.total_members, row.live_members, _time(row.first), _time(row.last), row.sources,
+        named,
     )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def _member(row: groups.Group, member: group_store.Member) -> Member:
     return Member(
         id_value(member.id), member.seq, kind_of(member.kind),
         None if member.kind == Kind.UNIQUE else member.similarity, _time(member.time), _source(member.source),
-        stands(row, member), member.went, _time(member.until),
+        stands(row, member), member.removed_by, _time(member.removed_at),
     )  # fmt: skip
 
 

@@ -65,7 +65,8 @@ class Verdict:
         kind: `unique`: it is kept. `near_duplicate`, `exact_duplicate`: a similar or an equal document was kept before.
             `redelivered`: the same id and text came before. `deleted`: it deletes its id. `outdated`: it is older than
             what is known of its id. `rejected`: it cannot be processed.
-        first_kind: of a redelivered document the kind that it had first; then `of`, `similarity` and `group` are those
+        first_kind: of a redelivered document the kind that it had first; then `duplicate_of`, `similarity` and `group`
+        are those
             of that time.
         of: id of the oldest match.
         similarity: with that one.
@@ -76,8 +77,9 @@ class Verdict:
         reason: of a rejected document, one word for why (docs/formats.md has all of them).
         verified: "exact", or "signature" where similarities are estimated.
         replaces: number of the version that was replaced or deleted.
-        heir: the document that represents the group from now on, if that version did.
-        heirs: with several shards this is known later: group, id and number of each document that represents its group
+        representative: the document that represents the group from now on, if that version did.
+        representatives: with several shards this is known later: group, id and number of each document that represents
+        its group
             from this document on.
         detail: a sentence for people: why the document was rejected, is outdated, deleted nothing, or was not compared
             with everything. None if there is nothing to explain.
@@ -87,17 +89,17 @@ class Verdict:
     seq: int
     kind: Kind
     first_kind: Kind | None
-    of: str | int | None
+    duplicate_of: str | int | None
     similarity: float | None
     group: int | None
     matches: tuple[Match, ...]
     truncated: int
-    incomplete: int
+    not_compared: int
     reason: str | None
     verified: str
     replaces: int | None = None
-    heir: Representative | None = None
-    heirs: tuple[tuple[int, str | int, int], ...] = ()
+    new_representative: Representative | None = None
+    new_representatives: tuple[tuple[int, str | int, int], ...] = ()
     detail: str | None = None
 
     @property

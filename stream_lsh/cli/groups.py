@@ -165,7 +165,13 @@ def _show_table(folder: Path, order: Order, since: int | None, limit: int | None
 def show(found: Iterable[Row]) -> None:
     """The table for people, in the terms of its JSON."""
     rows = [json.loads(row.json) for row in found]
-    numbers = ["group", "living", "size", *(["grown"] if any("grown" in row for row in rows) else []), "sources"]
+    numbers = [
+        "group",
+        "live_members",
+        "total_members",
+        *(["joined since"] if any("joined_since" in row for row in rows) else []),
+        "sources",
+    ]
     print_rows(
         [*numbers, "representative"],
         [([f"{row[name]:,}" for name in numbers] + [said(row["representative"]["id"])], _times(row)) for row in rows],
@@ -207,7 +213,7 @@ def show_members(group: Group, members: Iterator[Member], limit: int) -> None:
 def _became(row: Mapping[str, Any]) -> str:
     """The note on a member: its source, and what became of it."""
     parts = ["" if row["source"] is None else f"source {said(row['source'])}"]
-    if "went" in row:
+    if "removed_by" in row:
         parts.append(f"went {row['went']:,}" + ("" if row["until"] is None else f", until {moment(row['until'])}"))
     return "; ".join(filter(None, (*parts, "representative" if row.get("representative") else "")))
 

@@ -45,9 +45,11 @@ def growth(members: Iterable[Member]) -> Growth:
         now = member.time if member.time != NO_TIME else now
         came = now if timed else member.seq
         changes.append((came, not member.update, 1, member.source, member.update))
-        if member.went is not None:
-            until = member.until if member.until != NO_TIME else latest[bisect_left(seqs, member.went) - 1]
-            went = max(came, until) if timed else member.went
+        if member.removed_by is not None:
+            until = (
+                member.removed_at if member.removed_at != NO_TIME else latest[bisect_left(seqs, member.removed_by) - 1]
+            )
+            went = max(came, until) if timed else member.removed_by
             changes.append((went, 0, -1, b"", 0))
     had = lives = 0
     sources = {b""}
@@ -70,8 +72,12 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
     with image(path) as axes:
         at = [datetime.fromtimestamp(time / 1000, UTC) for time in found.at] if found.timed else list(found.at)
         axes.fill_between(at, found.living, step="post", color="tab:blue", alpha=0.15)
-        axes.step(at, found.living, where="post", color="tab:blue", linewidth=1, label=f"living: {group.living:,}")
-        axes.step(at, found.members, where="post", color="black", linewidth=2, label=f"members: {group.size:,}")
+        axes.step(
+            at, found.living, where="post", color="tab:blue", linewidth=1, label=f"living: {group.live_members:,}"
+        )
+        axes.step(
+            at, found.members, where="post", color="black", linewidth=2, label=f"members: {group.total_members:,}"
+        )
         axes.step(
             at, found.sources, where="post", color="tab:red", linewidth=1, linestyle="--",
             label=f"sources: {group.sources:,}",

@@ -79,10 +79,10 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
         have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"
         most = count(max_matches, "match", "matches")
         yield f"{have} more than {most}, of which the best are reported; {option} 0 reports all"
-    if summary.incomplete:
-        have = "1 document was" if summary.incomplete == 1 else f"{summary.incomplete:,} documents were"
+    if summary.not_compared:
+        have = "1 document was" if summary.not_compared == 1 else f"{summary.not_compared:,} documents were"
         yield (
-            f"{have} not compared with all that might match (`incomplete` in the verdict); "
+            f"{have} not compared with all that might match (`not_compared` in the verdict); "
             "larger --max-bucket-rows and --max-candidates compare with more"
         )
 

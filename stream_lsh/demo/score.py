@@ -84,12 +84,12 @@ def score(feed: Feed, truth: Truth, verdicts: Sequence[Mapping[str, Any]]) -> Sc
     kept = {place for place, verdict in enumerate(verdicts) if verdict["kind"] == "unique"}
     similar = {new for old, new in true_pairs if old in kept}
     dropped = {place for place, verdict in enumerate(verdicts) if verdict["kind"] in DUPLICATE}
-    # The number of a group is that of the document that was kept, which the verdict names as `of`.
+    # The number of a group is that of the document that was kept, which the verdict names as `duplicate_of`.
     correct = {
         place
         for place in dropped
         if (founder := verdicts[place]["group"]) in kept
-        and feed.entries[founder].id == verdicts[place]["of"]
+        and feed.entries[founder].id == verdicts[place]["duplicate_of"]
         and (founder, place) in true_pairs
     }
     quality = Quality(truth=len(similar), found=len(dropped), correct=len(correct))

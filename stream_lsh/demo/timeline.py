@@ -20,7 +20,7 @@ MEANINGS = {
     "joined": "copies, dropped for it",
     "updated": "new versions of members, in their places",
     "left": "deleted; the others stay",
-    "inherited": "the kept one was deleted; the oldest of the others stands for the group",
+    "representative_changed": "the kept one was deleted; the oldest of the others stands for the group",
     "ended": "the last one was deleted",
 }
 
@@ -63,7 +63,7 @@ def timeline(spreading: Spreading, width: int, narrow: int) -> Group:
         table.add_column(name, justify="right" if name in ("members", "living", "sources") else "left", overflow="fold")
     for row in rows(spreading):
         event = row.event
-        cells = [str(event.get(name, "")) for name in ("size", "living", "sources")]
+        cells = [str(event.get(name, "")) for name in ("total_members", "live_members", "sources")]
         meaning = [Text(MEANINGS[event.get("event", "")], "dim")] if wide else []
         table.add_row(_when(row), _who(row), Text(event.get("event", ""), "bold"), *cells, *meaning)
         if (alert := row.alert) is not None:
@@ -92,6 +92,6 @@ def _who(row: Row) -> str:
 def _end(events: Sequence[Mapping[str, Any]]) -> str:
     last = events[-1]
     return (
-        f"{count(last['sources'], 'source')}, 1 origin. What still has it: {count(last['living'], 'document')}; "
+        f"{count(last['sources'], 'source')}, 1 origin. What still has it: {count(last['live_members'], 'document')}; "
         f"{last['representative']['id']} stands for the group."
     )

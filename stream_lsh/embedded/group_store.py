@@ -39,8 +39,8 @@ Block = tuple[NDArray[Any], list[bytes]]
 class Member:
     """A document of a group, as one of its versions; id and source as JSON text, a similarity only if it was dropped.
 
-    went: number of the document that deleted or replaced it, None if it is there; until: that one's event time. update:
-    it came in the place of the version before it.
+    removed_by: number of the document that deleted or replaced it, None if it is there; removed_at: that one's event
+    time. update: it came in the place of the version before it.
     """
 
     seq: int
@@ -49,8 +49,8 @@ class Member:
     source: bytes
     kind: Kind
     similarity: float | None
-    went: int | None = None
-    until: int = NO_TIME
+    removed_by: int | None = None
+    removed_at: int = NO_TIME
     update: bool = False
 
 
@@ -150,7 +150,7 @@ def dropped(store: Readable, group: int) -> Iterator[Member]:
 
 
 def kept(store: Readable, group: Group) -> Iterator[Member]:
-    """What has stood for a group, in the order of the log; heirs, which were dropped at first, among them."""
+    """What has stood for a group, in the order of the log; representatives, which were dropped at first, among them."""
     gone = departures(store, group.group)
     for seq, id in sorted({group.seq: group.id, **gone.kept}.items()):
         time, source = founder(store, seq)

@@ -24,15 +24,19 @@ NO_TIMES = "the documents of the index in {} have no event times: {} needs them;
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the table. grown: members that came in the time that was asked for; None if none was."""
+    """A row of the table. joined_since: members that came in the time that was asked for; None if none was."""
 
     group: Group
-    grown: int | None
+    joined_since: int | None
 
     @property
     def json(self) -> bytes:
         """The row as a JSON object."""
-        return self.group.json if self.grown is None else self.group.json[:-1] + b',"grown":%d}' % self.grown
+        return (
+            self.group.json
+            if self.joined_since is None
+            else self.group.json[:-1] + b',"joined_since":%d}' % self.joined_since
+        )
 
 
 def table(folder: Path, order: Order = "largest", since: int | None = None, limit: int | None = None) -> list[Row]:
@@ -64,9 +68,9 @@ def table(folder: Path, order: Order = "largest", since: int | None = None, limi
 def _first(found: Iterator[Row], order: Order, limit: int | None) -> list[Row]:
     def key(row: Row) -> tuple[int, int]:
         return {
-            "largest": (row.group.living, -row.group.group),
+            "largest": (row.group.live_members, -row.group.group),
             "newest": (row.group.group, 0),
-            "growing": (row.grown or 0, -row.group.group),
+            "growing": (row.joined_since or 0, -row.group.group),
         }[order]
 
     if limit is None:
@@ -81,7 +85,7 @@ def _grown(store: Store, group: Group, after: int) -> int:
 
 def stands(group: Group, member: Member) -> bool:
     """Whether a member is the representative of its group."""
-    return member.seq == group.seq and member.went is None
+    return member.seq == group.seq and member.removed_by is None
 
 
 def member_json(group: Group, member: Member) -> bytes:
@@ -90,7 +94,8 @@ def member_json(group: Group, member: Member) -> bytes:
         group.group, member.id, member.seq, member.kind.label.encode(),
         b"null" if member.similarity is None else repr(member.similarity).encode(), time_text(member.time).encode(),
         member.source or b"null",
-        b"" if member.went is None else b',"went":%d,"until":%b' % (member.went, time_text(member.until).encode()),
+        b"" if member.removed_by is None else b',"removed_by":%d,"removed_at":%b' % (member.removed_by,
+        time_text(member.removed_at).encode()),
         b',"representative":true' if stands(group, member) else b"",
     )  # fmt: skip
 

@@ -125,7 +125,9 @@ class Groups:
         """Who was dropped for a group, and who went."""
         came = events.changes <= Change.UPDATED
         self._join(judgement, events, came & (judgement.kinds[events.places] != Kind.UNIQUE), times, sources)
-        late = (events.changes == Change.INHERITED) & (judgement.heir_seqs[events.places] < 0)  # nobody goes with it
+        late = (events.changes == Change.REPRESENTATIVE_CHANGED) & (
+            judgement.representative_seqs[events.places] < 0
+        )  # nobody goes with it
         for event in np.flatnonzero((events.changes >= Change.UPDATED) & ~late).tolist():
             i, group = int(events.places[event]), events.groups[events.of[event]].group
             id = judgement.ids[i] if judgement.stood[i] else b""

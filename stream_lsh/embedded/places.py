@@ -1,4 +1,4 @@
-"""Where an heir's line is: the places of rows in files, folders and pipes."""
+"""Where a new representative's line is: the places of rows in files, folders and pipes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from stream_lsh.index.matches import Matches
 
 
 class Places:
-    """The places of an index that is being written: lines and bytes in its inputs; none where nobody has an heir."""
+    """The places of an index that is being written: lines and bytes in its inputs; none where nobody has a new
+    representative."""
 
     def __init__(self, index: Index) -> None:
-        heirs = index.settings.updates and index.settings.compare_with == "kept"
-        self._shards = [source_positions.Places(shard, index.store) for shard in index.shards if heirs]
+        representatives = index.settings.updates and index.settings.compare_with == "kept"
+        self._shards = [source_positions.Places(shard, index.store) for shard in index.shards if representatives]
 
     def add(self, batch: Batch, found: Sequence[Matches]) -> None:
         """Remember those documents of a batch that became rows in some shard."""

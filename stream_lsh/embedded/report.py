@@ -87,7 +87,7 @@ class Summary:
     rejected: dict[str, int]
     pairs: int
     truncated: int
-    incomplete: int
+    not_compared: int
     index_documents: int
     index_bytes: int | None
     seconds: float
@@ -115,7 +115,7 @@ class Counts:
     rejected: dict[str, int] = field(default_factory=dict)
     pairs: int = 0
     truncated: int = 0
-    incomplete: int = 0
+    not_compared: int = 0
     replaced: int = 0
     first_rejected: Rejected | None = None
 
@@ -127,7 +127,7 @@ class Counts:
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
         self.pairs += len(judgement.matched_rows)
         self.truncated += int(np.count_nonzero(judgement.truncated))
-        self.incomplete += int(np.count_nonzero(judgement.incomplete))
+        self.not_compared += int(np.count_nonzero(judgement.not_compared))
         self.replaced += int(np.count_nonzero((judgement.replaces >= 0) & (judgement.kinds != Kind.DELETED)))
 
     def progress(self, bytes_read: int, bytes_total: int | None, seconds: float) -> Progress:
@@ -161,7 +161,7 @@ class Counts:
             rejected=self.rejected,
             pairs=self.pairs,
             truncated=self.truncated,
-            incomplete=self.incomplete,
+            not_compared=self.not_compared,
             index_documents=index_documents,
             index_bytes=index_bytes,
             seconds=seconds,

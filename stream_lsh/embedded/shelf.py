@@ -80,7 +80,7 @@ class Shelf:
     def put(self, groups: Iterable[Group]) -> None:
         """Rows that have changed; one without living members goes."""
         for group in groups:
-            self.changed[group.group] = group if group.living else None
+            self.changed[group.group] = group if group.live_members else None
 
     def founder(self, seq: int) -> tuple[int, bytes]:
         if self._firsts and seq >= self._firsts[0]:

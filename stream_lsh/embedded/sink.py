@@ -166,21 +166,21 @@ def gone_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
 
 
 def gone(judgement: Judgement, place_of: PlaceOf) -> list[Gone]:
-    """The lines that documents of a batch have before their own: of heirs that others have left their places to before,
-    and of what went with them, if it is not there any more under its id, or has an heir."""
+    """The lines that documents of a batch have before their own: of representatives that others have left their places
+    to before, and of what went with them, if it is not there any more under its id, or has a new representative."""
     j = judgement
     lines = [(i, _gone_line(j, b"null", (shard, row), place_of)) for i, _, shard, row, _ in j.later.tolist()]
     for i in j.gone.tolist():
-        heir = tuple(j.heirs[i].tolist()) if j.heir_seqs[i] >= 0 else None
-        lines.append((i, _gone_line(j, j.ids[i], heir, place_of)))
+        representative = tuple(j.representatives[i].tolist()) if j.representative_seqs[i] >= 0 else None
+        lines.append((i, _gone_line(j, j.ids[i], representative, place_of)))
     return sorted(lines, key=itemgetter(0))
 
 
-def _gone_line(judgement: Judgement, id: bytes, heir: tuple[int, int] | None, place_of: PlaceOf) -> bytes:
+def _gone_line(judgement: Judgement, id: bytes, representative: tuple[int, int] | None, place_of: PlaceOf) -> bytes:
     """That a kept document went, who stands in its place, and where that one's line is."""
-    name = b"null" if heir is None else judgement.names.id_of(*heir)
-    place = None if heir is None else place_of(*heir)
-    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}\n' % (id, name, place or b"null")
+    name = b"null" if representative is None else judgement.names.id_of(*representative)
+    place = None if representative is None else place_of(*representative)
+    return b'{"id":%b,"deleted":true,"new_representative":%b,"at":%b}\n' % (id, name, place or b"null")
 
 
 def raw_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], at: NDArray[np.int64]) -> bytes:

@@ -38,7 +38,7 @@ def stored(engine: Engine, shard: int, row: int) -> Stored:
     seq, time, group = (int(words[word].view(np.int64)) for word in (layout.SEQ, layout.TIME, layout.GROUP))
     kind, unique = int(words[layout.FLAGS] >> layout.KIND_BITS) & 0xFF, index.settings.compare_with == "kept"
     kept = not unique or kind == Kind.UNIQUE
-    if not kept and engine.groups is not None:  # perhaps it is the heir
+    if not kept and engine.groups is not None:  # perhaps it is the new representative
         whole = group_row(engine.groups.view, group)
         kept = whole is not None and whole.seq == seq
     return Stored(

@@ -16,11 +16,11 @@ from stream_lsh.index.kernel.tf_idf import liken
 from stream_lsh.index.kernel.work import (
     AT_LEAST,
     FULL,
-    HEIR_STANDS,
     NO_LOG,
     NO_OWN_SET,
     NO_ROOM,
     NO_SETS,
+    REPRESENTATIVE_POSTED,
     Results,
     Scratch,
     Work,
@@ -57,7 +57,7 @@ class Matching:
         self._results = Results.of(len(batch), max(256, len(batch)))
         self._met = shard.met
         self._guessed = 0  # what the documents before this one will ask for
-        self._heirs = np.empty((0, 4), np.int64)
+        self._representatives = np.empty((0, 4), np.int64)
         self._first = shard.count
         self._stored = np.empty(2 * len(batch), np.int64)  # documents of the rows that come of it
 
@@ -97,28 +97,28 @@ class Matching:
                 if not self._limits.samples or self._met <= MET:  # what met a book is no measure for others
                     shard.met = self._met
                 work = self._work()
-            elif code == HEIR_STANDS:
-                self._post_heir()
+            elif code == REPRESENTATIVE_POSTED:
+                self._post_representative()
             elif code == NO_LOG:
                 shard.counted.rarity.enlarge()
             elif code == FULL:
                 results.enlarge()
 
-    def _post_heir(self) -> None:
-        """Post the last row, which stands for an heir, under the sampled shingles of that one's text."""
+    def _post_representative(self) -> None:
+        """Post the last row, which stands for a new representative, under the sampled shingles of that one's text."""
         shard = self._shard
         row = shard.count - 1
         words = shard.stored.words(row)
-        heir = int(words[OF])
-        if heir >= self._first:
-            document = int(self._stored[heir - self._first])
+        representative = int(words[OF])
+        if representative >= self._first:
+            document = int(self._stored[representative - self._first])
             own = self._batch.shingles.with_document(document)
             self._at_hand(own)
             shingles = own.shingles[own.offsets[document] : own.offsets[document + 1]]
         else:
             drawn = shard.keyed.drawn
             assert drawn is not None, "keys are no sample of the shingles"
-            shingles = drawn.of(heir)
+            shingles = drawn.of(representative)
         at = shard.shape.signature_at
         post_sample(shard.memory, shard.hashes, row, shingles, words[at : at + 1])
 
@@ -127,8 +127,10 @@ class Matching:
         shard, first, groups = self._shard, self._shard.count, groups.copy()
         found = np.empty((len(groups), 2), np.int64)
         n = inherit(start, groups, found, self._work(int(AT_LEAST)))
-        shard.post_heirs(first)
-        self._heirs = np.concatenate((self._heirs, np.column_stack((np.full(n, start), groups[:n], found[:n]))))
+        shard.post_representatives(first)
+        self._representatives = np.concatenate(
+            (self._representatives, np.column_stack((np.full(n, start), groups[:n], found[:n])))
+        )
 
     def known(self) -> NDArray[np.int64]:
         """The rows of this shard that have the documents' ids, -1 where there is none."""
@@ -150,10 +152,10 @@ class Matching:
         """All that was found so far."""
         r, n = self._results, int(self._results.found)
         document, row, seq, same = r.matches[:n].T.copy()
-        status, known, row_of, kind, of, of_seq, group, more, incomplete = r.columns[:, :REPLACES].T.copy()
+        status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:, :REPLACES].T.copy()
         return Matches(
             document, row, seq, r.similarities[:n].copy(), same != 0, status, known, row_of, kind, of, of_seq,
-            r.similarity, group, more, incomplete, r.columns[:, REPLACES:].copy(), self._heirs,
+            r.similarity, group, more, not_compared, r.columns[:, REPLACES:].copy(), self._representatives,
         )  # fmt: skip
 
     def _work(self, least: int = 0) -> Work:

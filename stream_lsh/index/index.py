@@ -185,7 +185,7 @@ class Index:
             if block:
                 settled = self._settling.settle(found, start, stop, seqs, places)
                 for shard, row, before, after in zip(self.shards, rows, found, settled.found, strict=True):
-                    shard.late.appoint(row, np.isin(before.heirs[:, 2], after.heirs[:, 2]))
+                    shard.late.appoint(row, np.isin(before.representatives[:, 2], after.representatives[:, 2]))
                 found, named = settled.found, self._names(settled, batch, seqs, start, stop)
             for shard, matches in zip(self.shards, found, strict=True):
                 shard.keep(matches, batch, start, stop, named)

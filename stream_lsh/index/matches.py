@@ -20,9 +20,10 @@ class Matches:
     redelivered document (`layout.UNKNOWN` if it is not known); of, of_seq: row and number, -1 if there is none
     (`layout.WENT_SINCE`: not any more). known: row with the same id, or -1. more: matches that were not listed;
     incomplete: what was not compared. went [n, WENT]: number of the version that was deleted or replaced, whether it
-    was kept, row and number of its heir, the group that it was in, whether the new one is like it; -1 where there is
-    none. heirs [h, 4]: where heirs are chosen late, the document that begins the block, group, row and number of who
-    may stand for it from there on, or does. evidence: what each match rests on (`families.family.Explains`), bytes[m],
+    was kept, row and number of its representative, the group that it was in, whether the new one is like it; -1 where
+    there is none. representatives [h, 4]: where representatives are chosen late, the document that begins the block,
+    group, row and number of who may stand for it from there on, or does. evidence: what each match rests on
+    (`families.family.Explains`), bytes[m],
     or empty: nothing is said of it.
     """
 
@@ -40,18 +41,23 @@ class Matches:
     of_similarity: NDArray[np.float64]
     group: NDArray[np.int64]
     more: NDArray[np.int64]
-    incomplete: NDArray[np.int64]
+    not_compared: NDArray[np.int64]
     went: NDArray[np.int64]
-    heirs: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    representatives: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), np.int64))
     evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
     def between(self, start: int, stop: int) -> Matches:
         """Of the matches those of the documents [start, stop)."""
         at = slice(*np.searchsorted(self.document, (start, stop)).tolist())
         names = [field.name for field in fields(self)][:OF_MATCHES]
-        heirs = self.heirs[(start <= self.heirs[:, 0]) & (self.heirs[:, 0] < stop)]
+        representatives = self.representatives[
+            (start <= self.representatives[:, 0]) & (self.representatives[:, 0] < stop)
+        ]
         return replace(
-            self, **{name: getattr(self, name)[at] for name in names}, heirs=heirs, evidence=self.evidence[at]
+            self,
+            **{name: getattr(self, name)[at] for name in names},
+            representatives=representatives,
+            evidence=self.evidence[at],
         )
 
     @classmethod
@@ -62,11 +68,11 @@ class Matches:
         names = [field.name for field in fields(cls)][:-2]
         found = {name: [getattr(part, name) for _, _, part in parts] for name in names[:OF_MATCHES]}
         of = {name: [getattr(part, name)[start:stop] for start, stop, part in parts] for name in names[OF_MATCHES:]}
-        heirs, evidence = (
-            np.concatenate([getattr(part, name) for _, _, part in parts]) for name in ("heirs", "evidence")
+        representatives, evidence = (
+            np.concatenate([getattr(part, name) for _, _, part in parts]) for name in ("representatives", "evidence")
         )
         columns = {name: np.concatenate(columns) for name, columns in (found | of).items()}
-        return cls(**columns, heirs=heirs, evidence=evidence)
+        return cls(**columns, representatives=representatives, evidence=evidence)
 
 
 def shortlist(matches: Matches, most: int) -> Matches:

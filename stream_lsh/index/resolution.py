@@ -4,8 +4,8 @@ A shard compares with what it knows to have been kept, and with all that is unde
 all shards come together, in the order of the log: a document is kept if none of them matches it with one that was.
 
 Here it is known, too, whether a version that goes was kept. If so the shards are told its group when they are told
-what was kept of its block. Each then names the oldest who may stand for it, and the oldest of these is the heir. From
-there on heirs are undecided, as documents are, under their own numbers.
+what was kept of its block. Each then names the oldest who may stand for it, and the oldest of these is the new
+representative. From there on representatives are undecided, as documents are, under their own numbers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _STOOD, _LEFT, _LIKE = STOOD - REPLACES, LEFT - REPLACES, LIKE - REPLACES  # col
 class Settled:
     """The verdicts on the documents [start, stop) of a batch of n, in columns of n.
 
-    found: the shards' matches with what was kept, what went, heirs. kind, similarity, group: of new documents.
-    shard, row, seq: of the oldest match, -1 where there is none.
+    found: the shards' matches with what was kept, what went, representatives. kind, similarity, group: of new
+    documents. shard, row, seq: of the oldest match, -1 where there is none.
     """
 
     found: list[Matches]
@@ -175,23 +175,25 @@ class Settling:
             fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
             self._fates = fates
         # Who matches what is known to have been kept is dropped, whatever else there is among the undecided.
-        found = [replace(m, more=m.more * 0, incomplete=m.incomplete + np.where(decided, 0, m.more)) for m in found]
+        found = [replace(m, more=m.more * 0, not_compared=m.not_compared + np.where(decided, 0, m.more)) for m in found]
         settled = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
         return Settled(settled, kind, shard_of, row_of, seq_of, similar, group)
 
     def _inherit(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
         """Of all who may stand for a group the oldest does, from now on."""
-        shard = np.repeat(np.arange(len(found)), [len(matches.heirs) for matches in found])
+        shard = np.repeat(np.arange(len(found)), [len(matches.representatives) for matches in found])
         if not len(shard):
             return found
-        heirs = np.concatenate([matches.heirs for matches in found])
-        document, group, _, seq = heirs.T
-        order, chosen = np.lexsort((seq, group)), np.zeros(len(heirs), np.bool_)
+        representatives = np.concatenate([matches.representatives for matches in found])
+        document, group, _, seq = representatives.T
+        order, chosen = np.lexsort((seq, group)), np.zeros(len(representatives), np.bool_)
         chosen[order[np.unique(group[order], return_index=True)[1]]] = True
         kinds = np.where(chosen, UNIQUE, NEAR)
-        fates = Fates.joined((Fates(seq, places[document], kinds, np.zeros(len(heirs)), group), self._fates))
+        fates = Fates.joined((Fates(seq, places[document], kinds, np.zeros(len(representatives)), group), self._fates))
         self._fates = fates.at(np.argsort(fates.seq))
-        return [replace(m, heirs=heirs[chosen & (shard == number)]) for number, m in enumerate(found)]
+        return [
+            replace(m, representatives=representatives[chosen & (shard == number)]) for number, m in enumerate(found)
+        ]
 
 
 def _oldest(

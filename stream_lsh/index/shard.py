@@ -96,7 +96,7 @@ class Shard:
         self._workers = workers
         self._manifest = manifest = Manifest(store, number, base)
         base = manifest.first
-        # Rows that a batch comes to; those that stand for heirs of groups that are told of with it, too.
+        # Rows that a batch comes to; those that stand for representatives of groups that are told of with it, too.
         self._most = 2 * BATCH + settings.block if self.limits.update else BATCH
         undecided = settings.most_rows * 2 * settings.block
         self._room = settings.memtable_documents // settings.shards + self._most + undecided
@@ -159,11 +159,11 @@ class Shard:
             self.late.enter(block, self.count)
             self._decide()
 
-    def tell(self, others: Fates, names: Sequence[bytes], heirs: NDArray[np.int64] = NO_NUMBERS) -> None:
+    def tell(self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64] = NO_NUMBERS) -> None:
         """Of the rows that are decided when the next block begins: which were dropped, or stay in the group of the
         version before them, by number, ascending, and the ids that they were dropped for (b"" of none). The others were
-        kept, and founded groups. heirs: numbers of those that stand for their groups, of who might."""
-        all = self.late.told(others, names, heirs, self.hashes)
+        kept, and founded groups. representatives: numbers of those that stand for their groups, of who might."""
+        all = self.late.told(others, names, representatives, self.hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
         for number, first, last in self.generations.between(all.first, all.last):
@@ -198,8 +198,8 @@ class Shard:
         """The first row that is not posted yet."""
         return self._done if self.limits.late else self.count
 
-    def post_heirs(self, first: int) -> None:
-        """Post the rows from `first` on, which stand for heirs, among the undecided."""
+    def post_representatives(self, first: int) -> None:
+        """Post the rows from `first` on, which stand for representatives, among the undecided."""
         block = self.rows.recent[first - self._base : self.count - self._base]
         post_undecided_rows(block, first, self.late.newer, self.keyed, self.shape)
 

@@ -1,7 +1,8 @@
-"""Where the rows of a shard stood in the inputs: an heir's text is there, and kept nowhere else.
+"""Where the rows of a shard stood in the inputs: a new representative's text is there, and kept nowhere else.
 
 A value has rows of one input and one generation that a commit brought, and goes with the generation. It has few enough
-that reading one for an heir is cheap; the one read last is kept, as heirs are often asked for in their order.
+that reading one for a new representative is cheap; the one read last is kept, as representatives are often asked for in
+their order.
 """
 
 from __future__ import annotations

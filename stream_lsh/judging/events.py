@@ -21,15 +21,16 @@ class Change(IntEnum):
     """What a document, or a window, does to a group.
 
     CREATED: it has its second member, and a row. JOINED: one more. UPDATED: the new version of a member is a member.
-    LEFT: one is not any more. INHERITED: that was the representative, and an heir stands in its place; or it went
-    before, and the heir is known now. ENDED: that was the last one, or a window has left the group behind.
+    LEFT: one is not any more. REPRESENTATIVE_CHANGED: that was the representative, and a new representative stands in
+    its place; or it went before, and the new representative is known now. ENDED: that was the last one, or a window has
+    left the group behind.
     """
 
     CREATED = 0
     JOINED = 1
     UPDATED = 2
     LEFT = 3
-    INHERITED = 4
+    REPRESENTATIVE_CHANGED = 4
     ENDED = 5
 
     @property
@@ -106,7 +107,8 @@ class Events:
 def _last_line(group: Group, seq: int, id: str) -> str:
     """That a window has ended a group, as a line; seq, id: of the document before which it did."""
     return _EVENT % (
-        Change.ENDED.label, seq, id, group.head.decode(), group.version + 1, group.size, 0, time_text(group.first),
+        Change.ENDED.label, seq, id, group.head.decode(), group.version + 1, group.total_members, 0,
+        time_text(group.first),
         time_text(group.last), group.sources, group.said.decode(),
     )  # fmt: skip
 

@@ -36,8 +36,8 @@ class Shelf(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """What documents do to groups: the places of m documents, what they do (LEFT, INHERITED, JOINED or UPDATED), and
-    the numbers of the groups."""
+    """What documents do to groups: the places of m documents, what they do (LEFT, REPRESENTATIVE_CHANGED, JOINED or
+    UPDATED), and the numbers of the groups."""
 
     places: NDArray[np.int64]
     changes: NDArray[np.uint8]
@@ -74,14 +74,14 @@ def fold(
         for number, place in zip(numbers.tolist(), places[begins].tolist(), strict=True)
     ]
     joins, others = (changes == Change.JOINED).astype(np.int64), changes >= Change.LEFT
-    goes = (changes == Change.LEFT) | (others & (judgement.heir_seqs[places] >= 0))  # else it went before
+    goes = (changes == Change.LEFT) | (others & (judgement.representative_seqs[places] >= 0))  # else it went before
 
     def before(name: str) -> NDArray[np.int64]:
         return np.array([getattr(group, name) for group in groups], np.int64)[of]
 
     versions = before("version") + np.arange(1, len(of) + 1) - begins[of]
-    sizes = before("size") + _summed(joins, of, begins)
-    living = before("living") + _summed(joins - goes, of, begins)
+    sizes = before("total_members") + _summed(joins, of, begins)
+    living = before("live_members") + _summed(joins - goes, of, begins)
     came = np.where(others, NO_TIME, times[places])
     firsts, lasts = _earliest(before("first"), of, came), _latest(before("last"), of, came)
     counted = before("sources")
@@ -96,7 +96,7 @@ def fold(
     ends = np.append(begins, len(of))[1:] - 1
     columns = (versions, sizes, living, firsts, lasts, counted)
     for group, *row in zip(groups, *(column[ends].tolist() for column in columns), strict=True):
-        group.version, group.size, group.living, group.first, group.last, group.sources = row
+        group.version, group.total_members, group.live_members, group.first, group.last, group.sources = row
     back = np.argsort(order)
     versions, sizes, living, firsts, lasts, counted = (column[back] for column in columns)
     named = [said[event] for event in back.tolist()]
@@ -107,7 +107,8 @@ def fold(
 
 
 def _moves(judgement: Judgement) -> _Moves:
-    """What the documents of a batch do to groups, in the order of the log; heirs that are told late come first."""
+    """What the documents of a batch do to groups, in the order of the log; representatives that are told late come
+    first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)
     went = judgement.replaces >= 0
@@ -119,8 +120,8 @@ def _moves(judgement: Judgement) -> _Moves:
     moves = _Moves(
         np.concatenate((later[:, 0], leaves, comes)),
         np.concatenate((
-            np.full(len(later), Change.INHERITED),
-            np.where(judgement.heir_seqs[leaves] >= 0, Change.INHERITED, Change.LEFT),
+            np.full(len(later), Change.REPRESENTATIVE_CHANGED),
+            np.where(judgement.representative_seqs[leaves] >= 0, Change.REPRESENTATIVE_CHANGED, Change.LEFT),
             np.where(stays[comes], Change.UPDATED, Change.JOINED),
         )).astype(np.uint8),
         np.concatenate((later[:, 1], left[leaves], judgement.groups[comes])),
@@ -162,7 +163,7 @@ def _representatives(
     found = [(group.group, group.id, group.seq) for group in groups]
     updated = (changes == Change.UPDATED) & judgement.stood[places]
     goes = (changes == Change.LEFT) & judgement.stood[places]
-    turns = np.flatnonzero(updated | goes | (changes == Change.INHERITED))
+    turns = np.flatnonzero(updated | goes | (changes == Change.REPRESENTATIVE_CHANGED))
     if not len(turns):
         return of, found
     heads = np.full(len(of), -1)
@@ -171,10 +172,10 @@ def _representatives(
         group, i = groups[of[event]], int(places[event])
         if goes[event]:  # nobody stands for it any more, or not yet, and this id is to be erased
             group.id = NO_ID
-        elif judgement.heir_seqs[i] >= 0:
-            group.id, group.seq = judgement.heir(i), int(judgement.heir_seqs[i])
-        elif changes[event] == Change.INHERITED:
-            group.id, group.seq = judgement.later_heir(i, group.group)
+        elif judgement.representative_seqs[i] >= 0:
+            group.id, group.seq = judgement.representative(i), int(judgement.representative_seqs[i])
+        elif changes[event] == Change.REPRESENTATIVE_CHANGED:
+            group.id, group.seq = judgement.later_representative(i, group.group)
         else:  # it is the new version of who stood
             group.id, group.seq = judgement.ids[i], int(judgement.seqs[i])
         heads[event] = len(found)
@@ -221,7 +222,7 @@ def _summed(values: NDArray[np.int64], of: NDArray[np.int64], begins: NDArray[np
 
 
 def _latest(before: NDArray[np.int64], of: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The latest time of each group (`of`, ascending) up to each event, NO_TIME as long as there is none."""
+    """The latest time of each group (`duplicate_of`, ascending) up to each event, NO_TIME as long as there is none."""
     found = np.maximum(_above_none(before), _running(of, _above_none(times)))
     return np.where(found, found - 1, NO_TIME)
 

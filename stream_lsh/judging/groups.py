@@ -9,7 +9,7 @@ from typing import Self
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import NO_TIME
 
-NO_ID = b"null"  # of who stood for a group and went without an heir; of a member that was erased
+NO_ID = b"null"  # of who stood for a group and went without a new representative; of a member that was erased
 LISTED = 16  # sources that a row names, in the order in which they came
 
 
@@ -19,17 +19,17 @@ class Group:
 
     group: number of its founder. id, seq: of its representative, whom newcomers are compared with; the id as JSON text.
     version: of the row, 1 with the second member, 0 while the founder is alone, which is no row yet. size: members that
-    it has had; living: those that were neither deleted nor left it as another version. first, last: earliest and latest
-    event time of the members it has had, NO_TIME without one. sources: how many they have; first_sources: the first
-    LISTED of them as JSON text, in the order in which they came.
+    it has had; live_members: those that were neither deleted nor left it as another version. first, last: earliest and
+    latest event time of the members it has had, NO_TIME without one. sources: how many they have; first_sources: the
+    first LISTED of them as JSON text, in the order in which they came.
     """
 
     group: int
     id: bytes
     seq: int
     version: int = 0
-    size: int = 1
-    living: int = 1
+    total_members: int = 1
+    live_members: int = 1
     first: int = NO_TIME
     last: int = NO_TIME
     sources: int = 0
@@ -52,7 +52,7 @@ class Group:
         id = NO_ID if kept["id"] is None else id_text(kept["id"])
         first, last = (NO_TIME if value[name] is None else value[name] for name in ("first", "last"))
         return cls(
-            value["group"], id, kept["seq"], value["version"], value["size"], value["living"],
+            value["group"], id, kept["seq"], value["version"], value["total_members"], value["live_members"],
             first, last, value["sources"], [id_text(source) for source in value["first_sources"]],
         )  # fmt: skip
 
@@ -60,7 +60,8 @@ class Group:
     def json(self) -> bytes:
         """The row as a JSON object."""
         row = ROW % (
-            self.head.decode(), self.version, self.size, self.living, time_text(self.first), time_text(self.last),
+            self.head.decode(), self.version, self.total_members, self.live_members, time_text(self.first),
+            time_text(self.last),
             self.sources, self.said.decode(),
         )  # fmt: skip
         return b"{%b}" % row.encode()
@@ -76,7 +77,7 @@ class Group:
         return b",".join(self.first_sources)
 
 
-ROW = '%s,"version":%s,"size":%s,"living":%s,"first":%s,"last":%s,"sources":%s,"first_sources":[%s]'
+ROW = '%s,"version":%s,"total_members":%s,"live_members":%s,"first":%s,"last":%s,"sources":%s,"first_sources":[%s]'
 
 
 def time_text(time: int) -> str:

@@ -64,9 +64,10 @@ class Judgement:
             and similarities of m matches; evidence: what they rest on, bytes[m] as in `Matches`, or empty.
         truncated: int64[n], matches that are not listed. incomplete: int64[n], what was not compared.
         replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
-            whether that one was kept; left: int64[n], its group; heirs: int64[n, 2], shard and row of who stands in
-            its place, heir_seqs: int64[n], their numbers, -1 if there is none.
-        later: int64[h, 5], where heirs are chosen later: the document with which a block begins, and group, shard, row
+            whether that one was kept; left: int64[n], its group; representatives: int64[n, 2], shard and row of who
+            stands in its place, representative_seqs: int64[n], their numbers, -1 if there is none.
+        later: int64[h, 5], where representatives are chosen later: the document with which a block begins, and group,
+        shard, row
             and number of who stands for it from there on; ordered by document and group.
     """
 
@@ -85,20 +86,20 @@ class Judgement:
     matched_seqs: NDArray[np.int64]
     matched_similarities: NDArray[np.float64]
     truncated: NDArray[np.int64]
-    incomplete: NDArray[np.int64]
+    not_compared: NDArray[np.int64]
     replaces: NDArray[np.int64]
     stood: NDArray[np.bool_]
     left: NDArray[np.int64]
-    heirs: NDArray[np.int64]
-    heir_seqs: NDArray[np.int64]
+    representatives: NDArray[np.int64]
+    representative_seqs: NDArray[np.int64]
     names: Names
     later: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 5), np.int64))
     evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
     @property
     def gone(self) -> NDArray[np.int64]:
-        """With which documents a kept one went that is not there any more under its id, or has an heir."""
-        there = (self.kinds == Kind.UNIQUE) & (self.heir_seqs < 0)
+        """With which documents a kept one went that is not there any more under its id, or has a new representative."""
+        there = (self.kinds == Kind.UNIQUE) & (self.representative_seqs < 0)
         found: NDArray[np.int64] = np.flatnonzero(self.stood & ~there)
         return found
 
@@ -108,19 +109,19 @@ class Judgement:
         return [id_of(s, r) for s, r in zip(self.matched_shards.tolist(), self.matched_rows.tolist(), strict=True)]
 
     def oldest(self, i: int) -> bytes:
-        """The id that the verdict on document i names as `of`, b"" if it names none."""
+        """The id that the verdict on document i names as `duplicate_of`, b"" if it names none."""
         shard, row = self.of[i].tolist()
         if row < 0 or (self.first_kinds[i] == layout.UNKNOWN and self.kinds[i] == Kind.REDELIVERED):
             return b""
         return (self.names.first_of if self.kinds[i] == Kind.REDELIVERED else self.names.id_of)(shard, row)
 
-    def heir(self, i: int) -> bytes:
+    def representative(self, i: int) -> bytes:
         """The id of who stands in the place of the version that went with document i, b"" if nobody does."""
-        shard, row = self.heirs[i].tolist()
+        shard, row = self.representatives[i].tolist()
         return b"" if row < 0 else self.names.id_of(shard, row)
 
-    def later_heir(self, i: int, group: int) -> tuple[bytes, int]:
-        """Id and number of the heir of a group that is told with document i."""
+    def later_representative(self, i: int, group: int) -> tuple[bytes, int]:
+        """Id and number of the new representative of a group that is told with document i."""
         first, last = np.searchsorted(self.later[:, 0], (i, i + 1))
         _, _, shard, row, seq = self.later[first + np.searchsorted(self.later[first:last, 1], group)].tolist()
         return self.names.id_of(shard, row), seq
@@ -179,14 +180,14 @@ def judge(
             starts[1:] = np.cumsum(np.minimum(counts, max_matches))
         numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
         evidence = evidence[order] if len(evidence) else evidence
-    incomplete = np.add.reduce([np.where(new, m.incomplete, 0) for m in found])
+    not_compared = np.add.reduce([np.where(new, m.not_compared, 0) for m in found])
     reused = status == layout.ID_REUSED
-    heirs = np.stack((np.where(went[:, 2] < 0, -1, owner), went[:, 2]), axis=1)
-    later = np.concatenate([np.insert(m.heirs, 2, shard, axis=1) for shard, m in enumerate(found)])
+    representatives = np.stack((np.where(went[:, 2] < 0, -1, owner), went[:, 2]), axis=1)
+    later = np.concatenate([np.insert(m.representatives, 2, shard, axis=1) for shard, m in enumerate(found)])
     later = later[np.lexsort((later[:, 1], later[:, 0]))]
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers, row, seq, similarity,
-        truncated, incomplete, went[:, 0], went[:, 1] > 0, went[:, 4], heirs, went[:, 3], names, later,
+        truncated, not_compared, went[:, 0], went[:, 1] > 0, went[:, 4], representatives, went[:, 3], names, later,
         evidence,
     )  # fmt: skip
 
@@ -218,8 +219,8 @@ def verdicts(judgement: Judgement) -> list[bytes]:
     starts, matched, seqs = j.starts.tolist(), j.matched_ids(), j.matched_seqs.tolist()
     evidence = j.evidence if len(j.evidence) else [b""] * len(matched)
     went = np.flatnonzero(j.replaces >= 0).tolist()
-    columns = (j.seqs, j.kinds, j.groups, j.of[:, 1], j.similarities, j.truncated, j.incomplete)
-    for i, (id, seq, kind, group, row, similarity, truncated, incomplete) in enumerate(
+    columns = (j.seqs, j.kinds, j.groups, j.of[:, 1], j.similarities, j.truncated, j.not_compared)
+    for i, (id, seq, kind, group, row, similarity, truncated, not_compared) in enumerate(
         zip(j.ids, *(column.tolist() for column in columns), strict=True)
     ):
         first = b""
@@ -236,24 +237,24 @@ def verdicts(judgement: Judgement) -> list[bytes]:
             ]
         )
         out.append(
-            b'{"id":%b,"seq":%b,"kind":"%b"%b,"of":%b,"similarity":%b,"group":%b,"matches":[%b]%b%b'
+            b'{"id":%b,"seq":%b,"kind":"%b"%b,"duplicate_of":%b,"similarity":%b,"group":%b,"matches":[%b]%b%b'
             % (
                 id, b"%d" % seq if seq >= 0 else b"null", _LABELS[kind], first, of, similar,
                 b"%d" % group if group >= 0 else b"null", matches,
                 b',"truncated":%d' % truncated if truncated else b"",
-                b',"incomplete":%d' % incomplete if incomplete else b"",
+                b',"not_compared":%d' % not_compared if not_compared else b"",
             )
         )  # fmt: skip
     for i in went:
         out[i] += b',"replaces":%d' % j.replaces[i]
-        if j.heir_seqs[i] >= 0:
-            out[i] += b',"heir":{"id":%b,"seq":%d}' % (j.heir(i), j.heir_seqs[i])
-    for i, heirs in groupby(j.later.tolist(), key=itemgetter(0)):
+        if j.representative_seqs[i] >= 0:
+            out[i] += b',"new_representative":{"id":%b,"seq":%d}' % (j.representative(i), j.representative_seqs[i])
+    for i, representatives in groupby(j.later.tolist(), key=itemgetter(0)):
         standing = [
             b'{"group":%d,"id":%b,"seq":%d}' % (group, j.names.id_of(shard, row), seq)
-            for _, group, shard, row, seq in heirs
+            for _, group, shard, row, seq in representatives
         ]
-        out[i] += b',"heirs":[%b]' % b",".join(standing)
+        out[i] += b',"new_representatives":[%b]' % b",".join(standing)
     return out
 
 

@@ -32,7 +32,7 @@ MOST_CANDIDATES = 128
 """Where several shards keep, and the judge needs all matches of a frame in one record."""
 
 MOST_DECIDED = 32_768
-"""Where they do and ids are updated: a verdict may name as many heirs as a block has documents."""
+"""Where they do and ids are updated: a verdict may name as many representatives as a block has documents."""
 
 MAX_FUTURE = "10m"
 """With a window, how far ahead of its signing an event time may be, if nothing else is said."""
@@ -222,7 +222,7 @@ class KafkaSettings(Settings):
         if self.updates and self.decision_lag > MOST_DECIDED:
             raise ValueError(
                 f"{where} decision_lag of at most {MOST_DECIDED} with on_conflict = 'update' (it is "
-                f"{self.decision_lag}): one verdict names the heirs of half as many documents"
+                f"{self.decision_lag}): one verdict names the representatives of half as many documents"
             )
         return self
 

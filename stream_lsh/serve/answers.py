@@ -23,8 +23,8 @@ def answers(lines: list[bytes], judged: Judged, index: Index) -> list[bytes]:
     """The answers to documents with these verdicts.
 
     Whoever sends a document twice, because he does not know whether it arrived, is told what he would have been told
-    the first time, but for `matches`: number, kind, `of`, similarity and group of then. `redelivered` is the number
-    that it has now.
+    the first time, but for `matches`: number, kind, `duplicate_of`, similarity and group of then. `redelivered` is the
+    number that it has now.
     """
     judgement = judged.judgement
     if (judgement.seqs < 0).any():  # nothing was added

@@ -44,7 +44,7 @@ class Tally:
         self._rejected = Counter("stream_lsh_rejected", "Rejected documents by reason.", ("reason",), registry=registry)
         self._pairs = Counter("stream_lsh_pairs", "Pairs of near-duplicates.", registry=registry)
         self._incomplete = Counter(
-            "stream_lsh_incomplete", "Documents that were not compared with all they met.", registry=registry
+            "stream_lsh_not_compared", "Documents that were not compared with all they met.", registry=registry
         )
         self._latency = Histogram(
             "stream_lsh_serve_latency_seconds", "From a request for a verdict to its answer.", buckets=LATENCIES,
@@ -72,7 +72,7 @@ class Tally:
         """Count what was committed."""
         second = self._second()
         for judged, _ in done.judged:
-            pairs, incomplete = self.counts.pairs, self.counts.incomplete
+            pairs, not_compared = self.counts.pairs, self.counts.not_compared
             before = list(self.counts.kinds)
             self.counts.add(judged.judgement, [why.reason for why in judged.reasons.values()])
             for kind in Kind:
@@ -80,7 +80,7 @@ class Tally:
                     second.kinds[kind] += more
                     self._verdicts.labels(kind.label).inc(more)
             self._pairs.inc(self.counts.pairs - pairs)
-            self._incomplete.inc(self.counts.incomplete - incomplete)
+            self._incomplete.inc(self.counts.not_compared - not_compared)
             for why in judged.reasons.values():
                 self._rejected.labels(why.reason).inc()
             self.groups += 0 if judged.events is None else len(judged.events.places) + len(judged.events.ended)
@@ -95,8 +95,8 @@ class Tally:
         counts.kinds[kind] += 1
         counts.truncated += "truncated" in verdict
         counts.replaced += "replaces" in verdict and kind != Kind.DELETED
-        if "incomplete" in verdict:
-            counts.incomplete += 1
+        if "not_compared" in verdict:
+            counts.not_compared += 1
             self._incomplete.inc()
         if kind == Kind.REJECTED:
             reason = verdict["reason"]
@@ -142,7 +142,7 @@ class Tally:
             "documents": counts.documents,
             "kinds": {kind.label: counts.kinds[kind] for kind in Kind},
             "rejected": dict(counts.rejected), "pairs": counts.pairs, "truncated": counts.truncated,
-            "incomplete": counts.incomplete, "replaced": counts.replaced, "group_events": self.groups,
+            "not_compared": counts.not_compared, "replaced": counts.replaced, "group_events": self.groups,
             "alerts": self.alerts, "refused_requests": self.refused,
         }  # fmt: skip
 

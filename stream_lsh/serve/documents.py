@@ -41,7 +41,7 @@ _MATCH = {
 }  # fmt: skip
 VERDICT = {
     "type": "object",
-    "required": ["id", "seq", "kind", "of", "similarity", "group", "matches"],
+    "required": ["id", "seq", "kind", "duplicate_of", "similarity", "group", "matches"],
     "properties": {
         "id": _ID,
         "seq": {**_NUMBER, "description": "number of the document, in the order of which all are judged"},
@@ -50,7 +50,7 @@ VERDICT = {
                 "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"
             ]
         },
-        "of": {**_ID, "description": "the oldest document that it is like"},
+        "duplicate_of": {**_ID, "description": "the oldest document that it is like"},
         "similarity": {"type": ["number", "null"]},
         "group": _NUMBER,
         "matches": {"type": "array", "items": _MATCH},

@@ -285,7 +285,7 @@ def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, An
     found: dict[str, Any] = {
         "id": json.loads(document.id), "seq": document.seq,
         "kind": None if document.kind is None else document.kind.label,
-        "of": json.loads(document.of) if document.of else None, "similarity": document.similarity,
+        "duplicate_of": json.loads(document.of) if document.of else None, "similarity": document.similarity,
         "group": document.group, "time": document.time, "state": "kept" if document.kept else "dropped",
     }  # fmt: skip
     if text:

@@ -344,7 +344,7 @@ class Settings(BaseSettings):
 
     @property
     def most_rows(self) -> int:
-        """Rows that a document may come to: one more posts an heir."""
+        """Rows that a document may come to: one more posts a new representative."""
         return 2 if self.updates else 1
 
     @property

@@ -11,7 +11,7 @@ in the group of the version before them; little endian:
 Then, if ids are updated:
  9 groups whose kept ones went: places in the log and groups, int64[g, 2]
 10 who may stand for groups: seqs, places in the log from which on they do, and groups, int64[h, 3]; 11 uint8[h]: 1 if
-   it is the heir
+   it is the new representative
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Decisions:
     offset, predecessor: of the frame, as in `Sequenced`; -1 where they are of several. documents: how many of the log
     have their verdict with them. fates: of the documents. shards uint16[d], names: of those that there is more to be
     said of, whose rows they are, and the ids of what they were dropped for (b"" of one that was kept).
-    gone int64[g, 2]: places in the log, and groups, of kept ones that went. heirs: of those who may stand for groups,
-    by shard; `place` is that from which on they do, `kind` whether (UNIQUE) or not.
+    gone int64[g, 2]: places in the log, and groups, of kept ones that went. representatives: of those who may stand for
+    groups, by shard; `place` is that from which on they do, `kind` whether (UNIQUE) or not.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class Decisions:
     shards: NDArray[np.uint16]
     names: list[bytes]
     gone: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    heirs: Fates = field(default_factory=lambda: Fates.of(0))
+    representatives: Fates = field(default_factory=lambda: Fates.of(0))
 
     @property
     def told(self) -> NDArray[np.int64]:
@@ -73,11 +73,11 @@ class Decisions:
         )  # fmt: skip
 
     def _changes(self) -> list[Section]:
-        heirs = self.heirs
+        representatives = self.representatives
         return [
             self.gone,
-            np.column_stack((heirs.seq, heirs.place, heirs.group)),
-            (heirs.kind == UNIQUE).astype(np.uint8),
+            np.column_stack((representatives.seq, representatives.place, representatives.group)),
+            (representatives.kind == UNIQUE).astype(np.uint8),
         ]
 
     @classmethod
@@ -105,16 +105,16 @@ class Decisions:
         found = cls(offset, predecessor, documents, fates, column(s[6], np.uint16, len(told)), names)
         if not settings.updates:
             return found
-        heirs, stands = column(s[10], np.int64, width=3), column(s[11], np.uint8, len(s[10]) // 24)
-        seq, place, group = (np.ascontiguousarray(numbers) for numbers in heirs.T)
+        representatives, stands = column(s[10], np.int64, width=3), column(s[11], np.uint8, len(s[10]) // 24)
+        seq, place, group = (np.ascontiguousarray(numbers) for numbers in representatives.T)
         may = Fates(seq, place, np.where(stands > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
-        return replace(found, gone=column(s[9], np.int64, width=2), heirs=may)
+        return replace(found, gone=column(s[9], np.int64, width=2), representatives=may)
 
 
 def told_of(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:
     """What a shard is told of the documents at the places [first, last) of the log: which of its own it has dropped,
-    the groups whose kept ones went with them, and the heirs that stand for groups from such a place on."""
-    parts, shards, names, gone, heirs = [], [], [], [], []
+    the groups whose kept ones went with them, and the representatives that stand for groups from such a place on."""
+    parts, shards, names, gone, representatives = [], [], [], [], []
     for decided in decisions:
         at = decided.told
         places = decided.fates.place[at]
@@ -124,9 +124,9 @@ def told_of(decisions: Sequence[Decisions], shard: int, first: int, last: int) -
         names += [decided.names[i] for i in mine.tolist()]
         there = decided.gone[:, 0]
         gone.append(decided.gone[(first <= there) & (there < last)])
-        there, stands = decided.heirs.place, decided.heirs.kind == UNIQUE
-        heirs.append(decided.heirs.at(np.flatnonzero(stands & (first <= there) & (there < last))))
+        there, stands = decided.representatives.place, decided.representatives.kind == UNIQUE
+        representatives.append(decided.representatives.at(np.flatnonzero(stands & (first <= there) & (there < last))))
     return Decisions(
         -1, -1, last, Fates.joined([Fates.of(0), *parts]), np.concatenate([np.empty(0, np.uint16), *shards]), names,
-        np.concatenate([np.empty((0, 2), np.int64), *gone]), Fates.joined([Fates.of(0), *heirs]),
+        np.concatenate([np.empty((0, 2), np.int64), *gone]), Fates.joined([Fates.of(0), *representatives]),
     )  # fmt: skip

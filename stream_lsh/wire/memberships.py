@@ -11,9 +11,9 @@ Sections ("M", version 2) of the n documents of a frame that count, little endia
 10 ends of the ids uint32[n]; 11 ids; 12 ends of the sources uint32[n], or empty; 13 sources
 14 its number int64[n], -1 for nothing
 15 versions that went: places among the n uint16[w]; 16 int64[w, 4], of each number, whether it was kept, its group, and
-   the number of its heir, -1 for none; 17 the heir by name int32[w], -1 for none
-Then, if several shards keep and ids are updated, heirs that stand for groups from a document on: 18 its place among the
-n uint16[h]; 19 int64[h, 3], of each its group, name and number
+   the number of its representative, -1 for none; 17 the new representative by name int32[w], -1 for none
+Then, if several shards keep and ids are updated, representatives that stand for groups from a document on: 18 its place
+among the n uint16[h]; 19 int64[h, 3], of each its group, name and number
 """
 
 from __future__ import annotations
@@ -79,8 +79,10 @@ class Memberships:
             of[place] = found.setdefault(j.oldest(int(rows[place])), len(found))
         went = np.flatnonzero(j.replaces[rows] >= 0)
         gone = rows[went]
-        heirs = [found.setdefault(name, len(found)) if (name := j.heir(i)) else -1 for i in gone.tolist()]
-        facts = np.stack((j.replaces[gone], j.stood[gone], j.left[gone], j.heir_seqs[gone]), axis=1)
+        representatives = [
+            found.setdefault(name, len(found)) if (name := j.representative(i)) else -1 for i in gone.tolist()
+        ]
+        facts = np.stack((j.replaces[gone], j.stood[gone], j.left[gone], j.representative_seqs[gone]), axis=1)
         later = j.later.copy()
         later[:, 0] = np.searchsorted(rows, later[:, 0])
         later[:, 3] = [found.setdefault(j.names.id_of(*who), len(found)) for who in j.later[:, 2:4].tolist()]
@@ -97,7 +99,7 @@ class Memberships:
                 _HEAD.pack(offset, predecessor), rows.astype(np.uint16), kinds, j.groups[rows], j.similarities[rows],
                 of, *join(list(found)), times, b"" if log is None else log[rows],
                 *join([source.ids[i] for i in rows.tolist()]), *sources, j.of_seqs[rows],
-                went.astype(np.uint16), facts.astype(np.int64), np.array(heirs, np.int32), *standing,
+                went.astype(np.uint16), facts.astype(np.int64), np.array(representatives, np.int32), *standing,
             ],
         )  # fmt: skip
 
@@ -119,8 +121,11 @@ class Memberships:
         of = column(s[5], np.int32, n).astype(np.int64)
         log = column(s[9], np.int64)
         went = column(s[15], np.uint16).astype(np.int64)
-        facts, heirs = column(s[16], np.int64, len(went), 4), column(s[17], np.int32, len(went)).astype(np.int64)
-        most = max(of.max(initial=-1), heirs.max(initial=-1))
+        facts, representatives = (
+            column(s[16], np.int64, len(went), 4),
+            column(s[17], np.int32, len(went)).astype(np.int64),
+        )
+        most = max(of.max(initial=-1), representatives.max(initial=-1))
         if len(ids) != n or len(sources) not in (0, n) or len(log) != (0 if settings.window is None else n):
             raise _damaged()
         later = np.empty((0, 5), np.int64)
@@ -133,17 +138,18 @@ class Memberships:
             raise _damaged()
         nothing, zeros = np.empty(0, np.int64), np.zeros(n, np.int64)
         columns = np.full((n, 5), -1)
-        columns[went, :4], columns[went, 4] = facts, heirs
-        replaces, stood, left, heir_seqs, heir = columns.T
+        columns[went, :4], columns[went, 4] = facts, representatives
+        replaces, stood, left, representative_seqs, representative = columns.T
         judgement = Judgement(
             ids=ids, seqs=numbers(offset, MOST_ROWS)[rows], kinds=column(s[2], np.uint8, n),
             first_kinds=np.full(n, UNKNOWN, np.uint8), reused=np.zeros(n, np.bool_),
             of=np.stack((np.minimum(of, 0), of), axis=1), of_seqs=column(s[14], np.int64, n),
             similarities=column(s[4], np.float64, n), groups=column(s[3], np.int64, n),
             starts=np.zeros(n + 1, np.int64), matched_shards=nothing, matched_rows=nothing, matched_seqs=nothing,
-            matched_similarities=np.empty(0), truncated=zeros, incomplete=zeros, replaces=replaces, stood=stood > 0,
+            matched_similarities=np.empty(0), truncated=zeros, not_compared=zeros, replaces=replaces, stood=stood > 0,
             left=left,
-            heirs=np.stack((np.minimum(heir, 0), heir), axis=1), heir_seqs=heir_seqs, names=_Names(names), later=later,
+            representatives=np.stack((np.minimum(representative, 0), representative), axis=1),
+            representative_seqs=representative_seqs, names=_Names(names), later=later,
         )  # fmt: skip
         times = column(s[8], np.int64, n).copy()  # numba compiles everything again for read-only arrays
         return cls(offset, predecessor, judgement, times, log, sources)

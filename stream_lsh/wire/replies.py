@@ -15,9 +15,9 @@ name is its number among them.
 18 matches that are not listed: places uint16; 19 how many int64; 20 what was not compared: places uint16; 21 int64
 22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64
 Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, and groups; uint8 1 if it was kept, and 2
-if the new version is like it; heirs: places uint16; names uint32; int64[h, 3] seqs, source partitions and offsets.
-Then, if ids are updated and several shards keep, who may stand for groups: places uint16 of the document with which the
-block begins; names uint32; int64[h, 4] groups, seqs, source partitions and offsets.
+if the new version is like it; representatives: places uint16; names uint32; int64[h, 3] seqs, source partitions and
+offsets. Then, if ids are updated and several shards keep, who may stand for groups: places uint16 of the document with
+which the block begins; names uint32; int64[h, 4] groups, seqs, source partitions and offsets.
 Then, if the measure explains its matches, what each rests on: ends uint32[m]; JSON.
 Then the columns of the frame's documents, as there, and with a window their log times int64[n]; missing unless it is
 this shard's turn to send them.
@@ -44,7 +44,7 @@ from stream_lsh.wire.source import Source
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # shard, offset, predecessor
-_COLUMNS, _MORE, _HEIRS = 23, 6, 3
+_COLUMNS, _MORE, _REPRESENTATIVES = 23, 6, 3
 
 Sparse = tuple[NDArray[np.uint16], NDArray[Any]]
 """Places in the frame, ascending, and a value for each."""
@@ -54,12 +54,12 @@ Sparse = tuple[NDArray[np.uint16], NDArray[Any]]
 class Reply:
     """A shard's matches for a frame.
 
-    offset, predecessor: of the frame, as in `Sequenced`. matches: `row` and `of` are numbers of `names`, and so is
-    `known`, of a redelivered document that of its first match; `row_of` says nothing. Where several shards keep,
-    `of_seq` is of such a document its own number. In `went` and `heirs`, too, a name's number stands for the heir's
-    row. source, accepted: the frame's documents, from the shard whose turn it is (`carries`), else None. heirs: source
-    partition and offset of those heirs, by their numbers. log: log times int64[n] of the frame's documents, where these
-    are, if there is a window.
+    offset, predecessor: of the frame, as in `Sequenced`. matches: `row` and `duplicate_of` are numbers of `names`, and
+    so is `known`, of a redelivered document that of its first match; `row_of` says nothing. Where several shards keep,
+    `of_seq` is of such a document its own number. In `removed_by` and `new_representatives`, too, a name's number
+    stands for the new representative's row. source, accepted: the frame's documents, from the shard whose turn it is
+    (`carries`), else None. representatives: source partition and offset of those representatives, by their numbers.
+    log: log times int64[n] of the frame's documents, where these are, if there is a window.
     """
 
     shard: int
@@ -69,7 +69,7 @@ class Reply:
     names: list[bytes]
     source: Source | None
     accepted: NDArray[np.bool_] | None
-    heirs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    representatives: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     log: NDArray[np.int64] | None = None
 
     def encode(self, settings: Settings) -> bytes:
@@ -89,36 +89,36 @@ class Reply:
                 *_sparse(known, m.known.astype(np.uint32)),
                 *_sparse(of, m.of.astype(np.uint32)), m.of_seq[of],
                 *_sparse(m.of_similarity != 0, m.of_similarity), groups,
-                *_sparse(m.more != 0, m.more), *_sparse(m.incomplete != 0, m.incomplete), accepted, *again,
+                *_sparse(m.more != 0, m.more), *_sparse(m.not_compared != 0, m.not_compared), accepted, *again,
                 *(self._went() if settings.updates else ()),
-                *(self._heirs() if settings.updates and settings.late else ()),
+                *(self._representatives() if settings.updates and settings.late else ()),
                 *(join(m.evidence.tolist()) if settings.measure in EXPLAINED else ()), *source,
             ],
         )  # fmt: skip
 
     def _went(self) -> list[Section]:
-        """What went, and the heirs."""
-        seqs, stood, names, heir_seqs, groups, like = self.matches.went.T
-        gone, heirs = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
+        """What went, and the representatives."""
+        seqs, stood, names, representative_seqs, groups, like = self.matches.went.T
+        gone, representatives = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
         return [
             gone.astype(np.uint16), np.column_stack((seqs[gone], groups[gone])),
             ((stood > 0) + 2 * (like > 0))[gone].astype(np.uint8),
-            heirs.astype(np.uint16), names[heirs].astype(np.uint32),
-            np.column_stack((heir_seqs[heirs], self._places(heir_seqs[heirs]))),
+            representatives.astype(np.uint16), names[representatives].astype(np.uint32),
+            np.column_stack((representative_seqs[representatives], self._places(representative_seqs[representatives]))),
         ]  # fmt: skip
 
-    def _heirs(self) -> list[Section]:
+    def _representatives(self) -> list[Section]:
         """Who may stand for groups."""
-        documents, groups, names, seqs = self.matches.heirs.T
+        documents, groups, names, seqs = self.matches.representatives.T
         return [
             documents.astype(np.uint16),
             names.astype(np.uint32),
             np.column_stack((groups, seqs, self._places(seqs))),
         ]
 
-    def _places(self, heirs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Source partitions and offsets int64[h, 2] of heirs."""
-        return np.array([self.heirs[seq] for seq in heirs.tolist()], np.int64).reshape(-1, 2)
+    def _places(self, representatives: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Source partitions and offsets int64[h, 2] of representatives."""
+        return np.array([self.representatives[seq] for seq in representatives.tolist()], np.int64).reshape(-1, 2)
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Reply:
@@ -129,7 +129,7 @@ class Reply:
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
         went_at = _COLUMNS + settings.late
-        evidence_at = went_at + (_MORE + _HEIRS * settings.late) * settings.updates
+        evidence_at = went_at + (_MORE + _REPRESENTATIVES * settings.late) * settings.updates
         columns = evidence_at + 2 * (settings.measure in EXPLAINED)
         behind = columns + Source.count(settings)  # the documents' columns
         if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
@@ -143,11 +143,15 @@ class Reply:
         of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
         if settings.late:
             of_seq[_places(s[10], n)] = column(s[_COLUMNS], np.int64, len(s[10]) // 2)
-        went, standing, heirs = np.full((n, WENT), -1), np.empty((0, 4), np.int64), dict[int, tuple[int, int]]()
+        went, standing, representatives = (
+            np.full((n, WENT), -1),
+            np.empty((0, 4), np.int64),
+            dict[int, tuple[int, int]](),
+        )
         if settings.updates:
-            heirs = _read_went(s[went_at : went_at + _MORE], went, names)
+            representatives = _read_went(s[went_at : went_at + _MORE], went, names)
         if settings.updates and settings.late:
-            standing = _read_heirs(s[went_at + _MORE : evidence_at], n, names, heirs)
+            standing = _read_representatives(s[went_at + _MORE : evidence_at], n, names, representatives)
         evidence = split(*s[evidence_at:columns]) if columns > evidence_at else []
         matches = Matches(
             document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
@@ -157,8 +161,8 @@ class Reply:
             of=_named(_dense(s[12], s[13], n, np.uint32, -1), names), of_seq=of_seq,
             of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
             group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
-            more=_dense(s[18], s[19], n, np.int64, 0), incomplete=_dense(s[20], s[21], n, np.int64, 0),
-            went=went, heirs=standing, evidence=np.array(evidence, np.object_),
+            more=_dense(s[18], s[19], n, np.int64, 0), not_compared=_dense(s[20], s[21], n, np.int64, 0),
+            went=went, representatives=standing, evidence=np.array(evidence, np.object_),
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
         source = Source.of(s[columns:behind]) if len(s) > columns else None
@@ -169,29 +173,33 @@ class Reply:
         ):
             raise _unfit()
         log = column(s[behind], np.int64, n) if len(s) > behind else None
-        return cls(shard, offset, predecessor, matches, names, source, accepted, heirs, log)
+        return cls(shard, offset, predecessor, matches, names, source, accepted, representatives, log)
 
 
 def _read_went(
     sections: Sequence[memoryview], went: NDArray[np.int64], names: Sequence[bytes]
 ) -> dict[int, tuple[int, int]]:
-    """Have in `went` what `Reply._went` gave; the heirs' places, by their numbers."""
-    gone, heirs = _places(sections[0], len(went)), _places(sections[3], len(went))
+    """Have in `removed_by` what `Reply._went` gave; the representatives' places, by their numbers."""
+    gone, representatives = _places(sections[0], len(went)), _places(sections[3], len(went))
     went[gone, 0], went[gone, 4] = column(sections[1], np.int64, len(gone), 2).T
     said = column(sections[2], np.uint8, len(gone)).astype(np.int64)
     went[gone, 1], went[gone, 5] = said & 1, said >> 1
-    where = column(sections[5], np.int64, len(heirs), 3)
-    went[heirs, 2], went[heirs, 3] = _named(column(sections[4], np.uint32, len(heirs)), names), where[:, 0]
+    where = column(sections[5], np.int64, len(representatives), 3)
+    went[representatives, 2], went[representatives, 3] = (
+        _named(column(sections[4], np.uint32, len(representatives)), names),
+        where[:, 0],
+    )
     return dict(zip(where[:, 0].tolist(), map(tuple, where[:, 1:].tolist()), strict=True))
 
 
-def _read_heirs(
-    sections: Sequence[memoryview], n: int, names: Sequence[bytes], heirs: dict[int, tuple[int, int]]
+def _read_representatives(
+    sections: Sequence[memoryview], n: int, names: Sequence[bytes], representatives: dict[int, tuple[int, int]]
 ) -> NDArray[np.int64]:
-    """What `Reply._heirs` gave, as in `Matches.heirs`; their places are added to `heirs`."""
+    """What `Reply._representatives` gave, as in `Matches.representatives`; their places are added to
+    `new_representatives`."""
     documents = _places(sections[0], n)
     facts = column(sections[2], np.int64, len(documents), 4)
-    heirs.update(zip(facts[:, 1].tolist(), map(tuple, facts[:, 2:].tolist()), strict=True))
+    representatives.update(zip(facts[:, 1].tolist(), map(tuple, facts[:, 2:].tolist()), strict=True))
     return np.column_stack(
         (documents, facts[:, 0], _named(column(sections[1], np.uint32, len(documents)), names), facts[:, 1])
     )
@@ -231,17 +239,19 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
     def number(name: bytes) -> int:
         return found.setdefault(name, len(found))
 
-    of, known, went, later = (column.copy() for column in (matches.of, matches.known, matches.went, matches.heirs))
-    heirs = went[:, 2]
-    rows = np.concatenate((matches.row, of[of >= 0], heirs[heirs >= 0], later[:, 2]))
+    of, known, went, later = (
+        column.copy() for column in (matches.of, matches.known, matches.went, matches.representatives)
+    )
+    representatives = went[:, 2]
+    rows = np.concatenate((matches.row, of[of >= 0], representatives[representatives >= 0], later[:, 2]))
     distinct, places = np.unique(rows, return_inverse=True)
     numbers = np.array([number(ids.read(row)) for row in distinct.tolist()], np.int64)[places.reshape(-1)]
-    counts = len(matches.row), (of >= 0).sum(), (heirs >= 0).sum()
-    mine, of[of >= 0], heirs[heirs >= 0], later[:, 2] = np.split(numbers, np.cumsum(counts))
+    counts = len(matches.row), (of >= 0).sum(), (representatives >= 0).sum()
+    mine, of[of >= 0], representatives[representatives >= 0], later[:, 2] = np.split(numbers, np.cumsum(counts))
     for i in np.flatnonzero(known >= 0).tolist():
         again = matches.status[i] == REDELIVERED and matches.of[i] != WENT_SINCE
         known[i] = number(ids.named(int(known[i]))[1] if again else b"")
-    return replace(matches, row=mine, of=of, known=known, went=went, heirs=later), list(found)
+    return replace(matches, row=mine, of=of, known=known, went=went, representatives=later), list(found)
 
 
 def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:

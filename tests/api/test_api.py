@@ -32,19 +32,19 @@ def test_a_verdict_says_all(tmp_path: Path) -> None:
     with Deduplicator(index=tmp_path / "state") as deduplicator:
         first, near, again, reused = deduplicator.process(documents)
         assert deduplicator.settings.compare_with == "kept"
-    assert (first.kind, first.of, first.group, first.first_kind) == ("unique", None, 0, None)
-    assert (near.kind, near.of, near.group, near.incomplete) == ("near_duplicate", "a", 0, 0)
+    assert (first.kind, first.duplicate_of, first.group, first.first_kind) == ("unique", None, 0, None)
+    assert (near.kind, near.duplicate_of, near.group, near.not_compared) == ("near_duplicate", "a", 0, 0)
     assert near.matches == (Match("a", 0, near.similarity or 0),)
     assert [(pair.older, pair.newer) for pair in near.pairs] == [("a", "b")]
     assert (again.kind, again.first_kind) == ("redelivered", "near_duplicate")
-    assert (again.of, again.similarity, again.group, again.matches) == ("a", near.similarity, 0, ())
+    assert (again.duplicate_of, again.similarity, again.group, again.matches) == ("a", near.similarity, 0, ())
     assert (reused.kind, reused.reason, reused.group) == ("rejected", "id_reused", None)
 
 
 def test_against_any_there_are_no_groups() -> None:
     with Deduplicator(Settings(compare_with="all")) as deduplicator:
         first, second = deduplicator.process([Document(1, FOX), Document(2, FOX + " today")])
-    assert (first.group, second.group, second.of) == (None, None, 1)
+    assert (first.group, second.group, second.duplicate_of) == (None, None, 1)
 
 
 def test_settings_that_are_not_given_are_those_of_the_index(tmp_path: Path) -> None:
@@ -286,12 +286,12 @@ def test_updates_and_deletions(tmp_path: Path) -> None:
     with Deduplicator(Settings(on_conflict="update", shingles="words:1", threshold=0.7), tmp_path) as deduplicator:
         feed = [Document("a", texts[0]), Document("b", texts[1]), Document("a", "something else that is not like it")]
         _, _, changed = deduplicator.process(feed)
-        assert (changed.kind, changed.replaces, changed.heir) == ("unique", 0, ("b", 1))
+        assert (changed.kind, changed.replaces, changed.new_representative) == ("unique", 0, ("b", 1))
     with Deduplicator(index=tmp_path) as deduplicator:
         assert [match.id for match in deduplicator.query(texts[0])] == ["b"]
         (gone,) = deduplicator.process([Document("b", deleted=True, time=1_700_000_000)])
-        assert (gone.kind, gone.group, gone.replaces, gone.heir) == ("deleted", 0, 1, None)
+        assert (gone.kind, gone.group, gone.replaces, gone.new_representative) == ("deleted", 0, 1, None)
         assert deduplicator.query(texts[0]) == []
         (late,) = deduplicator.process([Document("b", texts[1], time=1_600_000_000)])
-        assert (late.kind, late.of, late.group) == ("outdated", None, None)
+        assert (late.kind, late.duplicate_of, late.group) == ("outdated", None, None)
         assert len(deduplicator) == 1

@@ -65,8 +65,8 @@ def test_verdicts_say_why() -> None:
         assert (long.reason, long.detail) == ("too_large", "the document has 501 bytes, more than 500")
         assert (reused.reason, reused.detail) == ("id_reused", "the id was there before with another text")
         *_, crowded = deduplicator.process([Document(f"crowd {i}", text) for i, text in enumerate(crowd)])
-    assert crowded.incomplete and crowded.detail is not None
-    assert crowded.detail.startswith(f"{crowded.incomplete} buckets or candidates were not compared")
+    assert crowded.not_compared and crowded.detail is not None
+    assert crowded.detail.startswith(f"{crowded.not_compared} buckets or candidates were not compared")
 
 
 def test_a_number_zero_has_pairs_as_any_other() -> None:
@@ -80,8 +80,14 @@ def test_large_integers_come_back_everywhere(tmp_path: Path) -> None:
     first, second, other = 2**64 + 1, -(10**30), 2**63
     with Deduplicator(Settings(on_conflict="update"), tmp_path) as deduplicator:
         one, two, three = deduplicator.process([Document(id, FOX) for id in (first, second, other)])
-        assert (one.id, two.id, two.of, two.matches[0].id, two.pairs[0].older) == (first, second, first, first, first)
-        assert deduplicator.delete(first).heir == (second, 1)
+        assert (one.id, two.id, two.duplicate_of, two.matches[0].id, two.pairs[0].older) == (
+            first,
+            second,
+            first,
+            first,
+            first,
+        )
+        assert deduplicator.delete(first).new_representative == (second, 1)
         assert three.id == other and [m.id for m in deduplicator.members(0)] == [first, second, other]
     with Deduplicator(index=tmp_path) as deduplicator:
         assert deduplicator.get(second).id == second  # type: ignore[union-attr]

@@ -108,9 +108,16 @@ def test_in_knows_the_ids_that_were_taken(filled: Deduplicator) -> None:
 def test_get_says_what_is_stored(filled: Deduplicator) -> None:
     kept, near = filled.get("a"), filled.get(np.int64(0))  # type: ignore[arg-type]
     assert kept is not None and near is not None
-    assert (kept.id, kept.seq, kept.kind, kept.of, kept.similarity, kept.group) == ("a", 0, "unique", None, None, 0)
+    assert (kept.id, kept.seq, kept.kind, kept.duplicate_of, kept.similarity, kept.group) == (
+        "a",
+        0,
+        "unique",
+        None,
+        None,
+        0,
+    )
     assert (kept.text, kept.time, kept.kept) == (TEXT, None, True)
-    assert (near.id, near.seq, near.kind, near.of, near.group) == (0, 2, "near_duplicate", "a", 0)
+    assert (near.id, near.seq, near.kind, near.duplicate_of, near.group) == (0, 2, "near_duplicate", "a", 0)
     assert (near.text, near.time, near.kept) == (TEXT + " tower", START, False)
     assert filled.get("b") is None
 
@@ -129,10 +136,14 @@ def test_delete_says_what_was_there(shards: int) -> None:
         gone = deduplicator.delete("a", time=START)
         assert (gone.kind, gone.replaces, gone.detail) == ("deleted", 0, None)
         if shards == 1:
-            assert gone.heir == (0, 1) and gone.heir.id == 0 and gone.heir.seq == 1  # type: ignore[union-attr]
+            assert (
+                gone.new_representative == (0, 1)
+                and gone.new_representative.id == 0
+                and gone.new_representative.seq == 1
+            )  # type: ignore[union-attr]
         assert "a" not in deduplicator and deduplicator.get("a") is None and len(deduplicator) == 2
         again = deduplicator.delete("a")
-        assert (again.kind, again.replaces, again.heir) == ("deleted", None, None)
+        assert (again.kind, again.replaces, again.new_representative) == ("deleted", None, None)
         assert again.detail == "there is no document with this id"
         (late,) = deduplicator.process([Document("a", TEXT, time=START - SECOND)])
         assert (
@@ -169,12 +180,12 @@ def test_groups_of_a_feed() -> None:
         assert deduplicator.groups(limit=1) == [largest]
         assert [deduplicator.group_of(id) for id in (0, "a", "b", "x")] == [largest, largest, other, None]
         assert deduplicator.members(largest) == deduplicator.members(0)
-        assert [(m.id, m.kind, m.source, m.representative) for m in deduplicator.members(0)] == [
+        assert [(m.id, m.kind, m.source, m.new_representative) for m in deduplicator.members(0)] == [
             ("a", "unique", "herald", True), (0, "near_duplicate", 7, False), ("e", "exact_duplicate", "herald", False),
         ]  # fmt: skip
         alone = deduplicator.group_of("c")
         assert alone == Group(2, ("c", 2), 1, 1, None, None, 0, ())  # type: ignore[arg-type]
-        assert [(member.id, member.representative) for member in deduplicator.members(alone)] == [("c", True)]
+        assert [(member.id, member.new_representative) for member in deduplicator.members(alone)] == [("c", True)]
         for number in (2, 3, 99, -1):
             with pytest.raises(UsageError, match=f"there is no group {number}"):
                 deduplicator.members(number)
@@ -231,7 +242,7 @@ def test_groups_before_a_commit_are_those_after_it(tmp_path: Path) -> None:
                 for member, same in zip(members, stored, strict=True):
                     removed = None if same.until == NO_TIME else same.until
                     assert (member.seq, member.removed_by, member.removed_at) == (same.seq, same.went, removed)
-                    assert member.representative == stands(row, same)
+                    assert member.new_representative == stands(row, same)
     assert compared > 100
 
 
@@ -240,6 +251,6 @@ def test_groups_of_a_reader(tmp_path: Path) -> None:
         list(deduplicator.process([Document("a", TEXT), Document("b", TEXT)]))
     with Deduplicator(index=tmp_path, read_only=True) as reader:
         assert [member.id for member in reader.members(reader.groups()[0])] == ["a", "b"]
-        assert reader.get("b").of == "a" and "b" in reader  # type: ignore[union-attr]
+        assert reader.get("b").duplicate_of == "a" and "b" in reader  # type: ignore[union-attr]
         with pytest.raises(UsageError, match="read-only"):
             reader.delete("a")

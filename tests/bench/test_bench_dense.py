@@ -47,7 +47,7 @@ def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_engine_in_a_process_of_its_own(feed: Path, tmp_path: Path) -> None:
     planted = [("near-1", "near-2"), ("near-4", "near-5"), ("near-6", "near-7")]
     row = ours(feed, planted, tmp_path, {"max_candidates": 16})
-    assert (row["documents"], row["pairs"], row["incomplete"]) == (300, 100, 0)
+    assert (row["documents"], row["pairs"], row["not_compared"]) == (300, 100, 0)
     assert row["dropped"] == pytest.approx(100 / 3)
     assert row["recall"] == row["newest"] == pytest.approx(2 / 3)
     assert row["rate"] > 0 and row["peak_mb"] > 1 and row["disk"] > 10

@@ -28,5 +28,5 @@ def test_a_stream_is_scored_by_what_was_kept() -> None:
     assert (narrow["bucket"], usual["bucket"]) == (2, 1024)
     assert usual["due"] > 30
     assert usual["recall"] == 1.0
-    assert narrow["incomplete"] > usual["incomplete"]
+    assert narrow["not_compared"] > usual["not_compared"]
     assert narrow["kept"] >= usual["kept"]

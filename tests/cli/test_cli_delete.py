@@ -43,20 +43,21 @@ def delete(folder: Path, *ids: object, code: int = 0, input: bytes | None = None
 def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) -> None:
     done = delete(folder, '"a"', '"c"', "17", '"nobody"', "--json-id", "--unique", folder / "unique")
     assert done.stderr == "stream-lsh: 3 documents deleted, 1 id not there\n"
-    assert [(v["id"], v["seq"], v["kind"], v.get("replaces"), v.get("heir")) for v in read_lines(done.stdout)] == [
+    assert [(v["id"], v["seq"], v["kind"], v.get("replaces"),
+    v.get("new_representative")) for v in read_lines(done.stdout)] == [
         ("a", 5, "deleted", 0, {"id": "b", "seq": 1}), ("c", 6, "deleted", 4, None),
         (17, 7, "deleted", 2, {"id": "17", "seq": 3}), ("nobody", 8, "deleted", None, None),
     ]  # fmt: skip
     feed, offset = str(folder / "feed"), (folder / "feed").read_bytes().index(b'{"id": "17"')
     assert read_lines(folder / "unique")[2:] == [
-        {"id": "a", "deleted": True, "heir": "b", "at": {"input": feed, "line": 2, "offset": 121}},
-        {"id": 17, "deleted": True, "heir": "17", "at": {"input": feed, "line": 4, "offset": offset}},
+        {"id": "a", "deleted": True, "new_representative": "b", "at": {"input": feed, "line": 2, "offset": 121}},
+        {"id": 17, "deleted": True, "new_representative": "17", "at": {"input": feed, "line": 4, "offset": offset}},
     ]
     with (folder / "feed").open("a") as file:
         file.write(json.dumps({"id": "d", "text": TEXT}) + "\n" + json.dumps({"id": "e", "text": "it " * 9}) + "\n")
     dedup(folder, "--verdicts", folder / "verdicts", "--only-new")
     first, last = read_lines(folder / "verdicts")
-    assert (first["seq"], first["of"], first["group"], last["kind"]) == (9, "b", 0, "unique")
+    assert (first["seq"], first["duplicate_of"], first["group"], last["kind"]) == (9, "b", 0, "unique")
     assert read_lines(folder / "unique")[4:] == [{"id": "e", "text": "it " * 9}]
 
 

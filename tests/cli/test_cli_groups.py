@@ -48,9 +48,10 @@ def test_programs_get_rows(folder: Path) -> None:
     assert [event["event"] for event in events] == ["created", "joined", "joined", "created"]
     found = lines("--index", state)
     assert found == [{key: event[key] for key in list(event)[3:]} for event in (events[2], events[3])]
-    assert [row["size"] for row in found] == [4, 2]
+    assert [row["total_members"] for row in found] == [4, 2]
     assert [row["group"] for row in lines("--index", state, "--order", "newest")] == [4, 0]
-    assert [(row["group"], row["grown"]) for row in lines("--index", state, "--order", "growing", "--since", "3h")] == [
+    assert [(row["group"], row["joined_since"]) for row in lines("--index", state, "--order", "growing", "--since",
+    "3h")] == [
         (0, 2), (4, 1)
     ]  # fmt: skip
     assert len(lines("--index", state, "--limit", "1")) == 1

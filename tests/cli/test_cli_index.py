@@ -50,7 +50,7 @@ def test_settings_that_are_not_given_are_those_of_the_index(run: Run, feed: Path
     assert (before["threshold"], before["max_bucket_rows"], before["max_candidates"]) == (0.6, 8, 9)
     assert (before["max_verified_matches"], before["compare_with"], before["segment_documents"]) == (10, "kept", 1000)
     found = run("dedup", more, "--index", state, "--verdicts", "-", "--memtable-documents", 64, "--max-matches", 1)
-    assert [verdict["of"] for verdict in read_lines(found.stdout)] == ["a"]
+    assert [verdict["duplicate_of"] for verdict in read_lines(found.stdout)] == ["a"]
     assert settings(run, state) == before
 
 
@@ -176,7 +176,7 @@ def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> 
     found = run("query", "--input", asked, "--index", state)
     verdicts = read_lines(found.stdout)
     assert [verdict["kind"] for verdict in verdicts] == ["near_duplicate", "redelivered", "unique", "rejected"]
-    assert verdicts[0]["of"] == "a" and verdicts[3]["reason"] == "not_json" and verdicts[3]["line"] == 4
+    assert verdicts[0]["duplicate_of"] == "a" and verdicts[3]["reason"] == "not_json" and verdicts[3]["line"] == 4
     assert "4 documents" in found.stderr and "1 not JSON" in found.stderr
     assert "nothing was added to the index: 4 documents" in found.stderr
     assert "dead letters" not in found.stderr and "--dead-letters" not in found.stderr

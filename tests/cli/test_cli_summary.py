@@ -9,7 +9,7 @@ from stream_lsh.embedded.report import Summary
 
 SUMMARY = Summary(
     documents=120_000, unique=118_000, near_duplicates=1_500, exact_duplicates=480, redelivered=10,
-    rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, incomplete=0, index_documents=0, index_bytes=None,
+    rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, not_compared=0, index_documents=0, index_bytes=None,
     seconds=3.4, resumed_from=0, already_done=(), unfinished={}, compare_with="kept", state=None,
 )  # fmt: skip
 
@@ -57,7 +57,7 @@ def test_an_interrupted_run_that_goes_on() -> None:
 
 
 def test_what_was_cut_is_said() -> None:
-    text = "\n".join(lines(replace(SUMMARY, truncated=1, incomplete=1200)))
+    text = "\n".join(lines(replace(SUMMARY, truncated=1, not_compared=1200)))
     assert "1 document has more than 100 matches" in text
     assert "--max-matches 0" in text
     assert "1,200 documents were not compared with all that might match" in text

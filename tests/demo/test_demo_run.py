@@ -62,13 +62,13 @@ def test_the_files(run: Run, folder: Path) -> None:
 
 
 def test_what_is_not_found_is_counted(run: Run) -> None:
-    alone = {entry.id for entry in run.feed.entries} - {verdict["of"] for verdict in run.verdicts}
+    alone = {entry.id for entry in run.feed.entries} - {verdict["duplicate_of"] for verdict in run.verdicts}
     story = next(
         place for place, entry in enumerate(run.feed.entries) if entry.kind == "story" and place and entry.id in alone
     )
     verdicts = [dict(verdict) for verdict in run.verdicts]
     verdicts[story] |= {
-        "kind": "near_duplicate", "of": run.feed.entries[0].id, "group": 0,
+        "kind": "near_duplicate", "duplicate_of": run.feed.entries[0].id, "group": 0,
         "matches": [{"id": "x", "seq": 0, "similarity": 0.9}],
     }  # fmt: skip
     lost = next(place for place, entry in enumerate(run.feed.entries) if entry.kind == "wire copy")

@@ -39,11 +39,11 @@ def test_what_happens_is_what_was_meant(tmp_path: Path, seed: int) -> None:
     """One group: all copies join it, the corrected ones stay, and who printed it first is left."""
     spreading = run_spread(tmp_path / "spread", seed, SETTINGS)
     assert Counter(event["event"] for event in spreading.events) == {
-        "created": 1, "joined": COPIES - 1, "updated": 1 + CORRECTED, "inherited": 1, "left": COPIES - 1,
+        "created": 1, "joined": COPIES - 1, "updated": 1 + CORRECTED, "representative_changed": 1, "left": COPIES - 1,
     }  # fmt: skip
     assert {event["group"] for event in spreading.events} == {0}
     last = spreading.events[-1]
-    assert (last["size"], last["living"], last["sources"]) == (1 + COPIES, 1, 1 + PRINTED + LATE)
+    assert (last["total_members"], last["live_members"], last["sources"]) == (1 + COPIES, 1, 1 + PRINTED + LATE)
     assert last["representative"]["id"] == spreading.entries[1].record["id"]
     (alert,) = spreading.alerts
     assert (alert["rule"], alert["members"]) == ("spreads", 10)
@@ -57,7 +57,7 @@ def test_the_index_has_it(found: tuple[Spreading, Path]) -> None:
     with whole(folder / "index", 0) as (_, members):
         listed = list(members)
     assert len(listed) == 1 + COPIES + 1 + CORRECTED  # all versions
-    assert [member.seq for member in listed if member.went is None] == [1]
+    assert [member.seq for member in listed if member.removed_by is None] == [1]
 
 
 def test_the_table_tells_it(found: tuple[Spreading, Path]) -> None:
@@ -65,7 +65,7 @@ def test_the_table_tells_it(found: tuple[Spreading, Path]) -> None:
     early = told.pop(2)[0]
     assert told == [
         (1, "write", None), (1, "print", "created"), (told[2][0], "print", "joined"), (1, "correct", "updated"),
-        (LATE, "print", "joined"), (CORRECTED, "correct", "updated"), (1, "withdraw", "inherited"),
+        (LATE, "print", "joined"), (CORRECTED, "correct", "updated"), (1, "withdraw", "representative_changed"),
         (PRINTED + LATE - 1, "withdraw", "left"),
     ]  # fmt: skip
     assert [row.alert is not None for row in rows(found[0])].index(True) == 2

@@ -127,7 +127,7 @@ def test_the_stories_are_those_of_the_verdicts_and_of_the_events_of_groups(diary
     events = [json.loads(line) for line in (folder / "groups.jsonl").read_text().splitlines()]
     last = {event["group"]: event for event in events}
     assert {(story.members[0], len(story.members), story.sources) for story in diary.stories} == {
-        (event["group"], event["size"], event["sources"]) for event in last.values()
+        (event["group"], event["total_members"], event["sources"]) for event in last.values()
     }
     sizes = [len(story.members) for story in diary.stories]
     assert sizes == sorted(sizes, reverse=True)

@@ -93,10 +93,10 @@ def test_each_rule_on_a_feed_with_a_known_answer(tmp_path: Path, rules: Path) ->
     copied, spreads, copyist, grows = found
     assert (copied["copied"], copied["source"], copied["similarity"]) == ("nordwire", "herald", 1.0)
     assert spreads["members"] == 4 and spreads["group"]["first_sources"] == ["nordwire", "herald", "radio", "tv"]
-    assert (spreads["group"]["size"], spreads["group"]["version"], spreads["group"]["group"]) == (4, 3, 0)
+    assert (spreads["group"]["total_members"], spreads["group"]["version"], spreads["group"]["group"]) == (4, 3, 0)
     assert (copyist["source"], copyist["documents"], copyist["duplicates"]) == ("thief", 5, 4)
     assert copyist["group"] is None
-    assert (grows["members"], grows["group"]["size"], grows["source"]) == (5, 6, None)
+    assert (grows["members"], grows["group"]["total_members"], grows["source"]) == (5, 6, None)
     assert summary.alerts is not None and (summary.alerts.alerts, summary.alerts.forgotten) == (4, 0)
 
 

@@ -62,9 +62,9 @@ def test_a_feed_against_any_updates_and_deletes(tmp_path: Path, shards: str) -> 
         [], ["a"], ["a", "b"], [], ["b", "c"], [], [], ["d", "c"], []
     ]  # fmt: skip
     assert [verdict.get("replaces") for verdict in found] == [None, None, None, 0, None, 1, 3, None, None]
-    assert (found[5]["kind"], found[5]["group"], found[7]["of"]) == ("deleted", None, "c")
+    assert (found[5]["kind"], found[5]["group"], found[7]["duplicate_of"]) == ("deleted", None, "c")
     lines = [json.loads(line) for line in (tmp_path / "unique").read_text().splitlines()]
-    gone = {"deleted": True, "heir": None, "at": None}
+    gone = {"deleted": True, "new_representative": None, "at": None}
     expected = [
         document("a", TEXT, 10),
         document("a", OTHER, 13),
@@ -75,7 +75,7 @@ def test_a_feed_against_any_updates_and_deletes(tmp_path: Path, shards: str) -> 
     assert lines == [line for line in expected if shards != "1" or line["id"] != "b"]
 
 
-def test_several_shards_name_heirs_later(tmp_path: Path) -> None:
+def test_several_shards_name_representatives_later(tmp_path: Path) -> None:
     arguments = (*CHANGING, "--shards", "3", "--decision-lag", "2")
     first = document("a", TEXT, 10)
     found = dedup(
@@ -86,22 +86,29 @@ def test_several_shards_name_heirs_later(tmp_path: Path) -> None:
     found = dedup(
         tmp_path, deletion("nobody"), document("d", TEXT, 13), deletion("b"), name="next", arguments=arguments
     )
-    kept = {"of": None, "similarity": None, "matches": []}
-    heirs = [{"group": 0, "id": "b", "seq": 1}]
-    assert found[0] == {"id": "nobody", "seq": 4, "kind": "deleted", "group": None, **kept, "heirs": heirs}
-    assert (found[1]["kind"], found[1]["of"], found[1]["group"]) == ("near_duplicate", "b", 0)
+    kept = {"duplicate_of": None, "similarity": None, "matches": []}
+    representatives = [{"group": 0, "id": "b", "seq": 1}]
+    assert found[0] == {
+        "id": "nobody",
+        "seq": 4,
+        "kind": "deleted",
+        "group": None,
+        **kept,
+        "new_representatives": representatives,
+    }
+    assert (found[1]["kind"], found[1]["duplicate_of"], found[1]["group"]) == ("near_duplicate", "b", 0)
     assert (found[2]["kind"], found[2]["group"], found[2]["replaces"]) == ("deleted", 0, 1)
     with Deduplicator(index=tmp_path / "index") as deduplicator:
         verdicts = list(deduplicator.process([Document(str(i), deleted=True) for i in range(3)]))
-    assert [verdict.heirs for verdict in verdicts] == [(), ((0, "d", 5),), ()]
+    assert [verdict.new_representatives for verdict in verdicts] == [(), ((0, "d", 5),), ()]
     lines = [json.loads(line) for line in (tmp_path / "unique").read_text().splitlines()]
     place = {"input": str(tmp_path / "feed.jsonl"), "line": 2, "offset": len(json.dumps(first)) + 1}
     assert lines == [
         first,
-        {"id": "a", "deleted": True, "heir": None, "at": None},
+        {"id": "a", "deleted": True, "new_representative": None, "at": None},
         document("c", OTHER, 12),
-        {"id": None, "deleted": True, "heir": "b", "at": place},
-        {"id": "b", "deleted": True, "heir": None, "at": None},
+        {"id": None, "deleted": True, "new_representative": "b", "at": place},
+        {"id": "b", "deleted": True, "new_representative": None, "at": None},
     ]
 
 
@@ -119,11 +126,19 @@ def test_a_feed_updates_and_deletes(tmp_path: Path) -> None:
         document("nobody", OTHER, 11),
         {"id": "c", "text": OTHER, "ts": 13, "deleted": "yes"},
     )
-    kept = {"of": None, "similarity": None, "matches": []}
+    kept = {"duplicate_of": None, "similarity": None, "matches": []}
     assert found[0] == {"id": "a", "seq": 0, "kind": "unique", "group": 0, **kept}
-    assert (found[1]["kind"], found[1]["of"], found[1]["group"]) == ("near_duplicate", "a", 0)
-    heir = {"id": "b", "seq": 1}
-    assert found[2] == {"id": "a", "seq": 2, "kind": "unique", "group": 2, "replaces": 0, "heir": heir, **kept}
+    assert (found[1]["kind"], found[1]["duplicate_of"], found[1]["group"]) == ("near_duplicate", "a", 0)
+    representative = {"id": "b", "seq": 1}
+    assert found[2] == {
+        "id": "a",
+        "seq": 2,
+        "kind": "unique",
+        "group": 2,
+        "replaces": 0,
+        "new_representative": representative,
+        **kept,
+    }
     assert found[3] == {"id": "a", "seq": 3, "kind": "outdated", "group": None, **kept}
     assert found[4] == {"id": "a", "seq": 4, "kind": "deleted", "group": 2, "replaces": 2, **kept}
     assert found[5] == {"id": "b", "seq": 5, "kind": "outdated", "group": None, **kept}
@@ -150,9 +165,10 @@ def test_an_update_that_others_must_not_match_leaves_its_place(tmp_path: Path) -
         deletion("a", lang=["?"]),
         arguments=(*CHANGING, "--match-within", "lang"),
     )
-    heir = {"id": "b", "seq": 1}
-    assert [(v["kind"], v["of"], v["group"], v.get("replaces"), v.get("heir")) for v in found] == [
-        ("unique", None, 0, None, None), ("near_duplicate", "a", 0, None, None), ("unique", None, 2, 0, heir),
+    representative = {"id": "b", "seq": 1}
+    assert [(v["kind"], v["duplicate_of"], v["group"], v.get("replaces"),
+    v.get("new_representative")) for v in found] == [
+        ("unique", None, 0, None, None), ("near_duplicate", "a", 0, None, None), ("unique", None, 2, 0, representative),
         ("near_duplicate", "b", 0, None, None), ("exact_duplicate", "a", 2, None, None),
         ("deleted", None, 2, 2, {"id": "d", "seq": 4}),
     ]  # fmt: skip
@@ -194,26 +210,27 @@ def standing(records: list[dict[str, Any]], **more: Any) -> dict[Any, str]:
 
 
 def folded(unique: Path) -> tuple[dict[Any, str], int]:
-    """What is kept by the lines of the output, heirs' texts by where they stand in the input; and how many heirs."""
+    """What is kept by the lines of the output, representatives' texts by where they stand in the input; and how many
+    representatives."""
     kept: dict[Any, str] = {}
-    heirs = 0
+    representatives = 0
     for line in map(json.loads, unique.read_text().splitlines()):
         if not line.get("deleted"):
             kept[line["id"]] = line["text"]
             continue
         if line["id"] is not None:  # else a line before has said so
             del kept[line["id"]]  # it was there
-        if line["heir"] is not None:
-            heirs += 1
+        if line["new_representative"] is not None:
+            representatives += 1
             with Path(line["at"]["input"]).open("rb") as file:
                 file.seek(line["at"]["offset"])
                 found = json.loads(file.readline())
             assert found == json.loads(Path(line["at"]["input"]).read_text().splitlines()[line["at"]["line"] - 1])
-            assert found["id"] == line["heir"] not in kept
+            assert found["id"] == line["new_representative"] not in kept
             kept[found["id"]] = found["text"]
         else:
             assert line["at"] is None
-    return kept, heirs
+    return kept, representatives
 
 
 def run(folder: Path, inputs: list[str], **more: Any) -> None:
@@ -225,8 +242,8 @@ def run(folder: Path, inputs: list[str], **more: Any) -> None:
 def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: Any, more: Any) -> None:
     records = copies(0, 400)
     run(tmp_path, written(tmp_path, records), verify=verify, **more)
-    kept, heirs = folded(tmp_path / "unique")
-    assert heirs > 5
+    kept, representatives = folded(tmp_path / "unique")
+    assert representatives > 5
     if verify == "exact":
         assert kept == standing(records, **more)
 
@@ -236,18 +253,18 @@ def test_without_updates_only_documents_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "unique").read_text() == json.dumps(document("a", TEXT, 10)) + "\n"
 
 
-def test_an_heir_from_python_has_no_place(tmp_path: Path) -> None:
+def test_an_representative_from_python_has_no_place(tmp_path: Path) -> None:
     with Deduplicator(Settings(**SURE | FIELDS), tmp_path / "index") as deduplicator:
         assert [verdict.kind for verdict in deduplicator.process([Document("a", TEXT), Document("b", TEXT)])] == [
             "unique", "exact_duplicate"
         ]  # fmt: skip
     run(tmp_path, [str(write(tmp_path / "feed", deletion("a"), deletion("b")))])
     assert (tmp_path / "unique").read_text() == (
-        '{"id":"a","deleted":true,"heir":"b","at":null}\n{"id":"b","deleted":true,"heir":null,"at":null}\n'
+        '{"id":"a","deleted":true,"new_representative":"b","at":null}\n{"id":"b","deleted":true,"new_representative":null,"at":null}\n'
     )
 
 
-def test_damage_of_where_an_heir_stood_is_told(tmp_path: Path) -> None:
+def test_damage_of_where_an_representative_stood_is_told(tmp_path: Path) -> None:
     records = [{"id": "a", "text": TEXT, "at": 1}, {"id": "b", "text": TEXT + " or three", "at": 2}]
     run(tmp_path, written(tmp_path, records, 1))
     store = Store(tmp_path / "index" / "db")

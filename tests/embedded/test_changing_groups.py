@@ -134,7 +134,7 @@ def folded(events: list[dict[str, Any]]) -> dict[int, Any]:
     for event in events:
         rows[event["group"]] = {key: event[key] for key in list(event)[3:]}
         if event["event"] == "ended":
-            assert rows.pop(event["group"])["living"] == 0
+            assert rows.pop(event["group"])["live_members"] == 0
     return rows
 
 
@@ -209,7 +209,7 @@ def test_a_long_history(
     events = in_pieces(records, settings, tmp_path, random.Random(seed), erasing)
     groups = check(tmp_path, records, settings, events, erased=erasing)
     kinds = Counter(event["event"] for event in events)
-    happen = ["created", "joined", "updated", "left", "inherited", *(["ended"] if window or LONG else [])]
+    happen = ["created", "joined", "updated", "left", "representative_changed", *(["ended"] if window or LONG else [])]
     assert min(kinds[kind] for kind in happen) > 2, kinds
     assert max(event["sources"] for event in events) > 16
     assert groups.table
@@ -236,7 +236,9 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
     events = in_pieces(records, settings, tmp_path, chance)
     check(tmp_path, records, settings, events)
     kinds = Counter(event["event"] for event in events)
-    assert min(kinds[kind] for kind in ("created", "joined", "updated", "left", "inherited", "ended")) > 5, kinds
+    assert (
+        min(kinds[kind] for kind in ("created", "joined", "updated", "left", "representative_changed", "ended")) > 5
+    ), kinds
 
 
 RULES = """
@@ -312,7 +314,8 @@ def job(folder: Path, feeding: Sequence[tuple[str, str | None]], rules: Path | N
 def told(path: Path) -> list[tuple[Any, ...]]:
     """The events in short: what, with which document, representative, version, size, living."""
     return [
-        (e["event"], e["seq"], e["representative"]["seq"], e["version"], e["size"], e["living"]) for e in read(path)
+        (e["event"], e["seq"], e["representative"]["seq"], e["version"], e["total_members"], e["live_members"])
+        for e in read(path)
     ]  # fmt: skip
 
 
@@ -323,8 +326,8 @@ def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
     assert told(tmp_path / "groups") == [
         ("created", 1, 0, 1, 2, 2), ("created", 3, 2, 1, 2, 2),
         ("left", 4, 0, 2, 2, 1), ("joined", 4, 2, 2, 3, 3),
-        ("updated", 5, 2, 3, 3, 3), ("inherited", 6, 4, 4, 3, 2),
-        ("inherited", 7, 5, 5, 3, 1), ("ended", 8, 5, 6, 3, 0),
+        ("updated", 5, 2, 3, 3, 3), ("representative_changed", 6, 4, 4, 3, 2),
+        ("representative_changed", 7, 5, 5, 3, 1), ("ended", 8, 5, 6, 3, 0),
         ("updated", 9, 9, 3, 2, 1), ("ended", 10, 9, 4, 2, 0),
     ]  # fmt: skip
     assert table(tmp_path / "index") == []
@@ -334,7 +337,7 @@ def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
 
 
 def test_one_of_many_who_lives_inherits(tmp_path: Path) -> None:
-    """257 of 258 copies go, then who stood; then his heir, whose heir is who came last."""
+    """257 of 258 copies go, then who stood; then his representative, whose representative is who came last."""
     ids = [f"c{i}" for i in range(258)]
     job(tmp_path, [
         *((id, TEXT) for id in ("kept", *ids)), *((id, None) for id in (*ids[:257], "kept")), ("new", TEXT),
@@ -342,8 +345,8 @@ def test_one_of_many_who_lives_inherits(tmp_path: Path) -> None:
     ])  # fmt: skip
     went = 1 + 258 + 257
     assert told(tmp_path / "groups")[-3:] == [
-        ("inherited", went, 258, went, 259, 1), ("joined", went + 1, 258, went + 1, 260, 2),
-        ("inherited", went + 2, went + 1, went + 2, 260, 1),
+        ("representative_changed", went, 258, went, 259, 1), ("joined", went + 1, 258, went + 1, 260, 2),
+        ("representative_changed", went + 2, went + 1, went + 2, 260, 1),
     ]  # fmt: skip
 
 
@@ -352,26 +355,26 @@ def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
     job(tmp_path, [("a", TEXT), ("a", now), ("b", TEXT), ("c", TEXT), ("a", here), ("b", TEXT), ("a", None)])
     shown = CliRunner().invoke(main, ["groups", "--index", str(tmp_path / "index"), "0"])
     found = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [(m["id"], m["seq"], m["kind"], m.get("went"), m.get("representative")) for m in found] == [
+    assert [(m["id"], m["seq"], m["kind"], m.get("removed_by"), m.get("representative")) for m in found] == [
         ("a", 1, "unique", 4, None), ("b", 2, "near_duplicate", None, True), ("c", 3, "near_duplicate", None, None),
         ("a", 4, "unique", 6, None),
     ]  # fmt: skip
     assert [m.get("until") for m in found] == [START + 4 * SECOND, None, None, START + 6 * SECOND]
     row = json.loads(table(tmp_path / "index")[0].group.json)
     # How the founder came counts, and how it was when it got company.
-    assert (row["first"], row["last"], row["size"], row["living"]) == (START, START + 4 * SECOND, 3, 2)
+    assert (row["first"], row["last"], row["total_members"], row["live_members"]) == (START, START + 4 * SECOND, 3, 2)
     growing = ["groups", "--index", str(tmp_path / "index"), "--order", "growing", "--since", "1h"]
-    assert json.loads(CliRunner().invoke(main, growing).stdout)["grown"] == 2
+    assert json.loads(CliRunner().invoke(main, growing).stdout)["joined_since"] == 2
 
 
 def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     job(tmp_path, [(id, TEXT) for id in "abc"])
     command = ["delete", "--index", str(tmp_path / "index"), "--quiet", "a"]
     assert CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "groups")]).exit_code == 0
-    assert told(tmp_path / "groups")[-1] == ("inherited", 3, 1, 3, 3, 2)
+    assert told(tmp_path / "groups")[-1] == ("representative_changed", 3, 1, 3, 3, 2)
     command[-1] = "c"
     assert CliRunner().invoke(main, command).exit_code == 0  # with groups, whoever is told
-    assert [row.group.living for row in table(tmp_path / "index")] == [1]
+    assert [row.group.live_members for row in table(tmp_path / "index")] == [1]
     with Deduplicator(index=tmp_path / "index") as deduplicator:
         list(deduplicator.process([Document("b", deleted=True)]))
     assert table(tmp_path / "index") == []
@@ -389,7 +392,12 @@ def test_alerts_count_who_comes(tmp_path: Path, rules: Path) -> None:
     job(tmp_path, [("a", TEXT), ("b", TEXT), ("b", TEXT + " now"), ("a", TEXT + " here"), ("b", None), ("c", TEXT)],
         rules)  # fmt: skip
     (alert,) = read(tmp_path / "alerts")
-    assert (alert["id"], alert["members"], alert["group"]["size"], alert["group"]["living"]) == ("c", 2, 3, 2)
+    assert (alert["id"], alert["members"], alert["group"]["total_members"], alert["group"]["live_members"]) == (
+        "c",
+        2,
+        3,
+        2,
+    )
     (rehearsed,) = rehearse(tmp_path / "index", read_rules(rules)).told
     assert json.loads(rehearsed.line)["id"] == "c"
 
@@ -428,7 +436,7 @@ def test_the_check_finds_an_id_in_a_group(tmp_path: Path) -> None:
     assert "ids that were erased of shard 0 can still be read in what" in problem
 
 
-def test_who_went_without_an_heir_is_listed_as_long_as_he_has_an_id(tmp_path: Path) -> None:
+def test_who_went_without_an_representative_is_listed_as_long_as_he_has_an_id(tmp_path: Path) -> None:
     """The member who lives has left the window, that he came into before the version that goes did."""
     hour = 3_600_000
     records: list[Any] = [(Document(id, TEXT, time=START), "x") for id in ("kept", "copy")]

@@ -49,7 +49,7 @@ def test_books_and_posts(tmp_path: Path, first: str) -> None:
         order = documents if first == "book" else documents[::-1]
         verdicts = {verdict.id: verdict for verdict in deduplicator.process(order, batch=1)}
     if first == "book":
-        assert all(verdicts[i].of == "book" for i in range(len(posts)))
+        assert all(verdicts[i].duplicate_of == "book" for i in range(len(posts)))
     else:
         assert verdicts["book"].kind == "unique"
         assert sorted(match.id for match in verdicts["book"].matches) == list(range(len(posts)))

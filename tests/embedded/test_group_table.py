@@ -82,7 +82,7 @@ def test_orders(tmp_path: Path) -> None:
     run(tmp_path, [str(tmp_path / "feed")])
 
     def ids(**how: Any) -> list[tuple[str, int | None]]:
-        return [(json.loads(row.group.id), row.grown) for row in table(tmp_path / "index", **how)]
+        return [(json.loads(row.group.id), row.joined_since) for row in table(tmp_path / "index", **how)]
 
     hour = 3_600_000
     assert ids() == [("0/0", None), ("1/5", None), ("2/20", None)]
@@ -134,7 +134,7 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
     inputs = feed(tmp_path, 300, 1)
     run(tmp_path, inputs)
     before = {row["group"]: row for row in rows(tmp_path)}
-    copied = max(before.values(), key=lambda row: row["size"])
+    copied = max(before.values(), key=lambda row: row["total_members"])
     with whole(tmp_path / "index", copied["group"]) as (group, _):
         seq = group.seq
     text = json.loads(Path(inputs[0]).read_text().splitlines()[seq])["text"]
@@ -142,5 +142,5 @@ def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
         (verdict,) = deduplicator.process([Document("from python", text, time=1_700_000_000)])
     assert verdict.group == copied["group"]
     after = {row["group"]: row for row in rows(tmp_path)}
-    assert after.pop(copied["group"])["size"] == before.pop(copied["group"])["size"] + 1
+    assert after.pop(copied["group"])["total_members"] == before.pop(copied["group"])["total_members"] + 1
     assert after == before

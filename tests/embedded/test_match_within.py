@@ -46,7 +46,7 @@ def said(verdict: Verdict, numbers: Sequence[int]) -> tuple[Any, ...]:
     """A verdict with numbers of the whole feed; numbers: of the documents of its index."""
     group = None if verdict.group is None else numbers[verdict.group]
     matches = [(match.id, numbers[match.seq], match.similarity) for match in verdict.matches]
-    return verdict.id, verdict.kind, verdict.of, verdict.similarity, group, matches
+    return verdict.id, verdict.kind, verdict.duplicate_of, verdict.similarity, group, matches
 
 
 ANY = {"compare_with": "all", "max_verified_matches": 0, "max_matches": 0}
@@ -88,7 +88,7 @@ def test_the_same_text_under_another_value_is_another_text(shards: int, verify: 
         Document("a", TEXT, within={"lang": "en", "desk": 1}), Document("a", TEXT, within={"lang": "en", "desk": 2}),
     ]  # fmt: skip
     found = verdicts(documents, match_within=["lang", "desk"], shards=shards, verify=verify)
-    assert [(verdict.kind, verdict.of) for verdict in found] == [
+    assert [(verdict.kind, verdict.duplicate_of) for verdict in found] == [
         ("unique", None), ("unique", None), ("unique", None), ("exact_duplicate", "b"), ("redelivered", None),
         ("rejected", None),
     ]  # fmt: skip
@@ -108,7 +108,9 @@ def test_a_feed_has_values_where_python_has_a_mapping(tmp_path: Path) -> None:
     run(tmp_path, [path], Settings(match_within=("of.lang",)), ["verdicts"])
     found = read(tmp_path / "verdicts")
     expected = verdicts(documents, match_within=["lang"])
-    assert [(line["id"], line["kind"], line["of"]) for line in found] == [(v.id, v.kind, v.of) for v in expected]
+    assert [(line["id"], line["kind"], line["of"]) for line in found] == [
+        (v.id, v.kind, v.duplicate_of) for v in expected
+    ]
     query(Settings(), [str(path)], str(tmp_path / "asked.jsonl"), tmp_path / "index")
     assert {line["kind"] for line in read(tmp_path / "asked.jsonl")} == {"redelivered"}
 

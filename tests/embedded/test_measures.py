@@ -82,7 +82,7 @@ def test_verdicts_are_those_of_exhaustive_comparison(
     assert {"unique", "near_duplicate", "exact_duplicate"} <= kinds
     if changes:
         assert {"deleted", "outdated", "redelivered"} <= kinds
-        assert compare_with == "all" or any(true.heir or true.heirs for true in truth)
+        assert compare_with == "all" or any(true.representative or true.representatives for true in truth)
     if measure == "containment" and compare_with == "kept":  # what contains more is kept
         assert sum(verdict["kind"] == "unique" and bool(verdict["matches"]) for verdict in verdicts) > 5
     facts: Any = information(tmp_path / "index", check=True)
@@ -143,7 +143,7 @@ def test_strangers_never_match(measure: str, compare_with: Any) -> None:
     for number, verdict in enumerate(verdicts):
         assert verdict.kind == ("unique" if number < 100 else "exact_duplicate")
         assert {match.seq % 100 for match in verdict.matches} <= {number % 100}
-        assert verdict.of == (None if number < 100 else number % 100)
+        assert verdict.duplicate_of == (None if number < 100 else number % 100)
 
 
 # -- restarts ---------------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_a_run_that_is_killed_goes_on_to_the_byte(tmp_path: Path, measure: str) 
         ("kept", False), ("all", False), ("all", True)))],
 )  # fmt: skip
 def test_lost_postings_are_made_again(tmp_path: Path, compare_with: Any, changes: bool) -> None:
-    """From rows and texts, also of what was erased and what stands for an heir."""
+    """From rows and texts, also of what was erased and what stands for a new representative."""
     feed = feed_of("containment", seed=11)
     records = feed.history(300) if changes else feed.plain(300)
     more = {"compare_with": compare_with, "erase_hours": 0} | (
@@ -280,9 +280,9 @@ def test_crowds_have_one_that_stands_for_them(measure: str, compare_with: Any) -
     assert {verdict.kind for verdict in verdicts[2::2]} == {"exact_duplicate"}
     assert {verdict.kind for verdict in verdicts[3::2]} <= {"near_duplicate", "exact_duplicate"}
     if compare_with == "kept":
-        assert {verdict.of for verdict in verdicts[2::2]} == {0}
-        assert {verdict.of for verdict in verdicts[3::2]} == {1}
-        assert not any(verdict.incomplete for verdict in verdicts)
+        assert {verdict.duplicate_of for verdict in verdicts[2::2]} == {0}
+        assert {verdict.duplicate_of for verdict in verdicts[3::2]} == {1}
+        assert not any(verdict.not_compared for verdict in verdicts)
 
 
 # -- the interface ----------------------------------------------------------------------------------------------------
@@ -297,8 +297,9 @@ def test_python_and_queries(tmp_path: Path, measure: str) -> None:
         verdicts = list(deduplicator.process(documents))
     inputs = written(tmp_path, records)
     run(tmp_path / "job", inputs, Settings(**GIVEN[measure]))
-    assert [(v.id, v.kind, v.of, v.similarity) for v in verdicts] == [
-        (line["id"], line["kind"], line["of"], line["similarity"]) for line in read(tmp_path / "job" / "verdicts")
+    assert [(v.id, v.kind, v.duplicate_of, v.similarity) for v in verdicts] == [
+        (line["id"], line["kind"], line["duplicate_of"], line["similarity"])
+        for line in read(tmp_path / "job" / "verdicts")
     ]
     with Deduplicator(index=tmp_path / "index", read_only=True) as deduplicator:
         assert deduplicator.settings.measure == measure
@@ -345,7 +346,7 @@ def test_full_buckets_of_places_are_read() -> None:
         settings = Settings(measure="euclidean", dimensions=200, max_distance=1.6, **given)
         with Deduplicator(settings) as deduplicator:
             verdicts = list(deduplicator.process(documents))
-        shares.append(sum(verdict.incomplete > 0 for verdict in verdicts) / len(verdicts))
+        shares.append(sum(verdict.not_compared > 0 for verdict in verdicts) / len(verdicts))
     assert shares[0] < 0.01 < 0.3 < shares[1]
     assert settings.answers["max_bucket_rows"] == 8
     assert Settings(measure="euclidean", dimensions=200, max_distance=1.6).answers["max_bucket_rows"] == 1024

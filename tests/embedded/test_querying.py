@@ -62,7 +62,7 @@ def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, s
             assert [(match["id"], match["similarity"]) for match in verdict["matches"]] == [
                 (match.id, match.similarity) for match in matches
             ]
-            assert verdict["of"] == (min(matches, key=lambda match: match.seq).id if matches else None)
+            assert verdict["duplicate_of"] == (min(matches, key=lambda match: match.seq).id if matches else None)
             unique = settings.compare_with == "kept" and matches
             assert verdict["group"] == (min(match.seq for match in matches) if unique else None)
     assert (summary.documents, summary.redelivered, summary.index_documents) == (150, 50, 200)

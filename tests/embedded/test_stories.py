@@ -84,7 +84,7 @@ def test_stories_of_other_languages_are_others_and_say_their_words() -> None:
     ]
     with Deduplicator(Settings(measure="tf-idf", match_within=["lang"])) as deduplicator:
         verdicts = {verdict.id: verdict for verdict in deduplicator.process(feed)}
-    assert [verdicts[id].of for id in ("en0", "de0", "en1", "de1")] == [None, None, "en0", "de0"]
+    assert [verdicts[id].duplicate_of for id in ("en0", "de0", "en1", "de1")] == [None, None, "en0", "de0"]
     for id in ("en1", "de1"):
         (match,) = verdicts[id].matches
         assert set(match.evidence["terms"]) >= {"klitschko", "rahman", "mannheim"}
@@ -141,7 +141,9 @@ def test_what_is_rare_is_rare_among_those_that_a_text_may_match() -> None:
         among = [verdict for verdict in deduplicator.process(feed) if verdict.id % 20 == 7]
     with Deduplicator(Settings(measure="tf-idf")) as deduplicator:
         alone = list(deduplicator.process([document for document in feed if document.id % 20 == 7]))
-    assert [(v.kind, v.of, v.similarity) for v in among] == [(v.kind, v.of, v.similarity) for v in alone]
+    assert [(v.kind, v.duplicate_of, v.similarity) for v in among] == [
+        (v.kind, v.duplicate_of, v.similarity) for v in alone
+    ]
     assert 3 < sum(v.kind == "unique" for v in alone) < 50
 
 

@@ -103,7 +103,7 @@ def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, m
         kills=20 if LONG else 4,
     )
     same(broken, whole)
-    assert (b'"heir":"' in (whole / "unique.jsonl").read_bytes()) is (more == CHANGING)
+    assert (b'"new_representative":"' in (whole / "unique.jsonl").read_bytes()) is (more == CHANGING)
     assert run(again).exit_code == 0
     same(broken, whole)
 

@@ -102,8 +102,10 @@ def test_a_feed_of_updates_and_deletions(
     found = agreed(documents, settings, tmp_path, random.Random(seed), erasing=seed % 2 == 0)
     kinds = {"unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated"}
     assert kinds <= {verdict.kind for verdict in found}
-    heirs = sum((verdict.heir is not None) + len(verdict.heirs) for verdict in found)
-    assert (heirs == 0) if compare_with == "all" else (heirs > 5)
+    representatives = sum(
+        (verdict.new_representative is not None) + len(verdict.new_representatives) for verdict in found
+    )
+    assert (representatives == 0) if compare_with == "all" else (representatives > 5)
     assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 5
     healthy(tmp_path)
 
@@ -134,15 +136,16 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, compare
 
 @pytest.mark.parametrize("order", ["as they came", "the kept one last", "all"])
 def test_a_crowd_of_one_text_goes(tmp_path: Path, order: str) -> None:
-    """It has heirs to its end, however many have died before them; and when the text comes again nobody is met."""
+    """It has representatives to its end, however many have died before them; and when the text comes again nobody is
+    met."""
     n, text, chance = 600 if LONG else 200, "one text of nine words that all of them have", random.Random(1)
     ids = {"as they came": list(range(n)), "the kept one last": [*range(1, n - 1), 0, n - 1]}.get(order)
     gone = [Document(str(i), deleted=True) for i in ids or chance.sample(range(n), n)]
     documents = [Document(str(i), text) for i in range(n)] + gone + [Document(f"new {i}", text) for i in range(3)]
     settings = Settings(**{**SURE, "max_bucket_rows": 2}, **UNIQUE, on_conflict="update", memtable_documents=16)
     found = agreed(documents, settings, tmp_path, random.Random(1))
-    heirs = sum(verdict.heir is not None for verdict in found)
-    assert heirs == {"as they came": n - 1, "the kept one last": 1}.get(order, heirs) > 0
+    representatives = sum(verdict.new_representative is not None for verdict in found)
+    assert representatives == {"as they came": n - 1, "the kept one last": 1}.get(order, representatives) > 0
 
 
 @pytest.mark.parametrize("shards", rotating([1, 3], 1))
@@ -169,11 +172,12 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
     kinds = Counter(verdict.kind for verdict in found)
     assert min(kinds[kind] for kind in ("near_duplicate", "exact_duplicate", "deleted", "outdated")) > 2, kinds
     assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > len(found) // 4
-    assert sum((verdict.heir is not None) + len(verdict.heirs) for verdict in found) > 2
+    assert sum((verdict.new_representative is not None) + len(verdict.new_representatives) for verdict in found) > 2
 
 
-def test_ids_that_were_deleted_come_again_as_their_heirs(tmp_path: Path) -> None:
-    """What is kept of such a deletion has the heir's signature, but no text: none is read, not even ahead."""
+def test_ids_that_were_deleted_come_again_as_their_representatives(tmp_path: Path) -> None:
+    """What is kept of such a deletion has the new representative's signature, but no text: none is read, not even
+    ahead."""
     texts = [" ".join(f"w{i}x{k}" for k in range(20)) for i in range(60)]
     documents = [Document(f"{who} {i}", text) for i, text in enumerate(texts) for who in ("first", "second")]
     documents += [Document(f"first {i}", deleted=True) for i in range(60)]
@@ -185,7 +189,7 @@ def test_ids_that_were_deleted_come_again_as_their_heirs(tmp_path: Path) -> None
     with opened(settings, tmp_path) as index:
         found += told(index, again, len(documents))
     same(found, modelled(documents + again, settings))
-    assert [verdict.of for verdict in found[-60:]] == [f"second {i}" for i in range(60)]
+    assert [verdict.duplicate_of for verdict in found[-60:]] == [f"second {i}" for i in range(60)]
 
 
 def test_an_id_that_comes_again_has_not_the_copies_of_the_one_before(tmp_path: Path) -> None:

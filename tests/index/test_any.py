@@ -53,13 +53,13 @@ def test_everything_verified_finds_all_pairs_that_share_a_bucket(tmp_path: Path,
     for verdict in verdicts:
         mine = {older: value for (newer, older), value in found.items() if newer == verdict["seq"]}
         entry = told[verdict["seq"]]
-        assert "truncated" not in verdict and "incomplete" not in verdict and verdict["group"] is None
+        assert "truncated" not in verdict and "not_compared" not in verdict and verdict["group"] is None
         if verdict["seq"] in stored:
             same = any(told[older].text == entry.text for older in mine)
             assert verdict["kind"] == ("exact_duplicate" if same else "near_duplicate" if mine else "unique")
             if mine:
                 oldest = min(mine)
-                assert (verdict["of"], verdict["similarity"]) == (documents[oldest].id, mine[oldest])
+                assert (verdict["duplicate_of"], verdict["similarity"]) == (documents[oldest].id, mine[oldest])
         else:
             assert verdict["kind"] in ("rejected", "redelivered") and not mine
 
@@ -90,7 +90,7 @@ def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:
         assert len(few["matches"]) == min(4, len(full["matches"]))
         assert len(few["matches"]) + few.get("truncated", 0) == len(full["matches"])
         assert [match["similarity"] for match in few["matches"]] == [m["similarity"] for m in full["matches"][:4]]
-        assert all(few[name] == full[name] for name in ("kind", "of", "similarity"))
+        assert all(few[name] == full[name] for name in ("kind", "duplicate_of", "similarity"))
 
 
 def test_one_text_many_times_stays_cheap(tmp_path: Path) -> None:
@@ -98,5 +98,5 @@ def test_one_text_many_times_stays_cheap(tmp_path: Path) -> None:
     documents = [Document(i, "the same text again and again and again") for i in range(5000)]
     settings = Settings(compare_with="all", max_matches=10)
     last = once(documents, settings, tmp_path, 2000)[-1]
-    assert last["kind"] == "exact_duplicate" and last["of"] == 0 and "incomplete" not in last
+    assert last["kind"] == "exact_duplicate" and last["duplicate_of"] == 0 and "not_compared" not in last
     assert len(last["matches"]) == 10 and last["truncated"] == 4999 - 10

@@ -53,8 +53,8 @@ def feed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Feed]:
 def test_an_update_is_judged_with_its_old_version_invisible(feed: Feed) -> None:
     feed.says("a", BASE)
     verdict = feed.says("a", NEAR)
-    assert (verdict.kind, verdict.of, verdict.replaces) == ("unique", None, 0)
-    assert feed.says("b", BASE).of == "a"  # by the new version
+    assert (verdict.kind, verdict.duplicate_of, verdict.replaces) == ("unique", None, 0)
+    assert feed.says("b", BASE).duplicate_of == "a"  # by the new version
     assert feed.says("b", BASE).kind == "redelivered"
 
 
@@ -62,26 +62,26 @@ def test_a_kept_one_that_stays_similar_keeps_its_place(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     verdict = feed.says("a", NEARER)
-    assert (verdict.kind, verdict.group, verdict.replaces, verdict.heir) == ("unique", 0, 0, None)
+    assert (verdict.kind, verdict.group, verdict.replaces, verdict.new_representative) == ("unique", 0, 0, None)
     assert feed.says("c", BASE)[2:5] == ("a", 5 / 7, 0)
-    # The next one to go is the new version, and the heir is who was dropped for the old one.
-    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, heir=("b", 1))
+    # The next one to go is the new version, and the new representative is who was dropped for the old one.
+    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, representative=("b", 1))
 
 
-def test_a_kept_one_that_becomes_another_leaves_an_heir(feed: Feed) -> None:
+def test_a_kept_one_that_becomes_another_leaves_an_representative(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("c", NEARER)
     verdict = feed.says("a", OTHER)
-    assert (verdict.kind, verdict.group, verdict.replaces, verdict.heir) == ("unique", 3, 0, ("b", 1))
-    # The others stay dropped, whatever they are like to the heir; who comes now is compared with it, in the same group.
-    # What they were dropped for is not named again.
+    assert (verdict.kind, verdict.group, verdict.replaces, verdict.new_representative) == ("unique", 3, 0, ("b", 1))
+    # The others stay dropped, whatever they are like to the new representative; who comes now is compared with it, in
+    # the same group. What they were dropped for is not named again.
     assert feed.says("c", NEARER)[:5] == ("redelivered", "near_duplicate", None, None, 0)
     assert feed.says("d", NEAR)[:5] == ("exact_duplicate", None, "b", 1.0, 0)
     assert feed.says("e", OTHER)[:5] == ("exact_duplicate", None, "a", 1.0, 3)
 
 
-def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_heir(feed: Feed) -> None:
+def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_representative(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("x", OTHER)
@@ -91,44 +91,44 @@ def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_he
 
 @half
 def test_it_is_like_its_old_version_but_kept_is_another(feed: Feed) -> None:
-    """Dropped comes first: it takes no place in its old group, which goes to the heir."""
+    """Dropped comes first: it takes no place in its old group, which goes to the new representative."""
     feed.says("a", "a b c d")
     feed.says("b", "a b c e")
     feed.says("x", "c d y z")
     verdict = feed.says("a", "c d y a")  # 3/5 to x, 3/5 to its old version
-    assert (verdict.kind, verdict.of, verdict.heir) == ("near_duplicate", "x", ("b", 1))
+    assert (verdict.kind, verdict.duplicate_of, verdict.new_representative) == ("near_duplicate", "x", ("b", 1))
 
 
 @half
 def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document(feed: Feed) -> None:
-    """So it is compared with the heir of its old version."""
+    """So it is compared with the new representative of its old version."""
     feed.says("a", "a b c d")
     feed.says("h", "c d a e f")
     verdict = feed.says("a", "c d e f x")
     assert verdict == Verdict("near_duplicate", None, "h", 4 / 6, 0, (("h", 1, 4 / 6),), 0, ("h", 1))
-    assert feed.deletes("h").heir == ("a", 2)
+    assert feed.deletes("h").representative == ("a", 2)
 
 
-def test_a_dropped_one_leaves_no_heir(feed: Feed) -> None:
+def test_a_dropped_one_leaves_no_representative(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     assert feed.says("b", OTHER) == Verdict("unique", group=2, replaces=1)
-    assert feed.says("c", NEAR).of == "a"
+    assert feed.says("c", NEAR).duplicate_of == "a"
     assert feed.deletes("c") == Verdict("deleted", group=0, replaces=3)
     assert feed.deletes("a") == Verdict("deleted", group=0, replaces=0)  # nobody is left
 
 
-def test_heirs_of_heirs(feed: Feed) -> None:
+def test_representatives_of_representatives(feed: Feed) -> None:
     """The oldest living member of the group, whoever it was dropped for."""
     feed.says("a", BASE)
     for id in "bcd":
         feed.says(id, NEAR)
-    assert feed.deletes("a").heir == ("b", 1)
+    assert feed.deletes("a").representative == ("b", 1)
     feed.says("e", NEAR)
     feed.deletes("c")
-    assert feed.deletes("b") == Verdict("deleted", group=0, replaces=1, heir=("d", 3))
-    assert feed.deletes("d").heir == ("e", 5)
-    assert feed.deletes("e").heir is None
+    assert feed.deletes("b") == Verdict("deleted", group=0, replaces=1, representative=("d", 3))
+    assert feed.deletes("d").representative == ("e", 5)
+    assert feed.deletes("e").representative is None
     assert feed.says("f", NEAR)[:5] == ("unique", None, None, None, 10)
 
 
@@ -137,8 +137,8 @@ def test_a_member_that_was_updated_is_younger(feed: Feed) -> None:
     feed.says("b", NEAR)
     feed.says("c", NEAR)
     assert feed.says("b", NEARER).group == 0
-    assert feed.deletes("a").heir == ("c", 2)
-    assert feed.deletes("c").heir == ("b", 3)
+    assert feed.deletes("a").representative == ("c", 2)
+    assert feed.deletes("c").representative == ("b", 3)
 
 
 def test_an_id_that_comes_again_founds_another_group(feed: Feed) -> None:
@@ -147,7 +147,7 @@ def test_an_id_that_comes_again_founds_another_group(feed: Feed) -> None:
     feed.deletes("a")
     assert feed.says("a", OTHER).group == 3
     feed.says("c", OTHER)
-    assert feed.deletes("a") == Verdict("deleted", group=3, replaces=3, heir=("c", 4))
+    assert feed.deletes("a") == Verdict("deleted", group=3, replaces=3, representative=("c", 4))
 
 
 def test_what_is_not_there_can_be_deleted(feed: Feed) -> None:
@@ -192,15 +192,15 @@ def test_without_updates_another_text_is_rejected_but_the_id_can_be_deleted(feed
 
 
 @pytest.mark.parametrize("feed", [{"window": "10s"}], indirect=True)
-def test_a_window_forgets_versions_deletions_and_heirs(feed: Feed) -> None:
+def test_a_window_forgets_versions_deletions_and_representatives(feed: Feed) -> None:
     for id in ("first", "a"):
         feed.says(id, BASE, 100)
     for _ in range(3):
         feed.says("b", NEAR, 108)
-    assert feed.deletes("first").heir == ("a", 1)
+    assert feed.deletes("first").representative == ("a", 1)
     for _ in range(9):
         feed.says("clock", "tick", 111)
-    # `a` stands for the group but is not seen any more: expiry needs no heir, and its id is new.
+    # `a` stands for the group but is not seen any more: expiry needs no representative, and its id is new.
     assert feed.says("c", NEAR, 111).kind == "unique"
     assert feed.deletes("a", 111) == Verdict("deleted")
     assert feed.says("first", BASE, 100).kind == "outdated"  # the deletion is remembered as long as the window
@@ -211,17 +211,17 @@ def test_a_window_forgets_versions_deletions_and_heirs(feed: Feed) -> None:
 
 @half
 def test_a_text_that_was_dropped_and_kept(feed: Feed) -> None:
-    """An heir may have the text of one that was kept meanwhile; the older one is named."""
+    """A new representative may have the text of one that was kept meanwhile; the older one is named."""
     feed.says("a", "a b c d")
     feed.says("h", "c d a e f")
     feed.says("a", "a b c g")  # keeps its place, and is not like h
     assert feed.says("k", "c d a e f").kind == "unique"
-    assert feed.deletes("a").heir == ("h", 1)
+    assert feed.deletes("a").representative == ("h", 1)
     assert feed.says("x", "c d a e f")[:5] == ("exact_duplicate", None, "h", 1.0, 0)
 
 
 @pytest.mark.parametrize("feed", [ANY], indirect=True)
-def test_any_has_neither_groups_nor_heirs(feed: Feed) -> None:
+def test_any_has_neither_groups_nor_representatives(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("c", NEARER)

@@ -88,6 +88,6 @@ def test_who_knows_the_key_is_compared_all_the_same(tmp_path: Path, compare_with
         found = with_one_hash(index, [Document(i, " ".join(text)) for i, text in enumerate(texts)])
     assert [v["kind"] for v in found] == ["unique", "unique", "near_duplicate", "exact_duplicate", "unique"]
     for verdict in found[2:4]:
-        assert verdict["of"] == 0
+        assert verdict["duplicate_of"] == 0
         assert len({match["seq"] for match in verdict["matches"]}) == len(verdict["matches"])
     assert found[2]["similarity"] < 1

@@ -64,7 +64,7 @@ def test_limits_count_what_is_in_the_window(tmp_path: Path, seed: int, shards: i
         **TIGHT, memtable_documents=16, shards=shards, decision_lag=64, window="5m", segment_documents=1000
     )
     found = agreed_with_limits(drifting(seed, 1500 if LONG else 500), settings, tmp_path, random.Random(seed))
-    assert sum(verdict.get("incomplete", 0) for verdict in found) > 20
+    assert sum(verdict.get("not_compared", 0) for verdict in found) > 20
 
 
 crowds = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 4), st.sampled_from(("", "", "deleted"))), max_size=100)
@@ -145,7 +145,7 @@ def test_one_bucket_of_the_whole_feed(tmp_path: Path) -> None:
     chance = random.Random(8)
     documents = [Document(i, " ".join([*WORDS[:30], *chance.sample(WORDS[30:], 4)])) for i in range(400)]
     verdicts = agreed_with_limits(documents, settings, tmp_path, chance)
-    assert sum(verdict.get("incomplete", 0) for verdict in verdicts) > 1000
+    assert sum(verdict.get("not_compared", 0) for verdict in verdicts) > 1000
 
 
 def family(own: int) -> list[Document]:
@@ -165,8 +165,8 @@ def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, sha
         documents[i] = Document(i, f"{documents[i - 55].text} other")
     expected = unique_verdicts(documents, settings)
     same(once(documents, settings, tmp_path, 64), expected)
-    assert [(v["seq"], v["of"]) for v in expected if v["kind"] != "unique"] == [(i, i - 55) for i in newer]
-    assert sum("incomplete" in verdict for verdict in expected) > 100
+    assert [(v["seq"], v["duplicate_of"]) for v in expected if v["kind"] != "unique"] == [(i, i - 55) for i in newer]
+    assert sum("not_compared" in verdict for verdict in expected) > 100
 
 
 @pytest.mark.parametrize("shards", [1, 2, 4])
@@ -175,4 +175,4 @@ def test_of_a_family_of_copies_the_oldest_is_kept(tmp_path: Path, shards: int) -
     settings = Settings(shingles="words:1", threshold=0.85, decision_lag=4096, shards=shards)
     verdicts = once(family(3), settings, tmp_path)
     assert [v["seq"] for v in verdicts if v["kind"] == "unique"] == [0]
-    assert {v["of"] for v in verdicts[1:]} == {0}
+    assert {v["duplicate_of"] for v in verdicts[1:]} == {0}

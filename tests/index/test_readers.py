@@ -35,7 +35,12 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
         some = sorted(chance.sample(stored, min(len(stored), 60)), key=lambda verdict: verdict["seq"])
         for verdict, first in zip(asked(index, [feed[v["seq"]] for v in some]), some, strict=True):
             assert verdict["kind"] == "redelivered"
-            for name, said in (("first_kind", "kind"), ("of", "of"), ("similarity", "similarity"), ("group", "group")):
+            for name, said in (
+                ("first_kind", "kind"),
+                ("duplicate_of", "duplicate_of"),
+                ("similarity", "similarity"),
+                ("group", "group"),
+            ):
                 assert verdict[name] == first[said]
         for verdict, first in zip(asked(index, [feed[v["seq"]] for v in some], known=False), some, strict=True):
             if first["kind"] == "unique":

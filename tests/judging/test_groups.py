@@ -71,16 +71,17 @@ def judged(steps: list[Step], first: int, shelf: Memory) -> Judgement:
 
     verdicts = [step.verdict for step in steps]
     of = column([min((seq for _, seq, _ in verdict.matches), default=None) for verdict in verdicts])
-    heirs = column([verdict.heir and verdict.heir[1] for verdict in verdicts])
+    representatives = column([verdict.new_representative and verdict.new_representative[1] for verdict in verdicts])
     kinds = np.array([Kind[verdict.kind.upper()] for verdict in verdicts], np.uint8)
     none, zeros = np.zeros(0, np.int64), np.zeros(n, np.int64)
     return Judgement(
         ids=ids, seqs=seqs, kinds=kinds, first_kinds=np.full(n, layout.UNKNOWN, np.uint8), reused=np.zeros(n, np.bool_),
         of=np.stack((zeros, of), axis=1), of_seqs=of, similarities=np.full(n, 0.9),
         groups=column([verdict.group for verdict in verdicts]), starts=np.zeros(n + 1, np.int64), matched_shards=none,
-        matched_rows=none, matched_seqs=none, matched_similarities=np.zeros(0), truncated=zeros, incomplete=zeros,
+        matched_rows=none, matched_seqs=none, matched_similarities=np.zeros(0), truncated=zeros, not_compared=zeros,
         replaces=column([verdict.replaces for verdict in verdicts]), stood=np.array([step.stood for step in steps]),
-        left=column([step.left for step in steps]), heirs=np.stack((zeros, heirs), axis=1), heir_seqs=heirs,
+        left=column([step.left for step in steps]), representatives=np.stack((zeros, representatives), axis=1),
+        representative_seqs=representatives,
         names=shelf,
     )  # fmt: skip
 
@@ -99,7 +100,7 @@ def fold_all(steps: list[Step], cuts: list[int], sources: bool, reached: int = 0
         found = fold(judgement, times, said, shelf, np.full(len(batch), reached))
         for group in found.groups:
             shelf.stored[group.group] = group.json
-            if not group.living:
+            if not group.live_members:
                 del shelf.stored[group.group]
         events += [json.loads(line) for line in b"".join(found.lines(judgement.ids, judgement.seqs)).splitlines()]
         first = end

@@ -21,7 +21,7 @@ def shard(matches: list[Match] = [], n: int = N, **columns: list[Any]) -> Matche
     """What a shard found for n new documents that nothing of it matches, but for what is given."""
     values: dict[str, Any] = {
         "status": [layout.NEW] * n, "known": [-1] * n, "row_of": [-1] * n, "kind": [0] * n, "of": [-1] * n,
-        "of_seq": [-1] * n, "group": [-1] * n, "more": [0] * n, "incomplete": [0] * n, **columns,
+        "of_seq": [-1] * n, "group": [-1] * n, "more": [0] * n, "not_compared": [0] * n, **columns,
     }  # fmt: skip
     similarity = np.array(values.pop("of_similarity", [0.0] * n), float)
     found = np.array([match[:3] for match in matches], np.int64).reshape(len(matches), 3).T.copy()
@@ -51,25 +51,26 @@ def said(judgement: Judgement) -> list[dict[str, Any]]:
     return [json.loads(line) for line in verdict_lines(judgement).splitlines()]
 
 
-NOTHING = {"of": None, "similarity": None, "group": None, "matches": []}
+NOTHING = {"duplicate_of": None, "similarity": None, "group": None, "matches": []}
 
 
 def test_what_the_only_shard_found() -> None:
     found = shard(
         [(1, 7, 17, 0.8), (1, 9, 19, 0.9), (2, 3, 13, 1.0)],
         kind=[0, 1, 2, 0, 0], of=[-1, 7, 3, -1, -1], of_seq=[-1, 17, 13, -1, -1], of_similarity=[0, 0.8, 1.0, 0, 0],
-        group=[100, 17, 5, 103, -1], more=[0, 0, 4, 0, 0], incomplete=[2, 1, 0, 0, 0],
+        group=[100, 17, 5, 103, -1], more=[0, 0, 4, 0, 0], not_compared=[2, 1, 0, 0, 0],
         status=[layout.NEW] * 4 + [layout.INVALID],
     )  # fmt: skip
     assert said(judged(found)) == [
-        {"id": 0, "seq": 100, "kind": "unique", **NOTHING, "group": 100, "incomplete": 2},
+        {"id": 0, "seq": 100, "kind": "unique", **NOTHING, "group": 100, "not_compared": 2},
         {
-            "id": 1, "seq": 101, "kind": "near_duplicate", "of": "0.7", "similarity": 0.8, "group": 17, "matches": [
+            "id": 1, "seq": 101, "kind": "near_duplicate", "duplicate_of": "0.7", "similarity": 0.8, "group": 17,
+            "matches": [
                 {"id": "0.9", "seq": 19, "similarity": 0.9}, {"id": "0.7", "seq": 17, "similarity": 0.8},
-            ], "incomplete": 1,
+            ], "not_compared": 1,
         },
         {
-            "id": 2, "seq": 102, "kind": "exact_duplicate", "of": "0.3", "similarity": 1.0, "group": 5,
+            "id": 2, "seq": 102, "kind": "exact_duplicate", "duplicate_of": "0.3", "similarity": 1.0, "group": 5,
             "matches": [{"id": "0.3", "seq": 13, "similarity": 1.0}], "truncated": 4,
         },
         {"id": 3, "seq": 103, "kind": "unique", **NOTHING, "group": 103},
@@ -79,10 +80,10 @@ def test_what_the_only_shard_found() -> None:
 
 def test_fields_have_an_order() -> None:
     again = shard(n=1, status=[layout.REDELIVERED], known=[4], kind=[1], group=[3], of_similarity=[0.9])
-    near = shard([(0, 7, 17, 0.8), (0, 8, 18, 0.8)], n=1, kind=[1], of=[7], of_seq=[17], incomplete=[1])
-    names = ["id", "seq", "kind", "of", "similarity", "group", "matches"]
+    near = shard([(0, 7, 17, 0.8), (0, 8, 18, 0.8)], n=1, kind=[1], of=[7], of_seq=[17], not_compared=[1])
+    names = ["id", "seq", "kind", "duplicate_of", "similarity", "group", "matches"]
     assert list(said(judged(again))[0]) == [*names[:3], "first_kind", *names[3:]]
-    assert list(said(judged(near, most=1))[0]) == [*names, "truncated", "incomplete"]
+    assert list(said(judged(near, most=1))[0]) == [*names, "truncated", "not_compared"]
 
 
 def test_the_oldest_of_all_shards_and_the_best_of_their_matches() -> None:
@@ -91,22 +92,22 @@ def test_the_oldest_of_all_shards_and_the_best_of_their_matches() -> None:
         shard(
             [(0, 1, 30, 0.9), (0, 2, 40, 0.8), (3, 6, 60, 0.9)], kind=[1, 0, 0, 1, 0], of=[1, -1, -1, 6, -1],
             of_seq=[30, -1, -1, 60, -1], of_similarity=[0.9, 0, 0, 0.9, 0], more=[1, 0, 0, 0, 0],
-            incomplete=[2, 0, 1, 0, 0],
+            not_compared=[2, 0, 1, 0, 0],
         ),
         shard(),
         shard(
             [(0, 5, 20, 0.85), (0, 6, 25, 0.9), (3, 9, 50, 1.0)], kind=[1, 0, 0, 2, 0], of=[5, -1, -1, 9, -1],
             of_seq=[20, -1, -1, 50, -1], of_similarity=[0.85, 0, 0, 1.0, 0], more=[2, 0, 0, 0, 0],
-            incomplete=[3, 0, 0, 0, 0],
+            not_compared=[3, 0, 0, 0, 0],
         ),
     ]  # fmt: skip
     first, second, third, fourth, _ = said(judged(*found, most=3))
-    assert (first["kind"], first["of"], first["similarity"]) == ("near_duplicate", "2.5", 0.85)
+    assert (first["kind"], first["duplicate_of"], first["similarity"]) == ("near_duplicate", "2.5", 0.85)
     assert [(m["id"], m["seq"]) for m in first["matches"]] == [("2.6", 25), ("0.1", 30), ("2.5", 20)]
-    assert (first["truncated"], first["incomplete"]) == (1 + 1 + 2, 5)
+    assert (first["truncated"], first["not_compared"]) == (1 + 1 + 2, 5)
     assert second == {"id": 1, "seq": 101, "kind": "unique", **NOTHING}
-    assert third["incomplete"] == 1 and third["kind"] == "unique"
-    assert (fourth["kind"], fourth["of"], fourth["similarity"]) == ("exact_duplicate", "2.9", 1.0)
+    assert third["not_compared"] == 1 and third["kind"] == "unique"
+    assert (fourth["kind"], fourth["duplicate_of"], fourth["similarity"]) == ("exact_duplicate", "2.9", 1.0)
     assert len(said(judged(*found, most=0))[0]["matches"]) == 4
 
 
@@ -114,7 +115,7 @@ def test_only_the_owner_knows_that_an_id_was_there_before() -> None:
     """The other shards' matches do not count then."""
     other = shard(
         [(0, 1, 30, 0.9), (1, 1, 30, 0.9), (2, 1, 30, 0.9)], n=3, kind=[1, 1, 1], of=[1, 1, 1], of_seq=[30, 30, 30],
-        of_similarity=[0.9] * 3, more=[5, 5, 0], incomplete=[1, 1, 0],
+        of_similarity=[0.9] * 3, more=[5, 5, 0], not_compared=[1, 1, 0],
     )  # fmt: skip
     owner = shard(
         n=3, status=[layout.REDELIVERED, layout.ID_REUSED, layout.NEW], known=[8, 9, -1], kind=[layout.UNKNOWN, 1, 0]
@@ -124,7 +125,7 @@ def test_only_the_owner_knows_that_an_id_was_there_before() -> None:
         again, reused, new = said(judgement)
         assert again == {"id": 0, "seq": 100, "kind": "redelivered", "first_kind": None, **NOTHING}
         assert reused == {"id": 1, "seq": 101, "kind": "rejected", **NOTHING}
-        assert new["kind"] == "near_duplicate" and new["of"] in ("0.1", "1.1")
+        assert new["kind"] == "near_duplicate" and new["duplicate_of"] in ("0.1", "1.1")
         assert len(pair_lines(judgement, "exact").splitlines()) == 1
         assert {i: why.reason for i, why in reasons(judgement, {}).items()} == {1: "id_reused"}
 
@@ -134,11 +135,11 @@ def test_a_redelivered_document_hears_its_first_verdict_again(kind: int, row: in
     """Not its matches, and nothing that was not compared."""
     found = shard(
         n=1, status=[layout.REDELIVERED], known=[row], kind=[kind], of_similarity=[0.9 if kind else 0.0], group=[4],
-        incomplete=[7], more=[3],
+        not_compared=[7], more=[3],
     )  # fmt: skip
     (verdict,) = said(judged(found))
     assert verdict == {
-        "id": 0, "seq": 100, "kind": "redelivered", "first_kind": Kind(kind).label, "of": of,
+        "id": 0, "seq": 100, "kind": "redelivered", "first_kind": Kind(kind).label, "duplicate_of": of,
         "similarity": 0.9 if of else None, "group": 4, "matches": [],
     }  # fmt: skip
 

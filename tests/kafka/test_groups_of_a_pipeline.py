@@ -94,7 +94,7 @@ def test_groups_and_alerts_are_as_embedded(
         assert shown(pipeline, "tail", "alerts", "--from-beginning", "--until-end") == alerts
         told = {event["event"] for event in events}
         assert told == {"created", "joined"} | ({"ended"} if "window" in more else set()) | set(
-            ["updated", "left", "inherited", "ended"] if "on_conflict" in more else []
+            ["updated", "left", "representative_changed", "ended"] if "on_conflict" in more else []
         )
         last = {event["group"]: event for event in events}
         rows = {group: event for group, event in last.items() if event["event"] != "ended"}
@@ -105,13 +105,13 @@ def test_groups_and_alerts_are_as_embedded(
         }
         largest = table[0]
         members = shown(pipeline, "groups", str(largest["group"]))
-        living = sum("went" not in member for member in members)
-        assert living == largest["living"] == max(row["living"] for row in table)
+        living = sum("removed_by" not in member for member in members)
+        assert living == largest["live_members"] == max(row["live_members"] for row in table)
         if more:
             return
         assert Counter(member["kind"] for member in members)["unique"] == 1
         grown = shown(pipeline, "groups", "--order", "growing", "--since", "5m", "--limit", "1")
-        assert grown[0]["grown"] == max(
+        assert grown[0]["joined_since"] == max(
             sum(e["group"] == group and e["seq"] in late(pipeline, found.verdicts) for e in events) for group in rows
         )
 

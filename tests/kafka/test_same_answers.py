@@ -199,8 +199,10 @@ def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
     kinds = Counter(verdict["kind"] for verdict in verdicts)
     assert min(kinds[kind] for kind in ("unique", "near_duplicate", "exact_duplicate", "deleted")) > 10, kinds
     assert kinds["outdated"] == 0  # without a time_field
-    later = sum(len(verdict.get("heirs", ())) for verdict in verdicts)
-    assert (sum("heir" in verdict for verdict in verdicts) > 3) == (not given)  # under `all` there are none
+    later = sum(len(verdict.get("new_representatives", ())) for verdict in verdicts)
+    assert (sum("new_representative" in verdict for verdict in verdicts) > 3) == (
+        not given
+    )  # under `all` there are none
     assert (later > 3) == ("decision_lag" in given)
     tombstones = [record for record in found.unique if record.value is None]
     assert len(tombstones) == sum("gone" in verdict for verdict in verdicts) + later > 20

@@ -122,7 +122,7 @@ def test_what_matches_rest_on(broker: Any, prefix: str, tmp_path: Path, measure:
             for id, lang, kind in (("a", "en", "unique"), ("b", "de", "unique"), ("c", "de", "near_duplicate")):
                 text = f"They say: {first}" if id == "c" else first
                 said = service.add({"id": id, "text": text, "lang": lang})
-                assert (said["kind"], said["of"]) == (kind, None if kind == "unique" else "b")
+                assert (said["kind"], said["duplicate_of"]) == (kind, None if kind == "unique" else "b")
             (match,) = said["matches"]
             answer = service.client.get("/v1/compare", params={"a": "b", "b": "c"})
             if measure == "tf-idf":
@@ -162,8 +162,8 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         document = service.client.get(f"/v1/documents/{copy['id']}", params={"text": "true"}).json()
         assert document["text"] == feed[int(copy["id"][1:])]["text"]
         assert (document["seq"], document["group"], document["state"]) == (copy["seq"], copy["group"], "dropped")
-        assert service.client.get(f"/v1/documents/{copy['of']}").json()["state"] == "kept"
-        pair = {"a": copy["of"], "b": copy["id"]}
+        assert service.client.get(f"/v1/documents/{copy['duplicate_of']}").json()["state"] == "kept"
+        pair = {"a": copy["duplicate_of"], "b": copy["id"]}
         ours, theirs = (one.client.get("/v1/compare", params=pair).json() for one in (service, index))
         for name in ("similarity", "shared", "match", "why", "threshold", "same_group"):
             assert ours[name] == theirs[name]
@@ -172,14 +172,18 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         def table(one: Serving) -> list[dict[str, Any]]:
             return one.client.get("/v1/groups", params={"order": "largest"}).json()["groups"]
 
-        until(lambda: sum(row["size"] for row in table(service)) == sum(row["size"] for row in table(index)))
+        until(
+            lambda: (
+                sum(row["total_members"] for row in table(service)) == sum(row["total_members"] for row in table(index))
+            )
+        )
         rows = [{**row, "group": numbers[row["group"]]} for row in table(service)]
         for row in rows:
             row["representative"]["seq"] = numbers[row["representative"]["seq"]]
         assert rows == table(index)
         largest = table(service)[0]
         members = service.client.get(f"/v1/groups/{largest['group']}").json()["members"]
-        assert len(members) == largest["size"]
+        assert len(members) == largest["total_members"]
         assert service.client.get("/v1/groups/1").status_code == 404
 
         problem = service.client.post("/v1/documents", headers=JSON, content=b'{"id": "x"}')
@@ -256,7 +260,7 @@ def test_deletions(broker: Any, prefix: str, tmp_path: Path) -> None:
             assert service.client.get("/v1/documents/1", params=number).json()["state"] == "dropped"
             assert service.client.delete("/v1/documents/0").json()["deleted"] is False  # that is the text
             gone = service.client.delete("/v1/documents/0", params=number).json()
-            assert gone["kind"] == "deleted" and gone["deleted"] and gone["heir"]["id"] == 1
+            assert gone["kind"] == "deleted" and gone["deleted"] and gone["new_representative"]["id"] == 1
             assert service.client.get("/v1/documents/0", params=number).status_code == 404
             assert service.client.get("/v1/documents/1", params=number).json()["state"] == "kept"
             lines = service.client.post("/v1/deletions", headers=NDJSON, content=b'1\n"nobody"\n')

@@ -40,7 +40,7 @@ class Made:
 
     def verdict(self, seq: int) -> None:
         source = {"topic": "documents", "partition": 0, "offset": seq}
-        said = {"id": f"d{seq}", "seq": seq, "kind": "unique", "of": None, "similarity": None, "group": seq}
+        said = {"id": f"d{seq}", "seq": seq, "kind": "unique", "duplicate_of": None, "similarity": None, "group": seq}
         self.take("verdict", seq, {**said, "matches": [], "source": source, "time": None})
 
     @property

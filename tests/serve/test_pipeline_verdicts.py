@@ -12,7 +12,7 @@ def verdict(id: str | int | None, seq: int, kind: str, **more: Any) -> dict[str,
     group = more.pop("group", seq)
     place = {"topic": "documents", "partition": seq % 3, "offset": seq}
     return {
-        "id": id, "seq": seq, "kind": kind, "of": None, "similarity": None, "group": group, "matches": [],
+        "id": id, "seq": seq, "kind": kind, "duplicate_of": None, "similarity": None, "group": group, "matches": [],
         "source": place, "time": None, **more,
     }  # fmt: skip
 
@@ -36,12 +36,12 @@ def test_what_was_kept_and_what_was_dropped() -> None:
     assert state(fed(*said, keeps=False), "b") == "kept"
 
 
-def test_an_heir_stands_for_its_group_in_whatever_order_the_partitions_are_read() -> None:
+def test_an_representative_stands_for_its_group_in_whatever_order_the_partitions_are_read() -> None:
     dropped = verdict("b", 2, "near_duplicate")
-    gone = verdict("a", 5, "deleted", heir={"id": "b", "seq": 2})
-    later = verdict("c", 6, "unique", heirs=[{"group": 1, "id": "b", "seq": 2}])
-    for heirs in (gone, later):
-        assert state(fed(dropped, heirs), "b") == state(fed(heirs, dropped), "b") == "kept"
+    gone = verdict("a", 5, "deleted", representative={"id": "b", "seq": 2})
+    later = verdict("c", 6, "unique", new_representatives=[{"group": 1, "id": "b", "seq": 2}])
+    for representatives in (gone, later):
+        assert state(fed(dropped, representatives), "b") == state(fed(representatives, dropped), "b") == "kept"
     found = fed(verdict("a", 1, "unique"), dropped, gone)
     assert found.of("a") is None
 

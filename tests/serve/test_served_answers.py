@@ -115,5 +115,5 @@ def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
             if before["kind"] == "rejected":
                 assert again["kind"] == "rejected"
             else:
-                kept = {name: before[name] for name in ("seq", "kind", "of", "similarity", "group")}
+                kept = {name: before[name] for name in ("seq", "kind", "duplicate_of", "similarity", "group")}
                 assert kept.items() <= again.items() and "redelivered" in again

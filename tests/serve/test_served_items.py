@@ -46,15 +46,15 @@ def near(id: str, vector: Any) -> dict[str, Any]:
 def test_vectors_are_judged_and_shown(vectors: Serving) -> None:
     assert vectors.add(near("a", at(1)))["kind"] == "unique"
     said = vectors.add(near("b", text_of(at(1, 0.25))))
-    assert (said["kind"], said["of"]) == ("near_duplicate", "a")
+    assert (said["kind"], said["duplicate_of"]) == ("near_duplicate", "a")
     assert said["similarity"] == 1 / 1.25
     assert [line["kind"] for line in vectors.add_all([near("c", text_of(at(1))), near("d", at(1, 2.0))])] == [
         "exact_duplicate", "unique"
     ]  # fmt: skip
     (checked,) = vectors.add_all([near("e", at(1, 0.4))], "/v1/check")
-    assert (checked["kind"], checked["of"], checked["seq"]) == ("near_duplicate", "a", None)
+    assert (checked["kind"], checked["duplicate_of"], checked["seq"]) == ("near_duplicate", "a", None)
     found = vectors.client.get("/v1/documents/b", params={"text": "true"}).json()
-    assert (found["text"], found["of"]) == (text_of(at(1, 0.25)), "a")
+    assert (found["text"], found["duplicate_of"]) == (text_of(at(1, 0.25)), "a")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_rows_of_bits_match_within_a_field(bits: Serving) -> None:
     row = 0x0123456789ABCDEF
     assert bits.add({"id": "a", "bits": f"{row:016x}", "lang": "en"})["kind"] == "unique"
     said = bits.add({"id": "b", "bits": row ^ 0b111, "lang": "en"})
-    assert (said["kind"], said["of"], said["similarity"]) == ("near_duplicate", "a", 1 - 3 / 64)
+    assert (said["kind"], said["duplicate_of"], said["similarity"]) == ("near_duplicate", "a", 1 - 3 / 64)
     assert bits.add({"id": "c", "bits": row, "lang": "de"})["kind"] == "unique"
     data = base64.b64encode((row ^ 0b1111).to_bytes(8, "big")).decode()
     assert bits.add({"id": "d", "bits": data, "lang": "en"})["kind"] == "unique"

@@ -152,7 +152,7 @@ def test_matches_side_by_side(
     for verdict in answered:
         if not verdict["matches"]:
             continue
-        of = verdict["of"] or verdict["matches"][0]["id"]
+        of = verdict["duplicate_of"] or verdict["matches"][0]["id"]
         match = next(match for match in verdict["matches"] if match["id"] == of)
         found = served.client.get("/v1/compare", params={"a": of, "b": verdict["id"]}).json()
         assert [found[side]["id"] for side in "ab"] == [of, verdict["id"]]

@@ -48,18 +48,20 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
 def test_a_document_gets_its_verdict_and_is_found_again(served: Serving) -> None:
     first = served.add({"id": "a1", "text": text("a"), "from": "x", "ts": 1_700_000_000})
     assert first == {
-        "id": "a1", "seq": first["seq"], "kind": "unique", "of": None, "similarity": None, "group": first["seq"],
+        "id": "a1", "seq": first["seq"], "kind": "unique", "duplicate_of": None, "similarity": None,
+        "group": first["seq"],
         "matches": [],
     }  # fmt: skip
     second = served.add({"id": "a2", "text": text("a", "winters"), "from": "y", "ts": 1_700_000_060})
-    assert (second["kind"], second["of"], second["group"]) == ("near_duplicate", "a1", first["seq"])
+    assert (second["kind"], second["duplicate_of"], second["group"]) == ("near_duplicate", "a1", first["seq"])
     assert [match["id"] for match in second["matches"]] == ["a1"]
     assert served.client.get("/v1/documents/a2", params={"text": "true"}).json() == {
-        "id": "a2", "seq": second["seq"], "kind": "near_duplicate", "of": "a1", "similarity": second["similarity"],
+        "id": "a2", "seq": second["seq"], "kind": "near_duplicate", "duplicate_of": "a1",
+        "similarity": second["similarity"],
         "group": first["seq"], "time": 1_700_000_060_000, "state": "dropped", "text": text("a", "winters"),
     }  # fmt: skip
     group = served.client.get(f"/v1/groups/{first['seq']}").json()
-    assert (group["living"], [member["id"] for member in group["members"]]) == (2, ["a1", "a2"])
+    assert (group["live_members"], [member["id"] for member in group["members"]]) == (2, ["a1", "a2"])
     assert group["first_sources"] == ["x", "y"]
     for order in ("largest", "newest", "growing"):
         listed = served.client.get("/v1/groups", params={"order": order, "limit": 1000}).json()["groups"]
@@ -100,20 +102,20 @@ def test_a_check_adds_nothing(served: Serving) -> None:
     served.add({"id": "c1", "text": text("c"), "ts": 1})
     for _ in range(2):
         (said,) = served.add_all([{"id": "c2", "text": text("c", "weeks"), "ts": 1}], "/v1/check")
-        assert (said["seq"], said["kind"], said["of"]) == (None, "near_duplicate", "c1")
+        assert (said["seq"], said["kind"], said["duplicate_of"]) == (None, "near_duplicate", "c1")
     problem(served.client.get("/v1/documents/c2"), 404)
 
 
-def test_what_is_deleted_is_gone_and_its_heir_stands(served: Serving) -> None:
+def test_what_is_deleted_is_gone_and_its_representative_stands(served: Serving) -> None:
     first = served.add({"id": "d1", "text": text("d"), "ts": 1})
     served.add_all([{"id": name, "text": text("d", "weeks"), "ts": 1} for name in ("d2", "d3")])
     gone = served.client.delete("/v1/documents/d1").json()
-    assert (gone["kind"], gone["replaces"], gone["heir"]["id"]) == ("deleted", first["seq"], "d2")
+    assert (gone["kind"], gone["replaces"], gone["new_representative"]["id"]) == ("deleted", first["seq"], "d2")
     problem(served.client.get("/v1/documents/d1"), 404)
     assert served.client.get("/v1/documents/d2").json()["state"] == "kept"
     assert served.client.get("/v1/documents/d3").json()["state"] == "dropped"
     said = served.client.post("/v1/deletions", headers=NDJSON, content=b'"d2"\n"nobody"\n17\n').text.splitlines()
-    assert [json.loads(line).get("heir", {}).get("id") for line in said] == ["d3", None, None]
+    assert [json.loads(line).get("new_representative", {}).get("id") for line in said] == ["d3", None, None]
     assert [json.loads(line)["deleted"] for line in said] == [True, False, False]
 
 
@@ -253,7 +255,7 @@ def test_an_index_is_served_as_it_was_made(tmp_path: Path, command: str) -> None
     feed = write_lines(tmp_path / "feed.jsonl", [{"id": 1, "text": BRIDGE}])
     run(command, feed, "--index", state, "-q", *(["--no-groups"] if command == "dedup" else []))
     with Serving(state) as serving:
-        assert serving.add({"id": 2, "text": AGAIN})["of"] == 1
+        assert serving.add({"id": 2, "text": AGAIN})["duplicate_of"] == 1
         problem(serving.client.get("/v1/groups"), 409)
     for option in ("--groups", "--source-field=from"):
         refused = CliRunner().invoke(main, ["serve", "--index", str(state), "--port", "0", option])
@@ -289,7 +291,7 @@ def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
             assert next(told)["id"] == last
             serving.add({"id": 2, "text": AGAIN})
             found = next(told)
-        assert (found["event"], found["data"]["seq"], found["data"]["of"]) == ("verdict", 1, 1)
+        assert (found["event"], found["data"]["seq"], found["data"]["duplicate_of"]) == ("verdict", 1, 1)
         assert problem(serving.client.get("/v1/groups"), 409)["field"] == "compare_with"
         assert problem(serving.client.delete("/v1/documents/1"), 409)["field"] == "on_conflict"
 

@@ -60,10 +60,11 @@ def _told(judgement: Judgement) -> Iterator[Verdict]:
         return orjson.loads(judgement.names.id_of(*place))
 
     for i in range(len(judgement.ids)):
-        kind, first, group, went, heir = (
+        kind, first, group, went, representative = (
             int(column[i])
             for column in (
-                judgement.kinds, judgement.first_kinds, judgement.groups, judgement.replaces, judgement.heir_seqs
+                judgement.kinds, judgement.first_kinds, judgement.groups, judgement.replaces,
+                judgement.representative_seqs,
             )
         )  # fmt: skip
         of = judgement.oldest(i)
@@ -73,13 +74,15 @@ def _told(judgement: Judgement) -> Iterator[Verdict]:
         yield Verdict(
             kind=Kind(kind).label,
             first_kind=None if first == 255 else Kind(first).label,
-            of=orjson.loads(of) if of else None,
+            duplicate_of=orjson.loads(of) if of else None,
             similarity=float(judgement.similarities[i]) if of else None,
             group=None if group < 0 else group,
             matches=tuple(zip(map(id_of, places), seqs, similarities, strict=True)),
             replaces=None if went < 0 else went,
-            heir=None if heir < 0 else (id_of(judgement.heirs[i].tolist()), heir),
-            heirs=tuple(
+            new_representative=None
+            if representative < 0
+            else (id_of(judgement.representatives[i].tolist()), representative),
+            new_representatives=tuple(
                 (group, id_of((shard, row)), seq) for at, group, shard, row, seq in judgement.later.tolist() if at == i
             ),
         )

@@ -110,8 +110,8 @@ def matches_of(n: int, **columns: object) -> Matches:
         "document": nothing, "row": nothing, "seq": nothing, "similarity": np.empty(0), "same_text": nothing != 0,
         "status": np.zeros(n, np.int64), "known": np.full(n, -1), "row_of": np.full(n, -1),
         "kind": np.zeros(n, np.int64), "of": np.full(n, -1), "of_seq": np.full(n, -1), "of_similarity": np.zeros(n),
-        "group": np.full(n, NO_GROUP), "more": np.zeros(n, np.int64), "incomplete": np.zeros(n, np.int64),
-        "went": np.full((n, WENT), -1),
+        "group": np.full(n, NO_GROUP), "more": np.zeros(n, np.int64), "not_compared": np.zeros(n, np.int64),
+        "removed_by": np.full((n, WENT), -1),
     }  # fmt: skip
     return Matches(**{**given, **columns})  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def reply(*, carried: bool = True) -> Reply:
         status=np.array([0, 3, 0, 1]), known=np.array([-1, -1, -1, 3]), kind=np.array([1, 0, 2, 255]),
         of=np.array([0, -1, 2, -1]), of_seq=np.array([4, -1, 1 << 50, -1]),
         of_similarity=np.array([0.1, 0.0, 1.0, 0.83]), group=np.array([2, -1, 1 << 49, 7]),
-        more=np.array([0, 0, 70000, 0]), incomplete=np.array([3, 0, 0, 0]),
+        more=np.array([0, 0, 70000, 0]), not_compared=np.array([3, 0, 0, 0]),
     )  # fmt: skip
     accepted = np.array([True, True, False, True])
     names = [b'"a"', b"17", '"ä"'.encode(), b""]
@@ -277,20 +277,20 @@ def changed_frame() -> Frame:
 def changed_reply() -> Reply:
     went = np.array([[-1] * WENT, [70, 0, -1, -1, 60, 0], [71, 1, 1, 90, 71, 0], [72, 1, -1, -1, 72, 1]])
     matches = matches_of(4, status=np.array([0, 4, 0, 5]), went=went)
-    return Reply(0, 9, 8, matches, [b'"a"', b'"heir"'], source(), None, {90: (3, 1 << 40)})
+    return Reply(0, 9, 8, matches, [b'"a"', b'"new_representative"'], source(), None, {90: (3, 1 << 40)})
 
 
 SEVERAL = Settings(on_conflict="update", shards=2)
 
 
-def heirs_reply() -> Reply:
+def representatives_reply() -> Reply:
     """With the second document a block begins, from which on two may stand for groups."""
     found = changed_reply()
     went = found.matches.went.copy()
     went[:, 2:4] = -1
-    heirs = np.array([[1, 60, 1, 65], [1, 1 << 50, 0, 7]])
-    matches = replace(found.matches, went=went, heirs=heirs)
-    return replace(found, matches=matches, heirs={65: (0, 4), 7: (2, 1 << 40)})
+    representatives = np.array([[1, 60, 1, 65], [1, 1 << 50, 0, 7]])
+    matches = replace(found.matches, went=went, representatives=representatives)
+    return replace(found, matches=matches, representatives={65: (0, 4), 7: (2, 1 << 40)})
 
 
 def decisions() -> Decisions:
@@ -299,9 +299,9 @@ def decisions() -> Decisions:
         np.array([5, 9, 4096]), np.array([2, 3, 7]), np.array([0, 1, 0]), np.array([0.0, 0.875, 0.0]),
         np.array([5, 5, 1]),
     )  # fmt: skip
-    heirs = Fates(np.array([4, 1]), np.array([6, 6]), np.array([0, 1]), np.zeros(2), np.array([3, 3]))
+    representatives = Fates(np.array([4, 1]), np.array([6, 6]), np.array([0, 1]), np.zeros(2), np.array([3, 3]))
     gone = np.array([[2, 5], [3, 1]])
-    return Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b""], gone, heirs)
+    return Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b""], gone, representatives)
 
 
 GONE = replace(change(), shard=0, values={}, dead=np.array([5 << 2 | 1, 102 << 2 | 3]))
@@ -311,7 +311,7 @@ RECORDS: list[tuple[Settings, Any]] = [
     (SETTINGS, change()), (SETTINGS, base()), (CHANGING, changed_frame()), (CHANGING, changed_reply()),
     (CHANGING, GONE), (SOURCED, with_sources(frame())), (SOURCED, with_sources(reply())),
     (TIMED, replace(with_sources(reply()), log=np.array([3, 3, 4, 5]))),
-    (SEVERAL, heirs_reply()), (SEVERAL, decisions()),
+    (SEVERAL, representatives_reply()), (SEVERAL, decisions()),
 ]  # fmt: skip
 
 
@@ -330,11 +330,11 @@ def test_each_shard_learns_the_decisions_on_its_own_documents() -> None:
     found = Decisions.decode(decisions().encode(SEVERAL), SEVERAL)
     assert found.told.tolist() == [1, 2]
     mine = told_of([found], 0, 3, 8)
-    assert (mine.fates.seq.tolist(), mine.names, mine.gone.tolist(), mine.heirs.seq.tolist()) == (
+    assert (mine.fates.seq.tolist(), mine.names, mine.gone.tolist(), mine.representatives.seq.tolist()) == (
         [4096], [b""], [[3, 1]], [4]
     )  # fmt: skip
     assert told_of([found], 1, 0, 3).gone.tolist() == [[2, 5]]
-    assert not len(told_of([found], 1, 0, 3).heirs)
+    assert not len(told_of([found], 1, 0, 3).representatives)
 
 
 @pytest.mark.parametrize(("accepted", "deleted"), [(None, [1]), (np.array([True, False, True]), [])])

@@ -28,8 +28,8 @@ class Waiting:
     name: of the fact. since, due: seconds since 1970, when they went and when they are due. rows; begins, ends: between
     which rows others may have been dropped for each, who have its id. seqs, groups: of each version. deleted:
     whether its id was. left: what is to be done. told: nobody has dead letters of them any more. versions: their
-    number, without rows that only stood for an heir. there: rows there were when the first of them went. swept: nothing
-    of them is left, but that they are remembered here.
+    number, without rows that only stood for a new representative. there: rows there were when the first of them went.
+    swept: nothing of them is left, but that they are remembered here.
     """
 
     name: str
@@ -55,9 +55,9 @@ def facts_of(
     """Names and facts of versions that went now, as `dead.Dead.went` has them. named: others may have their ids."""
     own = went.copy()
     own[:, 1] = np.where((went[:, 1] >= 0) & named, went[:, 1] + 1, NONE_DROPPED)
-    heirs = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]
-    heirs[:, 0], heirs[:, 1] = heirs[:, 1], STAND_IN
-    all = np.concatenate((own, heirs))
+    representatives = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]
+    representatives[:, 0], representatives[:, 1] = representatives[:, 1], STAND_IN
+    all = np.concatenate((own, representatives))
     all = all[np.argsort(all[:, 2], kind="stable")]
     for at in range(0, len(all), FACT):
         part, due = all[at : at + FACT], now + after

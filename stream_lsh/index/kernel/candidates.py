@@ -181,8 +181,8 @@ def gather_undecided(i, work):  # type: ignore[no-untyped-def]
 @njit
 def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
     """Of the n undecided rows in `out`, the oldest first, leave those that live, and in the place of one that stands
-    for an heir the heir; if they are more than `limit`, half of them the oldest, half the newest. Returns their number,
-    and whether there are more."""
+    for a new representative the new representative; if they are more than `limit`, half of them the oldest, half the
+    newest. Returns their number, and whether there are more."""
     there = _FIRST
     for k in range(n):
         met = stands_for(rows, out[k])

@@ -9,7 +9,7 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.kernel.row_access import in_ring, name_of
 from stream_lsh.index.kernel.shingle_sets import keep
 from stream_lsh.index.kernel.work import NOBODY
-from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, HEIRS, key_behind
+from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, REPRESENTATIVES, key_behind
 from stream_lsh.index.postings.memtable import append, find
 from stream_lsh.index.postings.provisional import post_undecided
 from stream_lsh.index.rows.layout import (
@@ -23,12 +23,12 @@ from stream_lsh.index.rows.layout import (
     FOLLOWS,
     GROUP,
     GROUP_OF,
-    HEIR,
     KIND,
     KIND_BITS,
     MASK,
     MEMBER,
     OF,
+    REPRESENTATIVE,
     ROW_OF,
     SEQ,
     SIMILARITY,
@@ -119,16 +119,16 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
     slots: where they were found, or belong unless another key has come there since. masks: from `mask_at` on the mask;
     no words = all bands.
     """
-    if flags & DELETED or not flags & HEIR:
+    if flags & DELETED or not flags & REPRESENTATIVE:
         append(memory, slots[text + 1], keys[first + text + 1], row)
-    if flags & DELETED and not flags & HEIR:
+    if flags & DELETED and not flags & REPRESENTATIVE:
         return
-    if flags & (DROPPED | FOLLOWER | COPY | HEIR):
-        key = key_behind(link, COPIES if flags & COPY else HEIRS if flags & HEIR else FOLLOWERS)
+    if flags & (DROPPED | FOLLOWER | COPY | REPRESENTATIVE):
+        key = key_behind(link, COPIES if flags & COPY else REPRESENTATIVES if flags & REPRESENTATIVE else FOLLOWERS)
         append(memory, np.int64(key >> memory.shift), key, row)
-        if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | HEIR)):
+        if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | REPRESENTATIVE)):
             return
-        if flags & MEMBER and flags & HEIR:
+        if flags & MEMBER and flags & REPRESENTATIVE:
             return
     append(memory, slots[text], keys[first + text], row)
     for j in range(min(bands, text)):
@@ -150,7 +150,7 @@ def replay(block, first, mask_words, keys, starts, bands, memory):  # type: igno
         for k in range(text + 2):
             slots[k] = find(memory, keys[starts[i] + k])
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
-        link = block[i, GROUP] if flags & (DROPPED | DELETED | HEIR) else block[i, OF]
+        link = block[i, GROUP] if flags & (DROPPED | DELETED | REPRESENTATIVE) else block[i, OF]
         post(memory, keys, starts[i], bands, text, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
 
 

@@ -17,7 +17,8 @@ _FIRST, _ONE = np.int64(0), np.int64(1)
 @njit
 def read_living(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
     """The newest rows under a key that are visible, at most `limit`, in `scratch.out`, which has room for one more: the
-    newest first, and in the place of one that stands for an heir the heir. slot, hits[at]: as for `read`.
+    newest first, and in the place of one that stands for a new representative the new representative. slot, hits[at]:
+    as for `read`.
 
     Returns their number, and whether there are more.
     """

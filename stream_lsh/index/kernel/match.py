@@ -28,7 +28,16 @@ from stream_lsh.index.kernel.replace import delete, older, replace, stands, was_
 from stream_lsh.index.kernel.row_access import agreement_with, same_hash, see, word
 from stream_lsh.index.kernel.tf_idf import compare, counted, resembles, weigh
 from stream_lsh.index.kernel.verify import verify
-from stream_lsh.index.kernel.work import AT_LEAST, CODE_AND_ROW, DONE, HEIR_STANDS, NO_ROOM, NOBODY, NUMBER, WORK
+from stream_lsh.index.kernel.work import (
+    AT_LEAST,
+    CODE_AND_ROW,
+    DONE,
+    NO_ROOM,
+    NOBODY,
+    NUMBER,
+    REPRESENTATIVE_POSTED,
+    WORK,
+)
 from stream_lsh.index.postings.bucket import empty, nowhere, read
 from stream_lsh.index.postings.memtable import find, newest, since
 from stream_lsh.index.rows.deleted_rows import any_dead
@@ -71,12 +80,13 @@ def match(start, stop, work):  # type: ignore[no-untyped-def]
     """Match and store the documents [start, stop) of a batch; fills `work.results`.
 
     Returns the position reached, and why no further: DONE if all of them are done. Called again from there, it goes on.
-    HEIR_STANDS: the last row stands for an heir, which the caller has to post, as keys are made of its text.
+    REPRESENTATIVE_POSTED: the last row stands for a new representative, which the caller has to post, as keys are made
+    of its text.
     """
     i = start
     while i < stop:
         code = _judge(i, work)
-        if code == HEIR_STANDS and not work.limits.samples:
+        if code == REPRESENTATIVE_POSTED and not work.limits.samples:
             continue
         if code != DONE:
             return i, code
@@ -169,8 +179,8 @@ def look_up(start, stop, work):  # type: ignore[no-untyped-def]
 
 @njit
 def with_text(i, work):  # type: ignore[no-untyped-def]
-    """The row of who was kept and has the text of document i, or -1; the oldest one, as an heir may have the text of
-    one that was kept meanwhile."""
+    """The row of who was kept and has the text of document i, or -1; the oldest one, as a new representative may have
+    the text of one that was kept meanwhile."""
     rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
     if not any_dead(rows.dead):
         return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
@@ -188,7 +198,9 @@ def _answered(i, row, work):  # type: ignore[no-untyped-def]
     verdict on it is said again."""
     rows, results, limits = work.rows, work.results, work.limits
     columns, deleted = results.columns, was_deleted(rows, row)
-    if deleted and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this document, for which an heir was posted
+    if (
+        deleted and word(rows, row, SEQ) == work.batch.words[i, SEQ]
+    ):  # by this document, for which a new representative was posted
         return False
     same = not deleted and same_hash(rows, row, TEXT, work.batch, i)
     if not same and (deleted or limits.update):

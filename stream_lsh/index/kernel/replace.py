@@ -1,8 +1,10 @@
-"""Versions that go: one that was deleted, or replaced by another text under its id; and the heir of one that was kept.
+"""Versions that go: one that was deleted, or replaced by another text under its id; and the new representative of one
+that was kept.
 
-Under `unique` a kept document that goes leaves its group to the oldest living member that is seen. The heir has a row
-already, which was dropped and is in no bucket. So it is posted by a row more, the next one, that has its signature and
-says whose it is: rows are posted in their order and never again, and whatever is rebuilt from rows has heirs in it.
+Under `unique` a kept document that goes leaves its group to the oldest living member that is seen. The new
+representative has a row already, which was dropped and is in no bucket. So it is posted by a row more, the next one,
+that has its signature and says whose it is: rows are posted in their order and never again, and whatever is rebuilt
+from rows has representatives in it.
 
 With several shards members stand in all of them, and who went stood in one. So what went is told to all as what was
 kept is, and with the block that begins then each names its oldest living member. All of them are posted among the
@@ -19,8 +21,8 @@ from stream_lsh.documents import times
 from stream_lsh.families.bands import key_of_band, key_of_mask, key_of_piece
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.row_access import copy_words, see, word
-from stream_lsh.index.kernel.work import AT_LEAST, CODE, DONE, HEIR_STANDS, NOBODY, NUMBER, WORK
-from stream_lsh.index.postings.bucket import FOLLOWERS, HEIRS, earliest, key_behind, probe, read
+from stream_lsh.index.kernel.work import AT_LEAST, CODE, DONE, NOBODY, NUMBER, REPRESENTATIVE_POSTED, WORK
+from stream_lsh.index.postings.bucket import FOLLOWERS, REPRESENTATIVES, earliest, key_behind, probe, read
 from stream_lsh.index.postings.memtable import append, find
 from stream_lsh.index.postings.provisional import post_undecided
 from stream_lsh.index.rows.deleted_rows import DIED, LIVES, STANDS, bury, leave, mark_of
@@ -33,9 +35,6 @@ from stream_lsh.index.rows.layout import (
     FOLLOWS,
     GONE,
     GROUP,
-    HEIR,
-    HEIR_OF,
-    HEIR_SEQ,
     ID,
     KIND_BITS,
     LEFT,
@@ -44,6 +43,9 @@ from stream_lsh.index.rows.layout import (
     OF,
     OUTDATED,
     REPLACES,
+    REPRESENTATIVE,
+    REPRESENTATIVE_OF,
+    REPRESENTATIVE_SEQ,
     SEQ,
     STATUS,
     STOOD,
@@ -78,8 +80,8 @@ def was_deleted(rows, row):  # type: ignore[no-untyped-def]
 
 @njit
 def stands(row, work):  # type: ignore[no-untyped-def]
-    """The row by which a version is met that was kept: its own, or that of an heir; -1 if it was not kept. Under `all`
-    of several shards nobody knows."""
+    """The row by which a version is met that was kept: its own, or that of a new representative; -1 if it was not kept.
+    Under `all` of several shards nobody knows."""
     rows = work.rows
     if not work.limits.unique:
         kind = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
@@ -88,25 +90,25 @@ def stands(row, work):  # type: ignore[no-untyped-def]
         return row
     if not word(rows, row, FLAGS) & np.uint64(DROPPED):
         return row
-    newest = _newest_heir(word(rows, row, GROUP), work)
+    newest = _newest_representative(word(rows, row, GROUP), work)
     if newest < 0 or word(rows, newest, FLAGS) & np.uint64(DROPPED):
         return NOBODY
     return newest if np.int64(word(rows, newest, OF)) == row else NOBODY
 
 
 @njit
-def _newest_heir(group, work):  # type: ignore[no-untyped-def]
-    """The row by which the last heir of a group is met, or -1. With several shards another one's may stand instead of
-    the one that this shard named last: then that row says that it was dropped."""
+def _newest_representative(group, work):  # type: ignore[no-untyped-def]
+    """The row by which the last representative of a group is met, or -1. With several shards another one's may stand
+    instead of the one that this shard named last: then that row says that it was dropped."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
-    key = key_behind(group, HEIRS)
+    key = key_behind(group, REPRESENTATIVES)
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
     for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another group has the key, by accident
         n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
         for k in range(n):
             newest = scratch.out[k]
-            if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(HEIR):
+            if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(REPRESENTATIVE):
                 return newest
     return NOBODY
 
@@ -130,12 +132,12 @@ def went_since(row, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def heir_of(group, row, work):  # type: ignore[no-untyped-def]
-    """The heir of a group but for one row, or -1; the caller has seen to room for AT_LEAST rows. Members that have died
-    are passed over by one heir only, the next one is looked for behind it."""
+def representative_of(group, row, work):  # type: ignore[no-untyped-def]
+    """The new representative of a group but for one row, or -1; the caller has seen to room for AT_LEAST rows. Members
+    that have died are passed over by one representative only, the next one is looked for behind it."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
-    newest, first = _newest_heir(group, work), rows.seen
-    if newest >= 0:  # whoever is older than the last heir was dead by then
+    newest, first = _newest_representative(group, work), rows.seen
+    if newest >= 0:  # whoever is older than the last representative was dead by then
         left = np.int64(word(rows, newest, FLAGS) & np.uint64(DROPPED))
         first = max(first, np.int64(word(rows, newest, OF)) + _ONE - left)
     key, n = key_behind(group, FOLLOWERS), AT_LEAST
@@ -170,9 +172,9 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
         return DONE
     if time_of(rows, row) != NO_TIME:
         time = max(time, time_of(rows, row) + _ONE)
-    heir = _go(i, row, work)
-    _store(i, heir, row, time, work)
-    return HEIR_STANDS if heir >= 0 and work.limits.samples else DONE
+    representative = _go(i, row, work)
+    _store(i, representative, row, time, work)
+    return REPRESENTATIVE_POSTED if representative >= 0 and work.limits.samples else DONE
 
 
 @njit
@@ -183,17 +185,17 @@ def inherit(i, groups, found, work):  # type: ignore[no-untyped-def]
     if work.limits.window:
         see(rows, log - work.limits.window)
     for g in range(len(groups)):
-        heir = heir_of(np.uint64(groups[g]), NOBODY, work)
-        if heir < 0:
+        representative = representative_of(np.uint64(groups[g]), NOBODY, work)
+        if representative < 0:
             continue
         at, new = rows.total, rows.recent[rows.total - rows.base]
-        _stand_for(heir, new, work)
-        new[SEQ], new[TIME], new[GROUP] = word(rows, heir, SEQ), np.uint64(NO_TIME), np.uint64(groups[g])
-        new[FLAGS] = np.uint64(HEIR) | np.uint64(UNKNOWN) << KIND_BITS
+        _stand_for(representative, new, work)
+        new[SEQ], new[TIME], new[GROUP] = word(rows, representative, SEQ), np.uint64(NO_TIME), np.uint64(groups[g])
+        new[FLAGS] = np.uint64(REPRESENTATIVE) | np.uint64(UNKNOWN) << KIND_BITS
         if work.limits.window:
             new[rows.log_at] = np.uint64(log)
         _added(at, STANDS, rows)
-        groups[n], found[n, 0], found[n, 1] = groups[g], heir, np.int64(new[SEQ])
+        groups[n], found[n, 0], found[n, 1] = groups[g], representative, np.int64(new[SEQ])
         n += 1
     return n
 
@@ -201,32 +203,35 @@ def inherit(i, groups, found, work):  # type: ignore[no-untyped-def]
 @far(CODE(NUMBER, NUMBER, NUMBER, WORK))
 def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
     """Document i replaces a version. stays: that version, if it takes its place in the group; else it is as if it had
-    been deleted before, and it is compared with the heir, if there is one. With several shards others say whether it
-    does."""
+    been deleted before, and it is compared with the new representative, if there is one. With several shards others say
+    whether it does."""
     work.results.columns[i, LIKE] = stays >= 0
     if stays >= 0 and not work.limits.late:
         work.results.columns[i, STOOD] = 1
         _bury(i, row, stands(row, work), work)
         return DONE
-    heir = _go(i, row, work)
-    if heir < 0:
+    representative = _go(i, row, work)
+    if representative < 0:
         return DONE
-    _store(i, heir, row, NO_TIME, work)
-    return HEIR_STANDS
+    _store(i, representative, row, NO_TIME, work)
+    return REPRESENTATIVE_POSTED
 
 
 @njit
 def _go(i, row, work):  # type: ignore[no-untyped-def]
-    """A version goes by document i; its heir, or -1."""
-    rows, columns, heir = work.rows, work.results.columns, NOBODY
+    """A version goes by document i; its representative, or -1."""
+    rows, columns, representative = work.rows, work.results.columns, NOBODY
     met_by = stands(row, work)
     columns[i, STOOD] = met_by >= 0
     if met_by >= 0 and work.limits.unique and not work.limits.late:
-        heir = heir_of(word(rows, row, GROUP), row, work)
+        representative = representative_of(word(rows, row, GROUP), row, work)
     _bury(i, row, met_by, work)
-    if heir >= 0:
-        columns[i, HEIR_OF], columns[i, HEIR_SEQ] = heir, np.int64(word(rows, heir, SEQ))
-    return heir
+    if representative >= 0:
+        columns[i, REPRESENTATIVE_OF], columns[i, REPRESENTATIVE_SEQ] = (
+            representative,
+            np.int64(word(rows, representative, SEQ)),
+        )
+    return representative
 
 
 @njit
@@ -239,15 +244,15 @@ def _bury(i, row, met_by, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _store(i, heir, row, time, work):  # type: ignore[no-untyped-def]
-    """The next row says that document i's id was deleted, whose version was `row`, and stands for an heir; -1 if there
-    is none."""
+def _store(i, representative, row, time, work):  # type: ignore[no-untyped-def]
+    """The next row says that document i's id was deleted, whose version was `row`, and stands for a new representative;
+    -1 if there is none."""
     batch, rows, memory = work.batch, work.rows, work.memory
     at, new = rows.total, rows.recent[rows.total - rows.base]
     flags, kind = DELETED, UNIQUE if work.limits.late else UNKNOWN
-    if heir >= 0:
-        flags |= HEIR | (MEMBER if work.limits.stories else _FIRST)
-        _stand_for(heir, new, work)
+    if representative >= 0:
+        flags |= REPRESENTATIVE | (MEMBER if work.limits.stories else _FIRST)
+        _stand_for(representative, new, work)
     else:
         _clear(new)
     new[SEQ], new[TIME] = batch.words[i, SEQ], np.uint64(time)
@@ -260,10 +265,10 @@ def _store(i, heir, row, time, work):  # type: ignore[no-untyped-def]
     if work.limits.late:
         post_undecided(work.newer, batch.keys[batch.starts[i + 1] - 1], at)
     else:
-        if heir >= 0:
-            _post_heir(new, at - memory.first, work)
+        if representative >= 0:
+            _post_representative(new, at - memory.first, work)
         _post(batch.keys[batch.starts[i + 1] - 1], at - memory.first, memory)
-    _added(at, STANDS if heir >= 0 else DIED, rows)
+    _added(at, STANDS if representative >= 0 else DIED, rows)
 
 
 @njit
@@ -273,13 +278,13 @@ def _clear(new):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _stand_for(heir, new, work):  # type: ignore[no-untyped-def]
-    """A row in memory stands for an heir: it is met as that one would be."""
+def _stand_for(representative, new, work):  # type: ignore[no-untyped-def]
+    """A row in memory stands for a new representative: it is met as that one would be."""
     rows = work.rows
     _clear(new)
-    new[OF] = np.uint64(heir)
-    copy_words(rows, heir, TEXT, new[TEXT : TEXT + 2])
-    copy_words(rows, heir, rows.signature_at, new[rows.signature_at :])
+    new[OF] = np.uint64(representative)
+    copy_words(rows, representative, TEXT, new[TEXT : TEXT + 2])
+    copy_words(rows, representative, rows.signature_at, new[rows.signature_at :])
 
 
 @njit
@@ -291,10 +296,10 @@ def _added(at, mark, rows):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _post_heir(new, row, work):  # type: ignore[no-untyped-def]
-    """Post the next row, as `storing.post` would, where its heir is met, and behind the group."""
+def _post_representative(new, row, work):  # type: ignore[no-untyped-def]
+    """Post the next row, as `storing.post` would, where its representative is met, and behind the group."""
     memory, limits = work.memory, work.limits
-    _post(key_behind(new[GROUP], HEIRS), row, memory)
+    _post(key_behind(new[GROUP], REPRESENTATIVES), row, memory)
     if limits.stories:  # it is met where it is posted itself
         return
     _post(posting_key(new[TEXT]), row, memory)

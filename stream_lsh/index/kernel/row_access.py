@@ -177,8 +177,8 @@ def living(rows, n, out):  # type: ignore[no-untyped-def]
 
 @njit
 def stands_for(rows, row):  # type: ignore[no-untyped-def]
-    """Who is met where this row is posted: the row itself, or the heir that it stands for; -1 if nobody is any more,
-    who is aside for the moment not among them."""
+    """Who is met where this row is posted: the row itself, or the new representative that it stands for; -1 if nobody
+    is any more, who is aside for the moment not among them."""
     mark = lasting_mark_of(rows.dead, row)
     if mark == STANDS:
         row = np.int64(word(rows, row, OF))

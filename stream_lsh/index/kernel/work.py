@@ -11,9 +11,10 @@ from stream_lsh.index.kernel.shingle_sets import Sets
 from stream_lsh.index.postings.memtable import Memory
 from stream_lsh.index.rows.layout import INCOMPLETE, INVALID, KIND, MORE, RESULTS, STATUS, Batch, Limits, Rows
 
-DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, HEIR_STANDS, NO_LOG = (np.int64(code) for code in range(7))
+DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, REPRESENTATIVE_POSTED, NO_LOG = (np.int64(code) for code in range(7))
 """Why the kernel returns: all is done; sets of rows are needed, or of a document of the batch, which are in `wanted`;
-room for the rows that a document meets; room for matches; room for the terms that were counted. HEIR_STANDS, within the
+room for the rows that a document meets; room for matches; room for the terms that were counted. REPRESENTATIVE_POSTED,
+within the
 kernel: there is a row more, so the document is to be looked at once more."""
 EVERYTHING = 1 << 40  # more rows than a shard can have
 NOBODY = np.int64(-1)

@@ -13,7 +13,7 @@ from stream_lsh.index.rows.layout import BITS, DIRECTORY, FILE, FILTER, FIRST, L
 __all__ = [
     "COPIES",
     "FOLLOWERS",
-    "HEIRS",
+    "REPRESENTATIVES",
     "count",
     "earliest",
     "empty",
@@ -26,8 +26,8 @@ __all__ = [
     "read_before",
 ]
 
-# What stands behind a row; under `kept`, behind the number of a group: its dropped members, and its heirs.
-FOLLOWERS, COPIES, HEIRS = np.uint64(1), np.uint64(2), np.uint64(3)
+# What stands behind a row; under `kept`, behind the number of a group: its dropped members, and its representatives.
+FOLLOWERS, COPIES, REPRESENTATIVES = np.uint64(1), np.uint64(2), np.uint64(3)
 _ONE = np.uint64(1)
 _HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1 << 32)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.postings.memtable import append, find, newest, oldest, posted, since
-from stream_lsh.index.rows.layout import CERTAIN, DELETED, HEIR
+from stream_lsh.index.rows.layout import CERTAIN, DELETED, REPRESENTATIVE
 
 
 @njit
@@ -24,14 +24,14 @@ def post_undecided(segment, key, row):  # type: ignore[no-untyped-def]
 @njit
 def post_again(segment, keys, starts, bands, row, flags):  # type: ignore[no-untyped-def]
     """Post rows from `row` on again, whose keys are given as those of a batch; bands: of each. flags: int64[n]. Who is
-    certain to be dropped and what was deleted are posted under their ids only, heirs not under theirs."""
+    certain to be dropped and what was deleted are posted under their ids only, representatives not under theirs."""
     for i in range(len(flags)):
         id_at = starts[i + 1] - 1
         if not flags[i] & (CERTAIN | DELETED):
             for k in range(starts[i], starts[i] + bands):
                 post_undecided(segment, keys[k], row + i)
             post_undecided(segment, keys[id_at - 1], row + i)
-        if not flags[i] & HEIR:
+        if not flags[i] & REPRESENTATIVE:
             post_undecided(segment, keys[id_at], row + i)
 
 

@@ -20,9 +20,9 @@ from stream_lsh.index.rows.layout import (
     DROPPED,
     FLAGS,
     GROUP,
-    HEIR,
     KIND_BITS,
     OF,
+    REPRESENTATIVE,
     SEQ,
     SIMILARITY,
     UNIQUE,
@@ -32,7 +32,7 @@ from stream_lsh.index.store.rocksdb import TOLD, Store
 
 _HEAD = struct.Struct("<QQ")  # row after the last one, number of rows that were dropped
 _KIND_MASK, _DROPPED = np.uint64(0xFF) << KIND_BITS, np.uint64(DROPPED)
-_DELETED, _HEIR = np.uint64(DELETED), np.uint64(HEIR)
+_DELETED, _REPRESENTATIVE = np.uint64(DELETED), np.uint64(REPRESENTATIVE)
 
 
 class Told(NamedTuple):
@@ -117,7 +117,7 @@ def untell(rows: NDArray[np.uint64]) -> None:
     """Make rows uint64[n, width] what they were when they came; deletions are what they were."""
     flags = rows[:, FLAGS]
     came = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
-    rows[:, FLAGS], documents = came, flags & (_DELETED | _HEIR) == 0
+    rows[:, FLAGS], documents = came, flags & (_DELETED | _REPRESENTATIVE) == 0
     rows[documents, OF] = rows[documents, SIMILARITY] = np.uint64(0)
     rows[documents, GROUP] = rows[documents, SEQ]
 

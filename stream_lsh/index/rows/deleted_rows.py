@@ -1,6 +1,6 @@
 """Dead rows: versions that were replaced or deleted, and rows that are there for something else than to be met. A mark
 of two bits each, in memory as in the store, where a value has the marks of some rows of one generation. Whoever meets a
-thousand dead rows reads none of them: the mark says whether there is an heir behind it.
+thousand dead rows reads none of them: the mark says whether there is a new representative behind it.
 
 Rows and postings of the dead stay until their generation goes; under `kept` nobody counts them.
 """
@@ -23,7 +23,11 @@ from stream_lsh.index.store.rocksdb import DEAD, Store, parts_of, rows_key
 DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
 WENT = 6  # columns of a version that went
 CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
-LIVES, DIED, STANDS = np.uint64(0), np.uint64(1), np.uint64(3)  # it is met; it is not; its heir is, whose row it names
+LIVES, DIED, STANDS = (
+    np.uint64(0),
+    np.uint64(1),
+    np.uint64(3),
+)  # it is met; it is not; its representative is, whose row it names
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
 _MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; those that all dead rows have
 _NONE = np.int64(-1)
@@ -81,7 +85,7 @@ class Dead(Struct):
             self.went = went
 
     def took_leave(self) -> NDArray[np.int64]:
-        """Those in `went`, which is empty afterwards."""
+        """Those in `removed_by`, which is empty afterwards."""
         found = self.went[: self.gone].copy()
         self.gone = 0
         return found

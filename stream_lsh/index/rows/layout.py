@@ -14,17 +14,18 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 
 
 # Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
-# stands behind, 0 if it stands for itself; of an HEIR the row of who is meant. SIMILARITY: with that one, a float's
-# bits. GROUP: number of the founder. MASK, under `all` only: the bands in which it is posted. With a window the log
-# time follows; then the signature.
+# stands behind, 0 if it stands for itself; of an REPRESENTATIVE the row of who is meant. SIMILARITY: with that one, a
+# float's bits. GROUP: number of the founder. MASK, under `all` only: the bands in which it is posted. With a window the
+# log time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
 # DELETED: not a document, but that its id was deleted; TIME is the first event time that is not older, and it is posted
-# under the id. HEIR: it stands besides where a document is met that was dropped at first and is kept now; SEQ is that
-# document's where it is no deletion, too. ERASED: it is dead, and what it said of its id and text is not there any more
-# (`erased`). MEMBER: of a story, which is posted in its buckets whether it was dropped or not; nobody stands for it.
-DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, HEIR, ERASED, MEMBER = _numbers(1, 2, 4, 8, 16, 32, 64, 128)
+# under the id. REPRESENTATIVE: it stands besides where a document is met that was dropped at first and is kept now; SEQ
+# is that document's where it is no deletion, too. ERASED: it is dead, and what it said of its id and text is not there
+# any more (`erased`). MEMBER: of a story, which is posted in its buckets whether it was dropped or not; nobody stands
+# for it.
+DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, REPRESENTATIVE, ERASED, MEMBER = _numbers(1, 2, 4, 8, 16, 32, 64, 128)
 KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
 NO_GROUP = -1
@@ -45,10 +46,11 @@ COLUMNS = 8
 # number are -1 where there is none. OLDEST of a redelivered document is WENT_SINCE if the version that it was dropped
 # for is not there any more: that one's id is not said again. MORE: matches that are not listed; of those decided late,
 # what was not compared of the undecided. INCOMPLETE: what was not compared. REPLACES: number of the version that went,
-# or -1; STOOD: whether it was kept; HEIR_OF, HEIR_SEQ: row and number of who was posted in its place, or -1; LEFT: the
-# group that it was in; LIKE: whether the new version is similar to it, so that it may take its place.
+# or -1; STOOD: whether it was kept; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of who was posted in its
+# place, or -1; LEFT: the group that it was in; LIKE: whether the new version is similar to it, so that it may take its
+# place.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
-REPLACES, STOOD, HEIR_OF, HEIR_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
+REPLACES, STOOD, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
 RESULTS = 15
 WENT = int(RESULTS - REPLACES)  # columns of a version that went
 # Columns of the matches found. SAME: whether it has the same text.

@@ -219,7 +219,7 @@ def flush_name(shard: int, generation: int, first: int) -> str:
 
 def blank(rows: NDArray[np.uint64], signature_at: int) -> NDArray[np.uint64]:
     """Rows uint64[n, width] without what their documents said. What says that an id was deleted stays, for what comes
-    of it later; of what stands for an heir only the heir's text goes."""
+    of it later; of what stands for a new representative only the new representative's text goes."""
     out, versions = rows.copy(), np.flatnonzero(rows[:, layout.FLAGS] & np.uint64(layout.DELETED) == 0)
     out[:, layout.TEXT : layout.TEXT + 2] = out[:, signature_at:] = 0
     out[:, layout.SIMILARITY] = 0

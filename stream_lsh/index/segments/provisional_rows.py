@@ -12,7 +12,19 @@ from stream_lsh.index.postings.memtable import Memory
 from stream_lsh.index.resolution import Fates
 from stream_lsh.index.rows.decisions import Told, decide, tell
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, HEIR, KIND_BITS, NEAR, OF, SEQ, SIMILARITY, UNIQUE, Rows
+from stream_lsh.index.rows.layout import (
+    DELETED,
+    FLAGS,
+    GROUP,
+    KIND_BITS,
+    NEAR,
+    OF,
+    REPRESENTATIVE,
+    SEQ,
+    SIMILARITY,
+    UNIQUE,
+    Rows,
+)
 from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.index.segments.erased_rows import Keyed
 from stream_lsh.index.segments.segment import post_undecided_rows
@@ -74,20 +86,20 @@ class Late:
         """What became of undecided rows, see `told.tell`."""
         tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
-    def appoint(self, first: int, heirs: NDArray[np.bool_]) -> None:
+    def appoint(self, first: int, representatives: NDArray[np.bool_]) -> None:
         """Which of those that may stand for a group, whose rows are the first from this one on, do so."""
-        rows = first - int(self._rows.base) + np.arange(len(heirs))
-        decide(self._rows.recent, rows, np.where(heirs, UNIQUE, NEAR))
+        rows = first - int(self._rows.base) + np.arange(len(representatives))
+        decide(self._rows.recent, rows, np.where(representatives, UNIQUE, NEAR))
 
-    def told(self, others: Fates, names: Sequence[bytes], heirs: NDArray[np.int64], hashes: Hashes) -> Told:
+    def told(self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64], hashes: Hashes) -> Told:
         """What is told of the rows that are decided when the next block begins, see `Shard.tell`."""
         base = int(self._rows.base)
         waiting = self._rows.recent[self.first - base : self.second - base]
-        stand = waiting[:, FLAGS] & np.uint64(HEIR) != 0
+        stand = waiting[:, FLAGS] & np.uint64(REPRESENTATIVE) != 0
         rows, seqs = np.flatnonzero(~stand), waiting[:, SEQ].astype(np.int64)
         place = np.searchsorted(seqs[rows], others.seq)
         there = np.flatnonzero(seqs[rows][np.minimum(place, len(rows) - 1)] == others.seq) if len(rows) else place[:0]
-        left = np.flatnonzero(stand & ~np.isin(seqs, heirs))
+        left = np.flatnonzero(stand & ~np.isin(seqs, representatives))
         found, rows = others.at(there), np.concatenate((rows[place[there]], left))
         names, of = [*(names[i] for i in there.tolist()), *[b""] * len(left)], np.zeros(len(rows), np.uint64)
         dropped = [i for i, name in enumerate(names) if name]
@@ -104,12 +116,12 @@ class Late:
 
     def fates(self) -> Fates:
         """What became of the undecided rows; their numbers are their places, as nothing else is known of these,
-        those of heirs the blocks in which they are."""
+        those of representatives the blocks in which they are."""
         rows = self._rows
         waiting = rows.recent[self.first - int(rows.base) : int(rows.total) - int(rows.base)]
         flags = waiting[:, FLAGS]
         blocks = self.block - (self.first + np.arange(len(waiting)) < self.second)
-        places = np.where(flags & np.uint64(HEIR) != 0, blocks * self._size, waiting[:, SEQ].astype(np.int64))
+        places = np.where(flags & np.uint64(REPRESENTATIVE) != 0, blocks * self._size, waiting[:, SEQ].astype(np.int64))
         documents = flags & np.uint64(DELETED) == 0
         places, waiting = places[documents], waiting[documents]
         seqs, groups = (waiting[:, column].astype(np.int64) for column in (SEQ, GROUP))

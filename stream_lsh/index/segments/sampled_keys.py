@@ -23,13 +23,13 @@ class Drawn:
         self._shingle = shingle
 
     def sets(self, block: NDArray[np.uint64], row: int) -> Keys:
-        """The shingles of rows uint64[n, width] from `row` on, and where each one's begin: those of an heir of who
-        stands for one, none of who is posted under its id and behind others only."""
+        """The shingles of rows uint64[n, width] from `row` on, and where each one's begin: those of a new
+        representative of who stands for one, none of who is posted under its id and behind others only."""
         flags = block[:, layout.FLAGS]
-        heirs = flags & np.uint64(layout.HEIR) != 0
-        rows = np.where(heirs, block[:, layout.OF].astype(np.int64), row + np.arange(len(block)))
+        representatives = flags & np.uint64(layout.REPRESENTATIVE) != 0
+        rows = np.where(representatives, block[:, layout.OF].astype(np.int64), row + np.arange(len(block)))
         unmet = layout.DELETED | layout.DROPPED | layout.COPY | layout.CERTAIN | layout.ERASED
-        idle = np.where(heirs, layout.ERASED, unmet).astype(np.uint64)
+        idle = np.where(representatives, layout.ERASED, unmet).astype(np.uint64)
         there = np.flatnonzero(flags & idle == 0)
         asked: NDArray[np.int64] = np.unique(rows[there])
         place = np.searchsorted(asked, rows[there]).tolist()

@@ -24,8 +24,8 @@ Header = tuple[str, bytes]
 
 class Verdict(NamedTuple):
     """at, time, key: its own offset, timestamp (ms) and key. document: offset of that. reason, detail: of a rejected
-    one. gone: of one with which a kept document went the headers that say so. heirs: of one from which on others stand
-    in the places of kept ones that went before, their keys, and the headers that say so."""
+    one. gone: of one with which a kept document went the headers that say so. representatives: of one from which on
+    others stand in the places of kept ones that went before, their keys, and the headers that say so."""
 
     at: int
     document: int
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     time: int = 0
     key: bytes | None = None
     gone: Sequence[Header] = ()
-    heirs: Sequence[tuple[bytes | None, Sequence[Header]]] = ()
+    new_representatives: Sequence[tuple[bytes | None, Sequence[Header]]] = ()
 
 
 class Joined(NamedTuple, Generic[D]):
@@ -112,7 +112,7 @@ class Join(Generic[D]):
                     self.lost += 1
                 else:
                     self.compacted += 1
-                if verdict.gone or verdict.heirs:
+                if verdict.gone or verdict.new_representatives:
                     found.append(Joined(None, verdict))
             elif not documents:
                 break

@@ -36,10 +36,16 @@ _REMEDIES = (
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 LETTER = "reason", "detail", "topic", "partition", "offset"
 """The headers that a dead letter has behind those of the document."""
-GONE = "id", "heir", "heir-topic", "heir-partition", "heir-offset"
-"""The headers of a tombstone; without an heir only the first, of an heir that is known later all but that. What a
-document brings along under these names is left out: read from the `unique` of another pipeline it would name that one's
-heir."""
+GONE = (
+    "id",
+    "new-representative",
+    "new-representative-topic",
+    "new-representative-partition",
+    "new-representative-offset",
+)
+"""The headers of a tombstone; without a new representative only the first, of a new representative that is known later
+all but that. What a document brings along under these names is left out: read from the `unique` of another pipeline it
+would name that one's representative."""
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
@@ -145,7 +151,7 @@ class SourcePartition:
         dead: list[Row] = []
         there = [(document, verdict) for document, verdict in joined if document is not None]
         for document, verdict in joined:
-            unique += heirs(document, verdict)
+            unique += representatives(document, verdict)
             if verdict.gone:
                 unique.append(tombstone(document, verdict))
             if document is None:
@@ -191,28 +197,35 @@ def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
     return key, None, [*brought, *verdict.gone], document.timestamp
 
 
-def heirs(document: ConsumerRecord | None, verdict: Verdict) -> list[Row]:
+def representatives(document: ConsumerRecord | None, verdict: Verdict) -> list[Row]:
     """That others stand in the places of kept ones that went before."""
     when = verdict.time if document is None else document.timestamp
-    return [(key, None, [*headers], when) for key, headers in verdict.heirs]
+    return [(key, None, [*headers], when) for key, headers in verdict.new_representatives]
 
 
 def gone_headers(found: Mapping[str, Any]) -> list[Header]:
     """The headers of a tombstone, by the verdict with which a kept document went."""
     headers = [(GONE[0], id_text(found["id"]))]
-    return headers + _heir(found["heir"], found["heir_source"]) if "heir" in found else headers
+    return (
+        headers + _representative(found["new_representative"], found["new_representative_source"])
+        if "new_representative" in found
+        else headers
+    )
 
 
-def _heir(heir: Mapping[str, Any], place: Mapping[str, Any]) -> list[Header]:
+def _representative(representative: Mapping[str, Any], place: Mapping[str, Any]) -> list[Header]:
     where = [str(place[name]).encode() for name in ("topic", "partition", "offset")]
-    return list(zip(GONE[1:], [id_text(heir["id"]), *where], strict=True))
+    return list(zip(GONE[1:], [id_text(representative["id"]), *where], strict=True))
 
 
-def later_heirs(found: Mapping[str, Any]) -> list[tuple[bytes | None, list[Header]]]:
-    """Keys and headers of the tombstones that name heirs whose predecessors went before: each has its heir's key, as
-    under that nothing stands yet, while the predecessor's may be there again."""
-    named = zip(found.get("heirs", ()), found.get("heir_sources", ()), strict=True)
-    return [(plain(id_text(heir["id"])), _heir(heir, place)) for heir, place in named]
+def later_representatives(found: Mapping[str, Any]) -> list[tuple[bytes | None, list[Header]]]:
+    """Keys and headers of the tombstones that name representatives whose predecessors went before: each has its
+    representative's key, as under that nothing stands yet, while the predecessor's may be there again."""
+    named = zip(found.get("new_representatives", ()), found.get("new_representative_sources", ()), strict=True)
+    return [
+        (plain(id_text(representative["id"])), _representative(representative, place))
+        for representative, place in named
+    ]
 
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
@@ -235,7 +248,7 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         gone = gone_headers(found) if found.get("gone") else ()
         verdict = Verdict(
             record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, gone,
-            later_heirs(found),
+            later_representatives(found),
         )  # fmt: skip
         about = source["topic"], source["partition"]
     except (ValueError, KeyError, TypeError, Refused) as error:

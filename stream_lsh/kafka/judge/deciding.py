@@ -39,7 +39,7 @@ class Deciding:
         for decisions in known:
             self._name(decisions)
         if known:
-            self._settling.restore(Fates.joined([fates for d in known for fates in (d.fates, d.heirs)]))
+            self._settling.restore(Fates.joined([fates for d in known for fates in (d.fates, d.representatives)]))
         self._forget(documents)
 
     def decide(self, replies: Sequence[Reply]) -> tuple[list[Reply], Decisions]:
@@ -70,7 +70,7 @@ class Deciding:
         fates = Fates(seqs[new], at[new], settled.kind[new], settled.similarity[new], settled.group[new])
         found = Decisions(
             replies[0].offset, replies[0].predecessor, self._documents, fates, np.empty(0, np.uint16), [],
-            self._settling.went(), _heirs(replies, settled, at),
+            self._settling.went(), _representatives(replies, settled, at),
         )  # fmt: skip
         told = new[found.told]
         shards, rows = settled.shard[told].tolist(), settled.row[told].tolist()
@@ -102,8 +102,8 @@ class Deciding:
             del self._names[oldest]
 
 
-def _heirs(replies: Sequence[Reply], settled: Settled, at: NDArray[np.int64]) -> Fates:
+def _representatives(replies: Sequence[Reply], settled: Settled, at: NDArray[np.int64]) -> Fates:
     """Who may stand for groups from a document of the frame on; at: the places of these."""
-    document, group, _, seq = np.concatenate([reply.matches.heirs for reply in replies]).T
-    stands = np.isin(seq, np.concatenate([found.heirs[:, 3] for found in settled.found]))
+    document, group, _, seq = np.concatenate([reply.matches.representatives for reply in replies]).T
+    stands = np.isin(seq, np.concatenate([found.representatives[:, 3] for found in settled.found]))
     return Fates(seq.copy(), at[document], np.where(stands, UNIQUE, NEAR), np.zeros(len(seq)), group.copy())

@@ -40,7 +40,7 @@ class Records:
     memberships: list[bytes] = field(default_factory=list)
     kinds: Counter[Kind] = field(default_factory=Counter)
     documents: int = 0
-    incomplete: int = 0
+    not_compared: int = 0
     size: int = 0
 
     def add(self, replies: Sequence[Reply], topic: str, settings: KafkaSettings) -> None:
@@ -87,7 +87,7 @@ class Records:
             log = next((reply.log for reply in replies if reply.log is not None), None)
             self.memberships.append(Memberships.encoded(offset, predecessor, judgement, source, log, rows, settings))
             self.size += len(self.memberships[-1])
-        self.incomplete += int(judgement.incomplete.sum())
+        self.not_compared += int(judgement.not_compared.sum())
         kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]
         for kind, count in enumerate(np.bincount(kinds, minlength=len(Kind)).tolist()):
             if count:
@@ -116,18 +116,18 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
 
 
 def _went(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
-    """Of documents with which a kept one went that, and where heirs are in the documents topic: its own, and those that
-    others have left their places to before."""
+    """Of documents with which a kept one went that, and where representatives are in the documents topic: its own, and
+    those that others have left their places to before."""
 
     def place(shard: int, seq: int) -> bytes:
-        return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *replies[shard].heirs[seq])
+        return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *replies[shard].representatives[seq])
 
     found = {}
     for i in judgement.gone.tolist():
         found[i] = b',"gone":true'
-        if (seq := int(judgement.heir_seqs[i])) >= 0:
-            found[i] += b',"heir_source":%b' % place(int(judgement.heirs[i, 0]), seq)
+        if (seq := int(judgement.representative_seqs[i])) >= 0:
+            found[i] += b',"new_representative_source":%b' % place(int(judgement.representatives[i, 0]), seq)
     for i, later in groupby(judgement.later.tolist(), key=itemgetter(0)):
         places = b",".join([place(shard, seq) for _, _, shard, _, seq in later])
-        found[i] = found.get(i, b"") + b',"heir_sources":[%b]' % places
+        found[i] = found.get(i, b"") + b',"new_representative_sources":[%b]' % places
     return found

@@ -220,7 +220,7 @@ class JudgeStage(Stage):
         watch.batch(records.documents, seconds)
         for kind, number in records.kinds.items():
             watch.verdicts(kind.label, number)
-        watch.incomplete(records.incomplete)
+        watch.not_compared(records.not_compared)
         watch.pairs(sum(len(found) for found in records.pairs.values()))
 
     def _mention_gap(self) -> None:

@@ -191,7 +191,7 @@ class Replica(Copy):
             begin = start if sequenced.accepted is None else start + int(np.argmax(sequenced.accepted[start:stop]))
             step.run(begin, stop, groups)
             shard.keep(step.matches(), batch, start, stop)
-            if self.settings.updates and self.settings.compare_with == "kept":  # else there are no heirs
+            if self.settings.updates and self.settings.compare_with == "kept":  # else there are no representatives
                 row_of, source = step.matches().row_of[start:stop], frame.source
                 partitions = source.partitions[start:stop].astype(np.int64)
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
@@ -249,19 +249,19 @@ class Replica(Copy):
             if not len(sequenced.decisions):
                 raise FormatError("a sequenced frame is damaged: a block begins in it, and it has no decisions")
             decided = Decisions.decode(sequenced.decisions, self.settings)
-            shard.tell(decided.fates, decided.names, decided.heirs.seq)
+            shard.tell(decided.fates, decided.names, decided.representatives.seq)
             groups = decided.gone[:, 1].copy()
         shard.enter(block)
         return groups
 
     def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard, shingles: Shingles) -> Reply:
-        rows = np.concatenate((matches.went[matches.went[:, 2] >= 0, 2:4], matches.heirs[:, 2:]))
-        heirs = {seq: self._place(row) for row, seq in rows.tolist()}
+        rows = np.concatenate((matches.went[matches.went[:, 2] >= 0, 2:4], matches.representatives[:, 2:]))
+        representatives = {seq: self._place(row) for row, seq in rows.tolist()}
         matches, names = self._listed(matches, shard, shingles)
         mine = carries(self.number, sequenced.offset, self.settings.shards)
         return Reply(
             self.number, sequenced.offset, sequenced.predecessor, matches, names, frame.source if mine else None,
-            sequenced.accepted if mine else None, heirs, sequenced.log if mine else None,
+            sequenced.accepted if mine else None, representatives, sequenced.log if mine else None,
         )  # fmt: skip
 
     def _place(self, row: int) -> tuple[int, int]:

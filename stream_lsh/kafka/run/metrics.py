@@ -38,8 +38,8 @@ class Registry:
         self.documents = counter("documents", "Documents that a role has worked through.")
         self.verdicts = counter("verdicts", "Verdicts by kind: unique, duplicate, rejected and so on.", "kind")
         self.pairs = counter("pairs", "Pairs of near-duplicates.")
-        self.incomplete = counter(
-            "incomplete", "What was not compared: buckets not read to their end, and candidates not verified."
+        self.not_compared = counter(
+            "not_compared", "What was not compared: buckets not read to their end, and candidates not verified."
         )
         self.ignored = counter("ignored_records", "Records that were not applied, by reason.", "reason")
         self.rejected = counter("rejected", "Documents rejected, by reason.", "reason")
@@ -53,19 +53,19 @@ class Registry:
         self.seconds = histogram("stage_seconds", "Time that a role worked on a batch.", SECONDS)
         self.lag = gauge("lag_records", "Records of an input partition not read yet.", "partition")
         self.in_flight = gauge("frames_in_flight", "Frames passed on that the judge has not completed.")
-        self.left_out = gauge("left_out_partitions", "Source partitions that wait for the outputs to have them.")
+        self.left_out = gauge("excluded_partitions", "Source partitions that wait for the outputs to have them.")
         self.index_documents = gauge("index_documents", "Documents that a shard of the index holds.", "shard")
         self.index_bytes = gauge("index_bytes", "Bytes of a shard of the index on disk.", "shard")
         self.recovery = gauge("recovery_remaining_records", "Changelog records that a shard has yet to read.", "shard")
         self.events = counter("group_events", "Events of groups, by kind: created, joined and so on.", "event")
         self.alerts = counter("alerts", "Alerts, by rule.", "rule")
         self.forgotten = gauge(
-            "alerts_forgotten", "Groups and sources for which a rule had no room any more before their time was over."
+            "alerts_dropped", "Groups and sources for which a rule had no room any more before their time was over."
         )
-        self.log_time = gauge("log_time_timestamp_seconds", "With a window: the time by the documents, since 1970.")
-        self.jumps = counter("log_time_jumps", "How often that went on by more than the window at once.")
+        self.log_time = gauge("stream_time_timestamp_seconds", "With a window: the time by the documents, since 1970.")
+        self.jumps = counter("stream_time_jumps", "How often that went on by more than the window at once.")
         self.oldest = gauge(
-            "oldest_generation_timestamp_seconds", "Log time of the oldest generation that a shard holds.", "shard"
+            "oldest_segment_timestamp_seconds", "Log time of the oldest generation that a shard holds.", "shard"
         )
         self.last_commit = gauge("last_commit_timestamp_seconds", "When a role committed last, seconds since 1970.")
 
@@ -120,7 +120,7 @@ class Watch:
         self._pulse = self.health.pulse(role)
         self._documents = registry.documents.labels(role)
         self._pairs = registry.pairs.labels(role)
-        self._incomplete = registry.incomplete.labels(role)
+        self._incomplete = registry.not_compared.labels(role)
         self._restarts = registry.restarts.labels(role)
         self._rebalances = registry.rebalances.labels(role)
         self._batch = registry.batch.labels(role)
@@ -154,7 +154,7 @@ class Watch:
         """`number` more pairs."""
         self._pairs.inc(number)
 
-    def incomplete(self, number: int) -> None:
+    def not_compared(self, number: int) -> None:
         """`number` more buckets were not read to their end, or candidates not verified."""
         self._incomplete.inc(number)
 

@@ -36,8 +36,8 @@ LETTERS, FETCH_BYTES = 500, 4 << 20  # of a transaction, and of an answer
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters. reasons: none = all. since, until: the documents' own timestamps in ms, `until` exclusive. most:
-    replays after which a document is left."""
+    """Which letters. reasons: none = all. since, until: the documents' own timestamps in ms, `removed_at` exclusive.
+    most: replays after which a document is left."""
 
     reasons: frozenset[str] = frozenset()
     since: int | None = None

@@ -125,11 +125,11 @@ def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
             numbers = found[:, layout.SEQ].astype(np.int64)
             count += len(found)
             flags = found[:, layout.FLAGS]
-            documents = np.flatnonzero(flags & np.uint64(layout.DELETED | layout.HEIR) == 0)
+            documents = np.flatnonzero(flags & np.uint64(layout.DELETED | layout.REPRESENTATIVE) == 0)
             ours, hashed = numbers & (MOST_ROWS - 1), found[:, layout.TEXT]
             pairs = zip(ours[documents].tolist(), hashed[documents].tolist(), strict=True)
             places.update(zip((first + documents).tolist(), pairs, strict=True))
-            own = numbers[(flags & np.uint64(layout.HEIR) == 0) | (flags & np.uint64(layout.DELETED) != 0)]
+            own = numbers[(flags & np.uint64(layout.REPRESENTATIVE) == 0) | (flags & np.uint64(layout.DELETED) != 0)]
             if (own >> ROW_BITS != change.offset).any():
                 raise FormatError(f"a change of shard {change.shard} has rows of another frame than {change.offset}")
         elif kind == TEXTS:

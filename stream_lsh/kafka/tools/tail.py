@@ -88,11 +88,14 @@ def _line(record: ConsumerRecord, output: str) -> bytes:
 def gone(record: ConsumerRecord) -> bytes:
     """A tombstone among the unique documents as JSON: whose it is, who stands in his place, and where."""
     headers = {name: value or b"" for name, value in record.headers}
-    id, heir, at = headers.get("id", b"null"), headers.get("heir", b"null"), b"null"
-    if "heir" in headers:
-        topic, partition, offset = (headers.get(name, b"") for name in ("heir-topic", "heir-partition", "heir-offset"))
+    id, representative, at = headers.get("id", b"null"), headers.get("new-representative", b"null"), b"null"
+    if "new-representative" in headers:
+        topic, partition, offset = (
+            headers.get(name, b"")
+            for name in ("new-representative-topic", "new-representative-partition", "new-representative-offset")
+        )
         at = b'{"topic":"%b","partition":%b,"offset":%b}' % (topic, partition, offset)
-    return b'{"id":%b,"deleted":true,"heir":%b,"at":%b}' % (id, heir, at)
+    return b'{"id":%b,"deleted":true,"new_representative":%b,"at":%b}' % (id, representative, at)
 
 
 def dead_letter(record: ConsumerRecord) -> bytes:

@@ -89,7 +89,7 @@ async function refresh() {
   ];
   facts($("index"), held);
   facts($("bounds"), [
-    ["not compared with all they met", number.format(totals.incomplete)],
+    ["not compared with all they met", number.format(totals.not_compared)],
     ["more matches than are listed", number.format(totals.truncated)],
     ["requests refused, too many waited", number.format(totals.refused_requests)],
     ["rejected", Object.entries(totals.rejected).map(([why, n]) => `${number.format(n)} ${words(why)}`).join(", ") || 0],
@@ -172,7 +172,7 @@ async function showGroups() {
     $("no-groups").textContent = "There are none yet.";
     $("groups").tBodies[0].replaceChildren(...groups.map((group) => make("tr", {},
       make("td", {}, link(String(group.representative.id), () => showGroup(group.group))),
-      make("td", {}, number.format(group.living)), make("td", {}, group.grown === undefined ? "" : number.format(group.grown)),
+      make("td", {}, number.format(group.live_members)), make("td", {}, group.joined_since === undefined ? "" : number.format(group.joined_since)),
       make("td", {}, number.format(group.sources)))));
   } catch (error) {
     $("groups").hidden = true;
@@ -236,7 +236,7 @@ const quoted = (text, [begin, end]) => {
 };
 
 function described(found) {
-  const of = found.of === null ? "" : `, of ${found.of}`;
+  const of = found.duplicate_of === null ? "" : `, of ${found.duplicate_of}`;
   const group = found.group === null ? "" : `, group ${found.group}`;
   const seq = found.seq === null ? "" : `, number ${found.seq}`;  // of a pipeline, whose first verdict was too long ago
   return `${found.kind === null ? "not decided yet" : words(found.kind)}${of}${group}${seq}, ${found.state}`;
@@ -286,7 +286,7 @@ function showGroup(number_) {
       make("td", {}, member.similarity === null ? "" : percent(member.similarity)),
       make("td", {}, String(member.source ?? "")), make("td", {}, member.time === null ? "" : moment(member.time))));
     return [
-      make("p", {}, `${number.format(group.living)} members, ${number.format(group.sources)} sources${named ? `: ${named}` : ""}`),
+      make("p", {}, `${number.format(group.live_members)} members, ${number.format(group.sources)} sources${named ? `: ${named}` : ""}`),
       chart,
       make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Members" }, make("table", {},
         make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)))), make("tbody", {}, ...rows))),

@@ -356,4 +356,7 @@ class PipelineService:
 def _refused(why: Rejection) -> bytes:
     """The verdict on what cannot be sent, and has no number."""
     said = orjson.dumps({"reason": why.reason, "detail": why.detail})[1:]
-    return b'{"id":null,"seq":null,"kind":"rejected","of":null,"similarity":null,"group":null,"matches":[],%b' % said
+    return (
+        b'{"id":null,"seq":null,"kind":"rejected","duplicate_of":null,"similarity":null,"group":null,"matches":[],%b'
+        % said
+    )

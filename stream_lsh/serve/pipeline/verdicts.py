@@ -37,14 +37,14 @@ class Verdicts:
         self._most = most
         self._keeps = keeps
         self._known: OrderedDict[Id, dict[str, Any]] = OrderedDict()
-        self._heirs: OrderedDict[tuple[Id, int], None] = OrderedDict()
+        self._representatives: OrderedDict[tuple[Id, int], None] = OrderedDict()
         self._arrived: OrderedDict[Place, bytes] = OrderedDict()
         self._waiting: dict[Place, asyncio.Future[bytes]] = {}
 
     def clear(self) -> None:
         """Forget what was said: it was of other documents."""
         self._known.clear()
-        self._heirs.clear()
+        self._representatives.clear()
         self._arrived.clear()
 
     def add(self, value: bytes, verdict: dict[str, Any]) -> None:
@@ -91,8 +91,11 @@ class Verdicts:
 
     def _remember(self, verdict: dict[str, Any]) -> None:
         id, seq, kind = verdict["id"], verdict["seq"], verdict["kind"]
-        for heir in (*([verdict["heir"]] if "heir" in verdict else ()), *verdict.get("heirs", ())):
-            self._inherit(heir["id"], heir["seq"])
+        for representative in (
+            *([verdict["new_representative"]] if "new_representative" in verdict else ()),
+            *verdict.get("new_representatives", ()),
+        ):
+            self._inherit(representative["id"], representative["seq"])
         if id is None:
             return
         known = self._known.get(id)
@@ -109,14 +112,14 @@ class Verdicts:
             self._put(id, {**verdict, "state": "rejected"})
 
     def _state(self, kind: str | None, id: Id, seq: int | None) -> str:
-        stands = not self._keeps or kind == "unique" or (seq is not None and (id, seq) in self._heirs)
+        stands = not self._keeps or kind == "unique" or (seq is not None and (id, seq) in self._representatives)
         return "kept" if stands else "dropped"
 
     def _inherit(self, id: Id, seq: int) -> None:
         """Who was dropped stands for its group now, also where its own verdict is read later, of another partition."""
-        self._heirs[id, seq] = None
-        if len(self._heirs) > self._most:
-            self._heirs.popitem(last=False)
+        self._representatives[id, seq] = None
+        if len(self._representatives) > self._most:
+            self._representatives.popitem(last=False)
         known = self._known.get(id)
         if known is not None and known["seq"] == seq:
             known["state"] = "kept"
@@ -129,4 +132,6 @@ class Verdicts:
 
 
 def _facts(verdict: dict[str, Any]) -> dict[str, Any]:
-    return {name: verdict[name] for name in ("id", "seq", "kind", "of", "similarity", "group", "time", "source")}
+    return {
+        name: verdict[name] for name in ("id", "seq", "kind", "duplicate_of", "similarity", "group", "time", "source")
+    }

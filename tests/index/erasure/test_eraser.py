@@ -38,12 +38,25 @@ def text_of(name: str) -> str:
 
 
 FAMILY = text_of("family")
-VICTIM, HEIR, LAST = (Document(f"{name}-name", f"{FAMILY} {name}", time=START) for name in ("victim", "heir", "last"))
+VICTIM, REPRESENTATIVE, LAST = (
+    Document(f"{name}-name", f"{FAMILY} {name}", time=START) for name in ("victim", "representative", "last")
+)
 OLD, NEW = (Document("changing", text_of(name), time=START + 1) for name in ("before", "after"))
 OTHERS = [Document(f"id{i}", text_of(f"word{i}"), time=START + i) for i in range(400)]
-# A founder, who is delivered again and again, its heir, who is next, and a version that is replaced.
-FEED = [*OTHERS[:100], VICTIM, OLD, *OTHERS[100:200], HEIR, VICTIM, *OTHERS[200:250], LAST, VICTIM, *OTHERS[250:]]
-GOING = [Document("victim-name", deleted=True), Document("heir-name", deleted=True), NEW]
+# A founder, who is delivered again and again, its representative, who is next, and a version that is replaced.
+FEED = [
+    *OTHERS[:100],
+    VICTIM,
+    OLD,
+    *OTHERS[100:200],
+    REPRESENTATIVE,
+    VICTIM,
+    *OTHERS[200:250],
+    LAST,
+    VICTIM,
+    *OTHERS[250:],
+]
+GOING = [Document("victim-name", deleted=True), Document("representative-name", deleted=True), NEW]
 DAY = 24 * HOUR
 
 
@@ -51,13 +64,18 @@ def begun(index: Index) -> dict[str, bytes]:
     """Three versions go; what is to be found of them until they are erased, a day later."""
     verdicts = told(index, FEED, 0)
     index.commit({}, now=0)
-    assert (verdicts[202].kind, verdicts[202].of) == ("near_duplicate", "victim-name")
-    needles = {"id": b"victim-name", "text": b" victim", "heir's id": b"heir-name", "heir's text": b" heir"}
+    assert (verdicts[202].kind, verdicts[202].duplicate_of) == ("near_duplicate", "victim-name")
+    needles = {
+        "id": b"victim-name",
+        "text": b" victim",
+        "new_representative's id": b"representative-name",
+        "new_representative's text": b" representative",
+    }
     needles |= {"old text": b"beforex", "sketch": sketch_of(index, 100), "old sketch": sketch_of(index, 101)}
-    needles |= {"heir's sketch": sketch_of(index, 202)}
+    needles |= {"new_representative's sketch": sketch_of(index, 202)}
     gone = told(index, GOING, len(FEED))
-    went = [(verdict.replaces, verdict.heir) for verdict in gone]
-    assert went == [(100, ("heir-name", 202)), (202, ("last-name", 254)), (101, None)]
+    went = [(verdict.replaces, verdict.new_representative) for verdict in gone]
+    assert went == [(100, ("representative-name", 202)), (202, ("last-name", 254)), (101, None)]
     index.commit({}, now=1000)
     return needles
 
@@ -88,7 +106,9 @@ def test_what_went_is_nowhere(tmp_path: Path, memory: int, window: str | None, v
         assert left(tmp_path, needles) == []
         assert list(waiting(index.store)) == []
         assert len(contents(tmp_path)) > 10 and left(tmp_path, {"": b"last-name"})
-        returning = [Document(document.id, document.text, time=START + 900) for document in (LAST, VICTIM, HEIR)]
+        returning = [
+            Document(document.id, document.text, time=START + 900) for document in (LAST, VICTIM, REPRESENTATIVE)
+        ]
         again = told(index, returning, len(FEED) + 3)
         assert again[0][:5] == ("redelivered", "near_duplicate", None, None, 100)
         assert [verdict.kind for verdict in again[1:]] == ["near_duplicate", "near_duplicate"]

@@ -28,9 +28,9 @@ def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
         stretches = index.shards[0].rows.dead.stretches
         for _ in range(3):
             (answer,) = asked(index, [Document("new", documents[0].text)])
-            assert (answer["of"], answer.get("incomplete")) == (0, None)
+            assert (answer["duplicate_of"], answer.get("not_compared")) == (0, None)
             (near,) = asked(index, [Document("new", f"{documents[0].text} more")])
-            assert (near["of"], near.get("incomplete")) == (0, None)
+            assert (near["duplicate_of"], near.get("not_compared")) == (0, None)
             known = stretches.slots[stretches.slots[:, 0] != 0]
             assert np.all(known[:, 1] > known[:, 2]) and len(known) >= 4
             index.shards[0].flush()

@@ -38,13 +38,13 @@ def test_what_goes_changes_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
         window="5m", segment_documents=1000,
     )  # fmt: skip
     documents = drifting(7, 1200)
-    went = fed_in_batches(documents, settings, tmp_path / "went")
+    went = fed_in_batches(documents, settings, tmp_path / "removed_by")
     monkeypatch.setattr(Index, "_forgotten", lambda index: {})
     stayed = fed_in_batches(documents, settings, tmp_path / "stayed")
     same(went, stayed)
-    assert sum("incomplete" in verdict for verdict in went) > 50
-    assert len(folders(tmp_path / "went")) < 12 < len(folders(tmp_path / "stayed"))
-    assert folders(tmp_path / "went") < folders(tmp_path / "stayed")
+    assert sum("not_compared" in verdict for verdict in went) > 50
+    assert len(folders(tmp_path / "removed_by")) < 12 < len(folders(tmp_path / "stayed"))
+    assert folders(tmp_path / "removed_by") < folders(tmp_path / "stayed")
 
 
 def fed_in_batches(documents: Sequence[Document], settings: Settings, folder: Path) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ def test_what_went_is_told_though_the_document_was_compacted_away() -> None:
             join.gone(2)
         join.add_documents([Document(offset) for offset in ((2, 4) if lost else (0, 4))])
         gone = [Verdict(at, document, "deleted", gone=[("id", b"1")]) for at, document in enumerate(range(5))]
-        gone[2] = gone[2]._replace(gone=(), heirs=[(b"h", [("heir", b"1")])])
+        gone[2] = gone[2]._replace(gone=(), new_representatives=[(b"h", [("new-representative", b"1")])])
         join.add_verdicts([gone[0]._replace(gone=()), *gone[1:]])
         found = join.take(100, 1 << 20)
         there = {0, 4} if not lost else {2, 4}

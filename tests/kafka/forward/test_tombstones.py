@@ -9,11 +9,18 @@ import pytest
 from aiokafka.structs import ConsumerRecord
 
 from stream_lsh.errors import ForeignError
-from stream_lsh.kafka.forward.partition import heirs, read_verdict, tombstone
+from stream_lsh.kafka.forward.partition import read_verdict, representatives, tombstone
 
 SOURCE = {"topic": "docs", "partition": 3, "offset": 70}
-HEIR = {"heir": {"id": 17, "seq": 4096}, "heir_source": {"topic": "docs", "partition": 1, "offset": 5}}
-WHERE = [("heir-topic", b"docs"), ("heir-partition", b"1"), ("heir-offset", b"5")]
+REPRESENTATIVE = {
+    "new_representative": {"id": 17, "seq": 4096},
+    "new_representative_source": {"topic": "docs", "partition": 1, "offset": 5},
+}
+WHERE = [
+    ("new-representative-topic", b"docs"),
+    ("new-representative-partition", b"1"),
+    ("new-representative-offset", b"5"),
+]
 
 
 def record(value: bytes | None, key: bytes | None, timestamp: int = 7, **more: Any) -> ConsumerRecord[Any, Any]:
@@ -25,42 +32,52 @@ def said(**more: Any) -> ConsumerRecord[Any, Any]:
 
 
 @pytest.mark.parametrize("key", [b"another key", None])
-@pytest.mark.parametrize(("more", "heir"), [({}, []), (HEIR, [*WHERE, ("heir", b"17")])])
-def test_its_headers_name_who_went_and_the_heir(key: bytes | None, more: dict[str, Any], heir: list[Any]) -> None:
-    # As another pipeline passed it on, which had an heir.
-    theirs = (("id", b'"other"'), ("heir", b"4"), *WHERE)
+@pytest.mark.parametrize(
+    ("more", "new_representative"), [({}, []), (REPRESENTATIVE, [*WHERE, ("new-representative", b"17")])]
+)
+def test_its_headers_name_who_went_and_the_representative(
+    key: bytes | None, more: dict[str, Any], representative: list[Any]
+) -> None:
+    # As another pipeline passed it on, which had a new representative.
+    theirs = (("id", b'"other"'), ("new-representative", b"4"), *WHERE)
     document = record(b"whatever", key, headers=(("traceparent", b"00"), *theirs))
     verdict = read_verdict(said(gone=True, **more), "docs")
     found_key, value, headers, timestamp = tombstone(document, verdict)
     assert (found_key, value, timestamp) == (key or "ä".encode(), None, 7)
     assert headers[0] == ("traceparent", b"00")
-    assert sorted(headers[1:]) == sorted([("id", '"ä"'.encode()), *heir])
+    assert sorted(headers[1:]) == sorted([("id", '"ä"'.encode()), *representative])
     # Of a document that was compacted away there is the verdict.
     assert tombstone(None, verdict) == ("ä".encode(), None, headers[1:], 8)
 
 
-def test_heirs_that_are_known_later_have_tombstones_under_their_own_keys() -> None:
+def test_representatives_that_are_known_later_have_tombstones_under_their_own_keys() -> None:
     places = [{"topic": "docs", "partition": 1, "offset": 5}, {"topic": "docs", "partition": 2, "offset": 6}]
     named = [{"group": 3, "id": 17, "seq": 4096}, {"group": 4, "id": 'ü"', "seq": 5}]
-    verdict = read_verdict(said(heirs=named, heir_sources=places), "docs")
+    verdict = read_verdict(said(new_representatives=named, new_representative_sources=places), "docs")
     assert not verdict.gone
     document = record(b"whatever", b"k", headers=(("traceparent", b"00"),))
-    rows = heirs(document, verdict)
+    rows = representatives(document, verdict)
     assert [(key, value, timestamp) for key, value, _, timestamp in rows] == [
         (b"17", None, 7), ('ü"'.encode(), None, 7)
     ]  # fmt: skip
-    assert sorted(rows[0][2]) == sorted([("heir", b"17"), *WHERE])
-    assert dict(rows[1][2])["heir"] == '"ü\\""'.encode()
-    assert [timestamp for *_, timestamp in heirs(None, verdict)] == [8, 8]
+    assert sorted(rows[0][2]) == sorted([("new-representative", b"17"), *WHERE])
+    assert dict(rows[1][2])["new-representative"] == '"ü\\""'.encode()
+    assert [timestamp for *_, timestamp in representatives(None, verdict)] == [8, 8]
 
 
 def test_most_verdicts_say_of_nobody_that_he_went() -> None:
     assert not read_verdict(said(), "docs").gone
-    assert not read_verdict(said(**HEIR), "docs").gone
+    assert not read_verdict(said(**REPRESENTATIVE), "docs").gone
 
 
 @pytest.mark.parametrize(
-    "more", [{"heir": {"id": 1}}, {"heirs": [{"id": 1}]}, {"heir": {}, "heir_source": {}}, {"id": 1.5}]
+    "more",
+    [
+        {"new_representative": {"id": 1}},
+        {"new_representatives": [{"id": 1}]},
+        {"new_representative": {}, "new_representative_source": {}},
+        {"id": 1.5},
+    ],
 )
 def test_what_is_no_verdict(more: dict[str, Any]) -> None:
     with pytest.raises(ForeignError, match="a record is no verdict"):

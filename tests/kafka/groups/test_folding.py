@@ -104,18 +104,19 @@ def test_versions_that_went_come_back() -> None:
         of=np.array([[-1, -1], [-1, -1], [0, 7], [-1, -1]]),
         of_seqs=np.array([-1, -1, 70, -1]), similarities=np.array([0, 0, 0.9, 0]), groups=np.array([1, 2, 70, 3]),
         starts=np.zeros(5, np.int64), matched_shards=none[:0], matched_rows=none[:0], matched_seqs=none[:0],
-        matched_similarities=np.empty(0), truncated=none, incomplete=none, replaces=np.array([-1, 11, 12, -1]),
+        matched_similarities=np.empty(0), truncated=none, not_compared=none, replaces=np.array([-1, 11, 12, -1]),
         stood=np.array([False, True, False, False]), left=np.array([-1, 2, 9, -1]),
-        heirs=np.array([[-1, -1], [0, 8], [-1, -1], [-1, -1]]), heir_seqs=np.array([-1, 80, -1, -1]), names=Named(),
+        representatives=np.array([[-1, -1], [0, 8], [-1, -1], [-1, -1]]), representative_seqs=np.array([-1, 80, -1,
+        -1]), names=Named(),
     )  # fmt: skip
     places = np.arange(4)
     source = Source(places.astype(np.int32), places, list(j.ids), np.full(4, 99), 1, {}, {}, [b"1"] * 4)
     rows = np.arange(n)
     found = Memberships.decode(Memberships.encoded(5, 4, j, source, None, rows, SETTINGS), SETTINGS).judgement
-    for name in ("kinds", "of_seqs", "replaces", "stood", "left", "heir_seqs"):
+    for name in ("kinds", "of_seqs", "replaces", "stood", "left", "representative_seqs"):
         assert getattr(found, name).tolist() == getattr(j, name)[:n].tolist(), name
     assert [found.oldest(i) for i in range(n)] == [b"", b"", b'"row 7"']
-    assert [found.heir(i) for i in range(n)] == [b"", b'"row 8"', b""]
+    assert [found.representative(i) for i in range(n)] == [b"", b'"row 8"', b""]
     timed = KafkaSettings(groups=True, window="1h")
     log = np.array([7, 8, 9, 9])
     said = Memberships.encoded(5, 4, j, replace(source, sources=[]), log, np.array([0, 3]), timed)
@@ -126,9 +127,9 @@ def test_versions_that_went_come_back() -> None:
     said = Memberships.encoded(
         5, 4, replace(j, later=later), replace(source, sources=[]), None, np.array([0, 2]), several
     )
-    heirs = Memberships.decode(said, several).judgement
-    assert heirs.later[:, [0, 1, 4]].tolist() == [[1, 9, 60], [1, 70, 61]]
-    assert [heirs.later_heir(1, group) for group in (9, 70)] == [(b'"row 6"', 60), (b'"row 7"', 61)]
+    representatives = Memberships.decode(said, several).judgement
+    assert representatives.later[:, [0, 1, 4]].tolist() == [[1, 9, 60], [1, 70, 61]]
+    assert [representatives.later_representative(1, group) for group in (9, 70)] == [(b'"row 6"', 60), (b'"row 7"', 61)]
     sections: list[Section] = list(unpack(b"M", VERSION, several.fingerprint, said))
     sections[18] = np.array([2, 2], np.uint16)
     with pytest.raises(FormatError, match="do not fit together"):

@@ -38,7 +38,7 @@ def test_records_are_the_embedded_ones_with_their_source(
         on_conflict=on_conflict,
         time_field="ts",
     )
-    heirs, stood = 0, dict[int, Place]()
+    representatives, stood = 0, dict[int, Place]()
     frames = answered(settings, tmp_path, 600)
     records = Records()
     expected: dict[int, list[tuple[bytes | None, dict[str, object], list[tuple[str, bytes]]]]] = {}
@@ -62,13 +62,17 @@ def test_records_are_the_embedded_ones_with_their_source(
                 value["time"] = None if place.time == NO_TIME else place.time
                 if i in why:
                     value |= {"reason": why[i].reason, "detail": why[i].detail}
-                if judgement.stood[i] and (value["kind"] != "unique" or "heir" in value):
+                if judgement.stood[i] and (value["kind"] != "unique" or "new_representative" in value):
                     value["gone"] = True
-                if "heir" in value:
-                    heir = stood[value["heir"]["seq"]]
-                    assert json.loads(heir.id) == value["heir"]["id"]
-                    place_of = {"topic": "the.documents", "partition": heir.partition, "offset": heir.offset}
-                    value["heir_source"], heirs = place_of, heirs + 1
+                if "new_representative" in value:
+                    representative = stood[value["new_representative"]["seq"]]
+                    assert json.loads(representative.id) == value["new_representative"]["id"]
+                    place_of = {
+                        "topic": "the.documents",
+                        "partition": representative.partition,
+                        "offset": representative.offset,
+                    }
+                    value["new_representative_source"], representatives = place_of, representatives + 1
                 text = json.loads(place.id)
                 key = None if text is None else str(text).encode("utf-8", "surrogatepass")
                 expected.setdefault(place.partition, []).append((key, value, place.headers))
@@ -95,7 +99,7 @@ def test_records_are_the_embedded_ones_with_their_source(
     assert set(records.kinds) == ({*Kind} if changing else {*KINDS})
     reasons_given = {value["reason"] for value in every if "reason" in value}
     assert reasons_given == {"not_json", "empty", *(() if changing else ("id_reused",))}
-    assert (heirs > 3) == changing == any(value.get("gone") for value in every)
+    assert (representatives > 3) == changing == any(value.get("gone") for value in every)
     assert sum(map(len, records.pairs.values())) > 20
     sizes = [
         len(key or b"") + len(value) + sum(len(name) + len(content) for name, content in headers)
@@ -150,7 +154,7 @@ def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert max(map(len, whole)) > 1500 and max(map(len, short)) < 1000
     less = 0
     for value, other in zip(map(json.loads, short), map(json.loads, whole), strict=True):
-        assert value["kind"] == other["kind"] and value["of"] == other["of"]
+        assert value["kind"] == other["kind"] and value["duplicate_of"] == other["duplicate_of"]
         assert value["matches"] == other["matches"][: len(value["matches"])]
         assert len(value["matches"]) + value.get("truncated", 0) == len(other["matches"]) + other.get("truncated", 0)
         less += "truncated" in value

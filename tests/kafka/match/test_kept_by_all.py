@@ -173,7 +173,8 @@ WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
 def test_as_embedded_whoever_begins_again(
     request: pytest.FixtureRequest, tmp_path: Path, given: dict[str, Any], seed: int, n: int
 ) -> None:
-    """Heirs are found where all answers come together, and the shards hear of them with the block after the next."""
+    """New representatives are found where all answers come together, and the shards hear of them with the block after
+    the next."""
     settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
     if settings.window is not None:
         request.getfixturevalue("short_memory")
@@ -186,9 +187,11 @@ def test_as_embedded_whoever_begins_again(
     if not settings.updates:
         assert sum(len(decisions.names) for decisions in told) > n // 5
         return
-    assert b"".join(pipe.said).count(b',"heirs":[') > n // 400
+    assert b"".join(pipe.said).count(b',"new_representatives":[') > n // 400
     if settings.window is None:
-        assert sum(len(d.gone) for d in told) > n // 30 and sum(int((d.heirs.kind == 0).sum()) for d in told) > 1
+        assert (
+            sum(len(d.gone) for d in told) > n // 30 and sum(int((d.representatives.kind == 0).sum()) for d in told) > 1
+        )
         check_restored(settings, pipe.changes, documents)
 
 

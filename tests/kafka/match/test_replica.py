@@ -68,7 +68,7 @@ def test_a_reply_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     counted = 0
     judged = [[json.loads(line) for line in text.splitlines() if b'"kind"' in line] for text in (mine, whole)]
     for less, more in zip(*judged, strict=True):
-        assert all(less[name] == more[name] for name in ("id", "seq", "kind", "of", "similarity", "group"))
+        assert all(less[name] == more[name] for name in ("id", "seq", "kind", "duplicate_of", "similarity", "group"))
         assert less["matches"] == more["matches"][: len(less["matches"])]
         assert len(less["matches"]) + less.get("truncated", 0) == len(more["matches"]) + more.get("truncated", 0)
         counted += less.get("truncated", 0) > more.get("truncated", 0)

@@ -85,7 +85,7 @@ def test_a_shard_answers_as_the_embedded_index_whoever_takes_over(
     check_kinds(settings, n, mine)
     whole = [found[-1] for found in answers]
     if settings.updates and settings.window is None:
-        check_heirs(settings, whole, documents)
+        check_representatives(settings, whole, documents)
     last = disturbed(settings, log, whole, tmp_path / "disturbed")
     check_marks(last, replicas[-1])
     assert not settings.updates or len(marks(last)) > (5 if settings.window else n // 6 // settings.shards)
@@ -101,22 +101,22 @@ def check_kinds(settings: Settings, n: int, said: bytes) -> None:
     wanted = ["redelivered", "unique", "near_duplicate"] + ["deleted", "outdated"] * settings.updates
     assert min(kinds[kind] for kind in wanted) > n // 250, kinds
     assert b"first_kind" in said
-    assert b'"incomplete"' in said or settings.max_candidates > 3
-    assert (said.count(b'"heir"') > 2) == (settings.updates and settings.compare_with == "kept")
+    assert b'"not_compared"' in said or settings.max_candidates > 3
+    assert (said.count(b'"new_representative"') > 2) == (settings.updates and settings.compare_with == "kept")
 
 
-def check_heirs(settings: Settings, answers: Sequence[Answer], documents: Sequence[Document]) -> None:
-    """A reply says where the heirs stand whom the log has."""
-    heirs = 0
+def check_representatives(settings: Settings, answers: Sequence[Answer], documents: Sequence[Document]) -> None:
+    """A reply says where the representatives stand whom the log has."""
+    representatives = 0
     for found in answers:
         reply = Reply.decode(reply_of(found), settings)
         went = reply.matches.went[reply.matches.went[:, 3] >= 0, 2:4].tolist()
         for name, seq in went:
-            place = reply.heirs[seq]
+            place = reply.representatives[seq]
             assert place[0] == 0 and documents[place[1]].id == json.loads(reply.names[name])
-            heirs += 1
-        assert {*reply.heirs} == {seq for _, seq in went}
-    assert heirs > 3 or settings.compare_with == "all"
+            representatives += 1
+        assert {*reply.representatives} == {seq for _, seq in went}
+    assert representatives > 3 or settings.compare_with == "all"
 
 
 def check_marks(one: Replica, other: Replica) -> None:

@@ -34,8 +34,8 @@ def test_everything_that_a_watch_tells() -> None:
     watch.verdicts("unique", 5)
     watch.verdicts("near_duplicate", 2)
     watch.pairs(9)
-    watch.incomplete(2)
-    watch.incomplete(3)
+    watch.not_compared(2)
+    watch.not_compared(3)
     watch.lag(0, 11)
     watch.ignored("a gap before it")
     watch.ignored("a gap before it", 2)
@@ -72,7 +72,7 @@ def test_everything_that_a_watch_tells() -> None:
     assert value(registry, "restarts_total", role="judge") == 1
     assert value(registry, "stalls_total", role="judge", reason="no_flow") == 1
     assert value(registry, "frames_in_flight", role="judge") == 6
-    assert value(registry, "left_out_partitions", role="judge") == 2
+    assert value(registry, "excluded_partitions", role="judge") == 2
     assert value(registry, "verdict_latency_seconds_bucket", role="judge", le="0.005") == 1
     assert value(registry, "verdict_latency_seconds_bucket", role="judge", le="60.0") == 2
     assert value(registry, "verdict_latency_seconds_count", role="judge") == 3
@@ -82,7 +82,7 @@ def test_everything_that_a_watch_tells() -> None:
     assert value(registry, "rebalances_total", role="judge") == 0
     watch.assigned({0})
     assert value(registry, "rebalances_total", role="judge") == 1
-    assert value(registry, "left_out_partitions", role="judge") == 0
+    assert value(registry, "excluded_partitions", role="judge") == 0
     assert value(registry, "stopped", role="judge") == 1 and value(registry, "stopped", role="sign") == 0
     assert (value(registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9
     assert value(registry, "last_commit_timestamp_seconds", role="sign") == 0

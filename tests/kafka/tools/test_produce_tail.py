@@ -143,8 +143,14 @@ async def put(settings: KafkaSettings) -> None:
             await producer.send(topics.unique, b"as it came", partition=0)
             gone = [("other", b"x"), ("id", b'"a"')]
             await producer.send(topics.unique, None, key=b"a", partition=0, headers=gone)
-            place = [("heir-topic", b"t"), ("heir-partition", b"3"), ("heir-offset", b"70")]
-            await producer.send(topics.unique, None, key=b"a", partition=0, headers=[*gone, ("heir", b"17"), *place])
+            place = [
+                ("new-representative-topic", b"t"),
+                ("new-representative-partition", b"3"),
+                ("new-representative-offset", b"70"),
+            ]
+            await producer.send(
+                topics.unique, None, key=b"a", partition=0, headers=[*gone, ("new-representative", b"17"), *place]
+            )
         await producer.begin_transaction()
         await producer.send(topics.verdicts, b'{"id":"never"}', key=b"c", partition=1)
         await producer.send(topics.unique, b"never", partition=2)
@@ -163,8 +169,8 @@ async def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
     unique = await collect(settings, "unique")
     assert unique[0] == b"as it came"
     assert list(map(json.loads, unique[1:])) == [
-        {"id": "a", "deleted": True, "heir": None, "at": None},
-        {"id": "a", "deleted": True, "heir": 17, "at": {"topic": "t", "partition": 3, "offset": 70}},
+        {"id": "a", "deleted": True, "new_representative": None, "at": None},
+        {"id": "a", "deleted": True, "new_representative": 17, "at": {"topic": "t", "partition": 3, "offset": 70}},
     ]
     letters = [json.loads(line) for line in await collect(settings, "dead-letters")]
     assert [letter["offset"] for letter in letters] == [0, 1, 2]

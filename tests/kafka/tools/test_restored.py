@@ -139,7 +139,7 @@ def test_it_answers_as_the_embedded_index(
     assert "empty" in reasons.values()
     if updates:
         assert kinds["deleted"] > 20 and kinds["outdated"], kinds
-        assert any("heir" in line for line in theirs) == (compare_with == "kept")
+        assert any("new_representative" in line for line in theirs) == (compare_with == "kept")
     else:
         assert "id_reused" in reasons.values()
 

@@ -305,7 +305,7 @@ def test_metrics_of_a_report() -> None:
     assert got["role_lag_documents", "sign"] == 10 and got["role_lag_seconds", "sign"] == 8 * HOUR
     assert got["role_retention_left_ratio", "sign"] == pytest.approx(0.2)
     assert got["role_retention_left_ratio", "judge"] == 1
-    assert (got["undecided_documents",], got["oldest_undecided_seconds",]) == (3, 250)
+    assert (got["provisional_documents",], got["oldest_provisional_seconds",]) == (3, 250)
     assert got["paused_seconds",] == 9
     assert (got["window_documents",], got["window_limit_documents",], got["unanswered_shards",]) == (50, 16384, 0)
 

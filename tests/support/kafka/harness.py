@@ -379,8 +379,8 @@ def _record(read: Any) -> Record:
 def passed_on(verdict: bytes) -> int:
     """Records of `unique` and of the dead letters that come of a verdict: its document, and tombstones."""
     document = b'"kind":"unique"' in verdict or b'"kind":"rejected"' in verdict
-    heirs = len(json_of(verdict)["heirs"]) if b',"heirs":[' in verdict else 0
-    return document + (b',"gone":true' in verdict) + heirs
+    representatives = len(json_of(verdict)["new_representatives"]) if b',"new_representatives":[' in verdict else 0
+    return document + (b',"gone":true' in verdict) + representatives
 
 
 async def ends(client: AIOKafkaConsumer, topic: str) -> dict[TopicPartition, int]:

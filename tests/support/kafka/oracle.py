@@ -46,7 +46,7 @@ class Outputs:
 class Expected:
     """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
     when it was signed, its time where that is its own, and the headers that say with it that a kept one
-    went, and which heirs stand from it on; events of groups and alerts, if there are groups."""
+    went, and which representatives stand from it on; events of groups and alerts, if there are groups."""
 
     verdicts: list[bytes] = field(default_factory=list)
     pairs: list[bytes] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Expected:
     signed_at: dict[Source, int] = field(default_factory=dict)
     times: dict[Source, int | None] = field(default_factory=dict)
     gone: dict[Source, list[tuple[str, bytes]]] = field(default_factory=dict)
-    heirs: dict[Source, list[list[tuple[str, bytes]]]] = field(default_factory=dict)
+    representatives: dict[Source, list[list[tuple[str, bytes]]]] = field(default_factory=dict)
     groups: list[bytes] = field(default_factory=list)
     alerts: list[bytes] = field(default_factory=list)
 
@@ -128,9 +128,11 @@ def answers(
                 if settings.time_field is not None:
                     time = int(columns.times[i])
                     expected.times[source] = None if time == NO_TIME else time
-                if later := json_of(line).get("heirs"):
-                    expected.heirs[source] = [_heir(heir, places, topic) for heir in later]
-                if judgement.stood[i] and (expected.kinds[source] != "unique" or "heir" in json_of(line)):
+                if later := json_of(line).get("new_representatives"):
+                    expected.representatives[source] = [
+                        _representative(representative, places, topic) for representative in later
+                    ]
+                if judgement.stood[i] and (expected.kinds[source] != "unique" or "new_representative" in json_of(line)):
                     expected.gone[source] = _gone(json_of(line), places, topic)
     finally:
         index.close()
@@ -156,15 +158,20 @@ class _Stamped(Index):
 def _gone(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
     """The headers of a tombstone."""
     headers = [("id", json.dumps(verdict["id"], ensure_ascii=False).encode())]
-    return headers + _heir(verdict["heir"], places, topic) if "heir" in verdict else headers
+    return (
+        headers + _representative(verdict["new_representative"], places, topic)
+        if "new_representative" in verdict
+        else headers
+    )
 
 
-def _heir(heir: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
-    """Those of them that name an heir."""
-    partition, offset = places[heir["seq"]]
+def _representative(representative: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
+    """Those of them that name a new representative."""
+    partition, offset = places[representative["seq"]]
     headers = {
-        "heir": json.dumps(heir["id"], ensure_ascii=False), "heir-topic": topic, "heir-partition": str(partition),
-        "heir-offset": str(offset),
+        "new-representative": json.dumps(representative["id"], ensure_ascii=False), "new-representative-topic": topic,
+        "new-representative-partition": str(partition),
+        "new-representative-offset": str(offset),
     }  # fmt: skip
     return [(name, value.encode()) for name, value in headers.items()]
 
@@ -227,7 +234,12 @@ def places_of(verdicts: Iterable[bytes]) -> dict[int, int]:
 def renumbered(line: bytes, places: Mapping[int, int]) -> bytes:
     """A verdict or pair with places instead of numbers, which have gaps on Kafka."""
     found = json_of(line)
-    for part in (found, found.get("heir", {}), *found.get("heirs", ()), *found.get("matches", ())):
+    for part in (
+        found,
+        found.get("new_representative", {}),
+        *found.get("new_representatives", ()),
+        *found.get("matches", ()),
+    ):
         for name in ("seq", "older_seq", "newer_seq", "group", "replaces"):
             if part.get(name) is not None:
                 part[name] = places[part[name]]
@@ -273,14 +285,17 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
         assert verdict["time"] == expected.times.get(source, documents[source].timestamp)
         gone = dict(expected.gone.get(source, ()))
         assert verdict.get("gone") == (True if gone else None)
-        place = {name: gone.get(f"heir-{name}", b"").decode() for name in ("topic", "partition", "offset")}
-        assert {name: str(part) for name, part in verdict.get("heir_source", {}).items()} == (
-            place if "heir" in gone else {}
+        place = {name: gone.get(f"representative-{name}", b"").decode() for name in ("topic", "partition", "offset")}
+        assert {name: str(part) for name, part in verdict.get("new_representative_source", {}).items()} == (
+            place if "new_representative" in gone else {}
         )
-        places = [{name: str(part) for name, part in heir.items()} for heir in verdict.get("heir_sources", ())]
+        places = [
+            {name: str(part) for name, part in representative.items()}
+            for representative in verdict.get("new_representative_sources", ())
+        ]
         assert places == [
-            {name: dict(headers)[f"heir-{name}"].decode() for name in ("topic", "partition", "offset")}
-            for headers in expected.heirs.get(source, ())
+            {name: dict(headers)[f"representative-{name}"].decode() for name in ("topic", "partition", "offset")}
+            for headers in expected.representatives.get(source, ())
         ]
         kept = [header for header in documents[source].headers if header[0] == "traceparent"]
         assert [header for header in record.headers if header[0] == "traceparent"] == kept
@@ -321,7 +336,10 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
             row
             for record in documents
             for row in (
-                *(_heir_tombstone(record, headers) for headers in expected.heirs.get(record.source, ())),
+                *(
+                    _representative_tombstone(record, headers)
+                    for headers in expected.representatives.get(record.source, ())
+                ),
                 *([_tombstone(record, expected.gone[record.source])] if record.source in expected.gone else ()),
                 *([record.original] if expected.kinds[record.source] == "unique" else ()),
             )
@@ -341,12 +359,12 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
 
 def _tombstone(record: Record, gone: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
     key = _key(json_of(dict(gone)["id"])) if record.key is None else record.key
-    brought = (header for header in record.headers if not header[0].startswith(("heir", "id")))
+    brought = (header for header in record.headers if not header[0].startswith(("new-representative", "id")))
     return key, None, (*brought, *gone), record.timestamp
 
 
-def _heir_tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
-    return _key(json_of(dict(headers)["heir"])), None, tuple(headers), record.timestamp
+def _representative_tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
+    return _key(json_of(dict(headers)["new-representative"])), None, tuple(headers), record.timestamp
 
 
 def _letter(record: Record, why: Rejection, topic: str) -> tuple[object, ...]:

@@ -70,7 +70,11 @@ def history(n: int, partitions: int, seed: int) -> list[Record]:
 
 
 def _record(chance: random.Random, partitions: int, key: str, value: bytes | None, stamp: int) -> Record:
-    headers = (("traceparent", b"00-1"), ("heir", b"4"), ("heir-offset", b"5")) if chance.random() < 0.05 else ()
+    headers = (
+        (("traceparent", b"00-1"), ("new-representative", b"4"), ("new-representative-offset", b"5"))
+        if chance.random() < 0.05
+        else ()
+    )
     return Record(chance.randrange(partitions), key.encode(), value, headers, stamp)
 
 
@@ -141,13 +145,13 @@ def _accepted(frames: Iterable[tuple[Sequenced, Frame]]) -> Iterator[tuple[int, 
 
 def verdict_of(line: dict[str, Any]) -> Verdict:
     """One of the pipeline's, as the model tells it."""
-    assert "incomplete" not in line and "truncated" not in line, line
-    heir = line.get("heir")
+    assert "not_compared" not in line and "truncated" not in line, line
+    representative = line.get("new_representative")
     return Verdict(
-        line["kind"], line.get("first_kind"), line["of"], line["similarity"], line["group"],
+        line["kind"], line.get("first_kind"), line["duplicate_of"], line["similarity"], line["group"],
         tuple((match["id"], match["seq"], match["similarity"]) for match in line["matches"]), line.get("replaces"),
-        None if heir is None else (heir["id"], heir["seq"]),
-        tuple((later["group"], later["id"], later["seq"]) for later in line.get("heirs", ())),
+        None if representative is None else (representative["id"], representative["seq"]),
+        tuple((later["group"], later["id"], later["seq"]) for later in line.get("new_representatives", ())),
     )  # fmt: skip
 
 

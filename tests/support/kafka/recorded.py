@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 RULES = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
 STEP = 15  # seconds between two scrapes
-AGES = ("stream_lsh_oldest_undecided_seconds", "stream_lsh_role_lag_seconds")  # what grows while nothing moves
+AGES = ("stream_lsh_oldest_provisional_seconds", "stream_lsh_role_lag_seconds")  # what grows while nothing moves
 NOW = "_timestamp_seconds"  # of the clock that runs here; in the test it begins with 0
 
 

@@ -20,9 +20,9 @@ from stream_lsh.settings.model import Settings
 
 
 class Verdict(NamedTuple):
-    """matches: (id, number, similarity), the best first. replaces: number of the version that went with it; heir: id
-    and number of who stands for the group now. heirs: with several shards, group, id and number of those that stand for
-    theirs from this record on."""
+    """matches: (id, number, similarity), the best first. replaces: number of the version that went with it;
+    representative: id and number of who stands for the group now. representatives: with several shards, group, id and
+    number of those that stand for theirs from this record on."""
 
     kind: str
     first_kind: str | None = None
@@ -31,16 +31,17 @@ class Verdict(NamedTuple):
     group: int | None = None
     matches: Sequence[tuple[Any, int, float]] = ()
     replaces: int | None = None
-    heir: tuple[Any, int] | None = None
-    heirs: Sequence[tuple[int, Any, int]] = ()
+    new_representative: tuple[Any, int] | None = None
+    new_representatives: Sequence[tuple[int, Any, int]] = ()
 
 
 @dataclass(eq=False)
 class Seen:
     """A version of a document in the log: id, text, event time (None: it has none); log time, number and verdict.
 
-    kept: it stands for its group, from the beginning or as an heir. living: neither replaced nor deleted. dropped_for:
-    the version that its verdict names. shard, block: where it is stored, and since which block of the log it stands.
+    kept: it stands for its group, from the beginning or as a new representative. living: neither replaced nor deleted.
+    dropped_for: the version that its verdict names. shard, block: where it is stored, and since which block of the log
+    it stands.
     """
 
     id: Any
@@ -85,7 +86,7 @@ class Model:
         self.compare, self.by_words = compare or _jaccard, compare is None
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.shards, self.block, self.at, self.told = shards, block, 0, 0  # told: how many records
-        self.gone: list[tuple[int, int]] = []  # blocks and groups of those that went, and have no heir yet
+        self.gone: list[tuple[int, int]] = []  # blocks and groups of those that went, and have no representative yet
         self.stored: list[Seen] = []  # oldest first
         self._met: list[Seen] = []  # of these, those that are not known to have gone
         self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
@@ -95,10 +96,10 @@ class Model:
     def judge(self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None) -> Verdict:
         """The verdict on the next document. stamp: by which log time goes on, where that is not its own time."""
         if not text.split():  # nor does its time count
-            return Verdict("rejected", heirs=self._heirs())
+            return Verdict("rejected", representatives=self._representatives())
         self._go_on(time if stamp is None else stamp)
-        heirs = self._heirs()
-        return self._judge(seq, id, text, time)._replace(heirs=heirs)
+        representatives = self._representatives()
+        return self._judge(seq, id, text, time)._replace(new_representatives=representatives)
 
     def _judge(self, seq: int, id: Any, text: str, time: int | None) -> Verdict:
         old = self._known(id)
@@ -124,10 +125,10 @@ class Model:
                 old.living = False
                 new.verdict = new.verdict._replace(group=old.verdict.group, replaces=old.seq)
             else:
-                heir = self._goes(old)
-                if heir is not None:
+                representative = self._goes(old)
+                if representative is not None:
                     new.verdict = self._verdict(new)
-                new.verdict = new.verdict._replace(replaces=old.seq, heir=heir)
+                new.verdict = new.verdict._replace(replaces=old.seq, representative=representative)
         new.kept = new.verdict.kind == "unique"
         self.stored.append(new)
         self._met.append(new)
@@ -138,8 +139,8 @@ class Model:
     def delete(self, seq: int, id: Any, time: int | None, stamp: int | None = None) -> Verdict:
         """The verdict on the next record, that an id is deleted."""
         self._go_on(time if stamp is None else stamp)
-        heirs = self._heirs()
-        return self._delete(id, time)._replace(heirs=heirs)
+        representatives = self._representatives()
+        return self._delete(id, time)._replace(new_representatives=representatives)
 
     def _delete(self, id: Any, time: int | None) -> Verdict:
         old = self._known(id)
@@ -151,7 +152,7 @@ class Model:
             return Verdict("outdated")
         bounds = [bound for bound in (time, None if old.time is None else old.time + 1) if bound is not None]
         self.newest[id] = Deletion(self.log, max(bounds, default=None))
-        return Verdict("deleted", group=old.verdict.group, replaces=old.seq, heir=self._goes(old))
+        return Verdict("deleted", group=old.verdict.group, replaces=old.seq, representative=self._goes(old))
 
     def _go_on(self, time: int | None) -> None:
         if time is not None:
@@ -171,7 +172,7 @@ class Model:
         return known if known is not None and self._sees(known.log) else None
 
     def _goes(self, old: Seen) -> tuple[Any, int] | None:
-        """A version goes; its heir, if it is known at once."""
+        """A version goes; its representative, if it is known at once."""
         old.living = False
         group = old.verdict.group
         if not (self.unique and old.kept) or group is None:
@@ -179,10 +180,10 @@ class Model:
         if self.block:
             self.gone.append((self.at, group))
             return None
-        heir = self._heir_of(group)
-        return None if heir is None else (heir.id, heir.seq)
+        representative = self._representative_of(group)
+        return None if representative is None else (representative.id, representative.seq)
 
-    def _heirs(self) -> Sequence[tuple[int, Any, int]]:
+    def _representatives(self) -> Sequence[tuple[int, Any, int]]:
         """Those that stand for their groups from this record on, with which a block may begin."""
         place, self.told = self.told, self.told + 1
         if not self.block or place // self.block == self.at:
@@ -190,15 +191,19 @@ class Model:
         self.at = place // self.block
         due = sorted(group for block, group in self.gone if block < self.at - 1)
         self.gone = [(block, group) for block, group in self.gone if block >= self.at - 1]
-        return tuple((group, heir.id, heir.seq) for group in due if (heir := self._heir_of(group)) is not None)
+        return tuple(
+            (group, representative.id, representative.seq)
+            for group in due
+            if (representative := self._representative_of(group)) is not None
+        )
 
-    def _heir_of(self, group: int) -> Seen | None:
+    def _representative_of(self, group: int) -> Seen | None:
         """Who takes the place of the one who stood for a group: its oldest member."""
         members = [m for m in self._visible() if m.verdict.group == group and m.verdict.kind != "unique"]
-        heir = min(members, key=lambda member: member.seq, default=None)
-        if heir is not None:
-            heir.kept, heir.block = True, self.at
-        return heir
+        representative = min(members, key=lambda member: member.seq, default=None)
+        if representative is not None:
+            representative.kept, representative.block = True, self.at
+        return representative
 
     def _verdict(self, new: Seen, without: Any = None) -> Verdict:
         """That on a new document, by what it is compared with; one may be invisible."""

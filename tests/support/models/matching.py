@@ -123,7 +123,7 @@ class Unique:
                 return self._verdict(entry, "rejected")
             first = earlier.verdict
             assert first is not None
-            said = {name: first[name] for name in ("of", "similarity", "group")}
+            said = {name: first[name] for name in ("duplicate_of", "similarity", "group")}
             return {**self._verdict(entry, "redelivered"), "first_kind": first["kind"], **said}
         self.known[key_of(entry.document.id)] = entry
         entry.verdict = self._compare(entry)
@@ -142,11 +142,11 @@ class Unique:
     def _compare(self, entry: Entry) -> dict[str, Any]:
         return self._verdict_of(entry, *self.among_kept(entry))
 
-    def _verdict_of(self, entry: Entry, matches: list[tuple[Entry, float]], incomplete: int) -> dict[str, Any]:
+    def _verdict_of(self, entry: Entry, matches: list[tuple[Entry, float]], not_compared: int) -> dict[str, Any]:
         if matches:
             same = any(other.text == entry.text for other, _ in matches)
-            return self._dropped(entry, "exact_duplicate" if same else "near_duplicate", matches, incomplete)
-        return {**self._verdict(entry, "unique"), "group": entry.seq} | counted(incomplete=incomplete)
+            return self._dropped(entry, "exact_duplicate" if same else "near_duplicate", matches, not_compared)
+        return {**self._verdict(entry, "unique"), "group": entry.seq} | counted(not_compared=not_compared)
 
     def among_kept(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
         """The matches with what is known to have been kept, and what was not compared."""
@@ -154,16 +154,16 @@ class Unique:
         if same is not None and self.sees(entry, same):
             return [(same, 1.0)], 0
         settings = self.settings
-        incomplete, met = 0, dict[int, Entry]()
+        not_compared, met = 0, dict[int, Entry]()
         for band in entry.bands:
             bucket = [other for other in self.buckets.get(band, []) if self.sees(entry, other)]
-            incomplete += len(bucket) > settings.max_bucket_rows
+            not_compared += len(bucket) > settings.max_bucket_rows
             met.update((other.seq, other) for other in bucket[-settings.max_bucket_rows :])
         agreeing = [(agreement(entry, other), other) for other in met.values()]
         candidates = [(rank_of(agrees, settings), other) for agrees, other in agreeing if agrees >= floor_of(settings)]
         candidates.sort(key=lambda candidate: (candidate[0], candidate[1].seq), reverse=True)
         matches, left = self._verified(entry, [other for _, other in candidates])
-        return matches, incomplete + left
+        return matches, not_compared + left
 
     def _verified(self, entry: Entry, candidates: list[Entry]) -> tuple[list[tuple[Entry, float]], int]:
         """The matches among candidates, the best of which come first; how many are left when there are enough."""
@@ -178,21 +178,24 @@ class Unique:
                 matches.append((other, similarity))
         return matches, len(candidates) - compared
 
-    def _dropped(self, entry: Entry, kind: str, matches: list[tuple[Entry, float]], incomplete: int) -> dict[str, Any]:
+    def _dropped(
+        self, entry: Entry, kind: str, matches: list[tuple[Entry, float]], not_compared: int
+    ) -> dict[str, Any]:
         oldest, similarity = min(matches, key=lambda match: match[0].seq)
         assert oldest.verdict is not None
         listed = sorted(matches, key=lambda match: (-match[1], match[0].seq))
         most = self.settings.max_matches or len(listed)
         return {
-            **self._verdict(entry, kind), "of": oldest.document.id, "similarity": similarity,
+            **self._verdict(entry, kind), "duplicate_of": oldest.document.id, "similarity": similarity,
             "group": oldest.verdict["group"],
             "matches": [{"id": m.document.id, "seq": m.seq, "similarity": value} for m, value in listed[:most]],
-            **counted(truncated=max(0, len(listed) - most), incomplete=incomplete),
+            **counted(truncated=max(0, len(listed) - most), not_compared=not_compared),
         }  # fmt: skip
 
     def _verdict(self, entry: Entry, kind: str) -> dict[str, Any]:
         return {
-            "id": entry.document.id, "seq": entry.seq, "kind": kind, "of": None, "similarity": None, "group": None,
+            "id": entry.document.id, "seq": entry.seq, "kind": kind, "duplicate_of": None, "similarity": None,
+            "group": None,
             "matches": [],
         }  # fmt: skip
 
@@ -222,7 +225,7 @@ class Changing(Unique):
                 verdict["group"] = group_of(old)
                 del self.standing[old.seq]
                 went = {"replaces": old.seq}
-            elif (went := self._go(old)).get("heir"):
+            elif (went := self._go(old)).get("new_representative"):
                 verdict = self._compare(entry)
         self.known[key_of(entry.document.id)] = entry
         entry.verdict = verdict | went
@@ -249,9 +252,13 @@ class Changing(Unique):
         """The first verdict; what was dropped for who has gone does not name it again."""
         first = old.verdict
         assert first is not None
-        of = self.known.get(key_of(first["of"]))
-        gone = first["of"] is not None and (of is None or of.seq > old.seq)
-        said = {"of": None, "similarity": None} if gone else {name: first[name] for name in ("of", "similarity")}
+        of = self.known.get(key_of(first["duplicate_of"]))
+        gone = first["duplicate_of"] is not None and (of is None or of.seq > old.seq)
+        said = (
+            {"duplicate_of": None, "similarity": None}
+            if gone
+            else {name: first[name] for name in ("duplicate_of", "similarity")}
+        )
         verdict = self._verdict(entry, "redelivered")
         return {**verdict, "first_kind": first["kind"], "group": first["group"], **said}
 
@@ -266,11 +273,14 @@ class Changing(Unique):
         if self.standing.pop(old.seq, None) is None:
             return {"replaces": old.seq}
         living = (m for m in self.members[group_of(old)] if self.known.get(key_of(m.document.id)) is m)
-        heir = next(living, None)
-        if heir is None:
+        representative = next(living, None)
+        if representative is None:
             return {"replaces": old.seq}
-        self._stand(heir)
-        return {"replaces": old.seq, "heir": {"id": heir.document.id, "seq": heir.seq}}
+        self._stand(representative)
+        return {
+            "replaces": old.seq,
+            "new_representative": {"id": representative.document.id, "seq": representative.seq},
+        }
 
 
 def group_of(entry: Entry) -> int:
@@ -298,11 +308,11 @@ class Part(Unique):
     def among_undecided(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
         """The matches with what may have been kept, the oldest first; and what was not compared."""
         settings = self.settings
-        incomplete, met = 0, dict[int, Entry]()
+        not_compared, met = 0, dict[int, Entry]()
         waiting = [other for other in self.undecided if other.seq not in self.certain and self.sees(entry, other)]
         texts = [other for other in waiting if other.text == entry.text]
         for bucket in [texts, *([other for other in waiting if band in other.bands] for band in entry.bands)]:
-            incomplete += len(bucket) > settings.max_bucket_rows
+            not_compared += len(bucket) > settings.max_bucket_rows
             oldest, newest = halves(settings.max_bucket_rows)
             read = bucket if len(bucket) <= oldest + newest else bucket[:oldest] + bucket[len(bucket) - newest :]
             met.update((other.seq, other) for other in read)
@@ -314,7 +324,7 @@ class Part(Unique):
             seqs = {other.seq for other in candidates[:oldest] + ranked[:best]}
             chosen = [other for other in candidates if other.seq in seqs]
         matches, left = self._verified(entry, chosen)
-        return matches, incomplete + len(candidates) - len(chosen) + left
+        return matches, not_compared + len(candidates) - len(chosen) + left
 
 
 def halves(n: int) -> tuple[int, int]:
@@ -331,7 +341,7 @@ class Late(Unique):
     def _compare(self, entry: Entry) -> dict[str, Any]:
         (owner,) = owners([orjson.dumps(entry.document.id)], self.settings.shards).tolist()
         found: list[tuple[Entry, float]] = []
-        incomplete = among = 0
+        not_compared = among = 0
         certain = False
         for number, part in enumerate(self.parts):
             part.enter(entry.seq // self.settings.block)
@@ -344,9 +354,9 @@ class Late(Unique):
                 if number == owner:
                     part.certain.add(entry.seq)
             found += matches
-            incomplete += left
+            not_compared += left
         self.parts[owner].undecided.append(entry)
-        return self._verdict_of(entry, found, incomplete if certain else incomplete + among)
+        return self._verdict_of(entry, found, not_compared if certain else not_compared + among)
 
 
 def was_kept(entry: Entry) -> bool:

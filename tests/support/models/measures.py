@@ -103,7 +103,7 @@ def modelled(records: Sequence[dict[str, Any]], settings: Settings) -> list[Any]
 
 def compared(verdicts: Sequence[dict[str, Any]], truth: Sequence[Any], settings: Settings) -> None:
     """Every verdict of a run is that of the model, to the last match."""
-    assert settings.measure == "tf-idf" or not any("incomplete" in verdict for verdict in verdicts)
+    assert settings.measure == "tf-idf" or not any("not_compared" in verdict for verdict in verdicts)
     for verdict, true in zip(verdicts, truth, strict=True):
         found, wanted = _told(verdict), _expected(true)
         if settings.shards > 1 and not settings.late and wanted[0] == "redelivered":
@@ -116,16 +116,16 @@ def _rounded(value: Any) -> Any:
 
 
 def _expected(verdict: Any) -> tuple[Any, ...]:
-    kind, first, of, similarity, group, matches, replaces, heir, heirs = verdict
+    kind, first, of, similarity, group, matches, replaces, representative, representatives = verdict
     listed = [(id, seq, _rounded(value)) for id, seq, value in matches]
-    return kind, first, of, _rounded(similarity), group, listed, replaces, heir, list(heirs)
+    return kind, first, of, _rounded(similarity), group, listed, replaces, representative, list(representatives)
 
 
 def _told(line: dict[str, Any]) -> tuple[Any, ...]:
-    heir = line.get("heir")
+    representative = line.get("new_representative")
     return (
-        line["kind"], line.get("first_kind"), line["of"], _rounded(line["similarity"]), line["group"],
+        line["kind"], line.get("first_kind"), line["duplicate_of"], _rounded(line["similarity"]), line["group"],
         [(match["id"], match["seq"], _rounded(match["similarity"])) for match in line["matches"]],
-        line.get("replaces"), (heir["id"], heir["seq"]) if heir else None,
-        [(one["group"], one["id"], one["seq"]) for one in line.get("heirs", ())],
+        line.get("replaces"), (representative["id"], representative["seq"]) if representative else None,
+        [(one["group"], one["id"], one["seq"]) for one in line.get("new_representatives", ())],
     )  # fmt: skip

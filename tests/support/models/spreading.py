@@ -55,7 +55,8 @@ class Spread:
         return {
             "group": self.number,
             "representative": {"id": None if self.stands.went else self.stands.id, "seq": self.stands.seq},
-            "version": self.version, "size": sum(version.member for version in self.versions), "living": len(living),
+            "version": self.version, "size": sum(version.member for version in self.versions),
+            "live_members": len(living),
             "first": min(times, default=None), "last": max(times, default=None), "sources": len(sources),
             "first_sources": sources[:NAMED],
         }  # fmt: skip
@@ -88,15 +89,15 @@ class Spreading:
             if group.number < reached and not group.ended:
                 if group.version:
                     group.version += 1
-                    events.append({"event": "ended", "seq": seq, "id": id, **group.row, "living": 0})
+                    events.append({"event": "ended", "seq": seq, "id": id, **group.row, "live_members": 0})
                 group.ended = True
-        for number, _, heir in verdict.heirs:
+        for number, _, representative in verdict.new_representatives:
             group = self.groups[number]
             if not group.ended:
-                group.stands = next(version for version in group.versions if version.seq == heir)
+                group.stands = next(version for version in group.versions if version.seq == representative)
                 assert group.stands.went is None
                 group.version += 1
-                events.append({"event": "inherited", "seq": seq, "id": id, **group.row})
+                events.append({"event": "representative_changed", "seq": seq, "id": id, **group.row})
         happened: list[tuple[str, Spread]] = []
         old = None if verdict.replaces is None else self.where[verdict.replaces]
         stays = old is not None and verdict.kind != "deleted" and old.number == verdict.group
@@ -122,7 +123,7 @@ class Spreading:
             if group.ended or not (group.version or what == "joined"):
                 continue
             group.version += 1
-            group.ended = group.row["living"] == 0
+            group.ended = group.row["live_members"] == 0
             told = "ended" if group.ended else "created" if group.version == 1 else what
             events.append({"event": told, "seq": seq, "id": id, **group.row})
         return events
@@ -132,11 +133,11 @@ class Spreading:
         version = next(version for version in group.versions if version.seq == verdict.replaces)
         assert version.went is None
         version.went = seq
-        if verdict.heir is None:
+        if verdict.new_representative is None:
             return "left"
-        group.stands = next(version for version in group.versions if version.seq == verdict.heir[1])
+        group.stands = next(version for version in group.versions if version.seq == verdict.new_representative[1])
         assert group.stands.went is None
-        return "inherited"
+        return "representative_changed"
 
 
 def reached(log: Sequence[int], seqs: Sequence[int], window: int) -> list[int]:
