@@ -61,13 +61,13 @@ def parse_settings(text: str) -> dict[str, Any]:
 
 
 class Worker:
-    """`stream-lsh worker` as a user starts it. Its settings come through the environment."""
+    """`stream-lsh kafka worker` as a user starts it. Its settings come through the environment."""
 
     def __init__(self, settings: KafkaSettings, variables: dict[str, str], options: Sequence[str], log: Path) -> None:
         self.settings, self.log = settings, log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*COMMAND, "worker", *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                [*COMMAND, "kafka", "worker", *options], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env={**os.environ, **variables}, start_new_session=True,
             )  # fmt: skip
         self.pid = self.process.pid

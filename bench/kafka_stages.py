@@ -1,9 +1,9 @@
 """Each stage on its own over a prepared log: documents a second, processor time a document, in Kafka and in the stage.
 
 One prefix goes through the stages one after the other: sign reads the documents, and only when it has made all frames
-sequence is started, then match, judge, forward; each is `stream-lsh worker --roles STAGE` in one process. Measured is
-the middle of each run, from 10 % to 90 % of the documents, so that start and end of the process are left out. What the
-topic `signatures` can carry, being a single partition, is measured with the frames that sign has made.
+sequence is started, then match, judge, forward; each is `stream-lsh kafka worker --roles STAGE` in one process.
+Measured is the middle of each run, from 10 % to 90 % of the documents, so that start and end of the process are left
+out. What the topic `signatures` can carry, being a single partition, is measured with the frames that sign has made.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Documents a second from end to end: a full documents topic, then `stream-lsh worker`, until the last verdict.
+"""Documents a second from end to end: a full documents topic, then `stream-lsh kafka worker`, until the last verdict.
 
 The documents are posts, or feeds in which copies crowd (bench/feeds.py). They are produced first. Then the worker is
 started as a user starts it, with one process, a process for each group of roles or for each role, and 1, 2 or 4 shards.

@@ -62,8 +62,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 Documents are checked and added in the order in which they come, whoever sends them, each in one atomic step: the
 answers are those of `dedup` for the same documents in the same order. An answer is given when it is on the disk.
 
-With --kafka it is the pipeline of `stream-lsh worker`: what comes is produced onto the documents topic, and all that is
-shown is read from the topics. It needs the same settings as the workers.
+With --kafka it is the pipeline of `stream-lsh kafka worker`: what comes is produced onto the documents topic, and all
+that is shown is read from the topics. It needs the same settings as the workers.
 
 The interface is described at /docs. Without --token-file only this machine can reach it.
 

@@ -62,7 +62,7 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
         several = len(missing) > 1
         raise BrokerError(
             f"Kafka at {settings.bootstrap_servers} does not have the topic{'s' if several else ''} "
-            f"{', '.join(missing)}. `stream-lsh topics create` makes {'them' if several else 'it'}."
+            f"{', '.join(missing)}. `stream-lsh kafka topics create` makes {'them' if several else 'it'}."
         )
     judged = found[topics.verdicts].partitions
     problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, found[name], judged)]
@@ -136,7 +136,9 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
         if state.partitions > wants:
             found.append(f"{said} {topics.documents} {wants}; add partitions to {topics.documents}")
         elif state.partitions < judged:
-            found.append(f"{said} {topics.verdicts} {judged}; `stream-lsh topics create` adds those that are missing")
+            found.append(
+                f"{said} {topics.verdicts} {judged}; `stream-lsh kafka topics create` adds those that are missing"
+            )
     policy, needed = state.configs.get("cleanup.policy"), state.wanted.cleanup_policy
     removes = "delete" if needed == "compact" else "compact"
     if name != topics.documents and policy is not None and removes in policy:

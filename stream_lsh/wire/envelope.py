@@ -18,7 +18,7 @@ from stream_lsh.errors import ForeignError, FormatError
 
 MAGIC = b"SLSH"
 _HEADER = struct.Struct("<4scBH8s")
-OLDER = "start under a new topic_prefix and feed the documents again, or have stream-lsh reindex do it"
+OLDER = "start under a new topic_prefix and feed the documents again, or have stream-lsh kafka reindex do it"
 """What to do about records of an older version: their index cannot be gone on with."""
 NAMES = {
     b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"B": "base record", b"D": "decision",
@@ -76,7 +76,7 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
     if made_with.hex() != fingerprint:
         raise FormatError(
             f"a {name} was made with other settings (fingerprint {made_with.hex()}, here {fingerprint}): use the same "
-            "settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh reindex"
+            "settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh kafka reindex"
         )
     at = _HEADER.size + 4 * count
     if len(view) < at:

@@ -215,7 +215,7 @@ def source_of(replies: Sequence[Reply]) -> tuple[Source, NDArray[np.bool_] | Non
     if source is None or any(len(reply.matches.status) != len(source) for reply in replies):
         raise FormatError(
             f"the replies to the frame at offset {replies[0].offset} do not fit together; workers of different "
-            "versions or settings answer: use the same for all, or rebuild with `stream-lsh reindex`"
+            "versions or settings answer: use the same for all, or rebuild with `stream-lsh kafka reindex`"
         )
     return source, next((reply.accepted for reply in replies if reply.accepted is not None), None)
 

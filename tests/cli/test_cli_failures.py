@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from stream_lsh.cli.failures import set_resumes
 from stream_lsh.cli.group import Command, LazyGroup
-from stream_lsh.cli.worker import WorkerCommand
+from stream_lsh.cli.kafka.worker import WorkerCommand
 from stream_lsh.embedded.signals import STOPPING
 from stream_lsh.errors import InputError, OutputError, StoreError, StreamLshError, UsageError
 

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from stream_lsh.cli import main
-from stream_lsh.cli.reindex import _options, reindex, switching
-from stream_lsh.cli.worker import roles_of
+from stream_lsh.cli.kafka.reindex import _options, reindex, switching
+from stream_lsh.cli.kafka.worker import roles_of
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka import names
 from stream_lsh.kafka.run import logs
@@ -82,15 +82,15 @@ def test_roles() -> None:
 
 
 def test_wrong_command_lines_of_a_worker() -> None:
-    result = run("worker", "--roles", "sing")
+    result = run("kafka", "worker", "--roles", "sing")
     assert result.exit_code == 2 and "there is no role 'sing'" in result.output
-    result = run("worker", "--http-port", "65535")
+    result = run("kafka", "worker", "--http-port", "65535")
     assert result.exit_code == 2 and "need a port each" in result.output
-    result = run("worker", "--groups", "--alerts", "missing.toml")
+    result = run("kafka", "worker", "--groups", "--alerts", "missing.toml")
     assert result.exit_code == 2 and "rules file missing.toml: No such file" in result.output
-    result = run("worker", "--shards", "0")
+    result = run("kafka", "worker", "--shards", "0")
     assert result.exit_code == 2 and "shards" in result.output
-    result = run("worker", "--shards", "2", "--decision-lag", "1000")
+    result = run("kafka", "worker", "--shards", "2", "--decision-lag", "1000")
     assert result.exit_code == 2 and "lower frame_documents from 1000 to 500" in result.output
 
 
@@ -103,27 +103,29 @@ def test_passwords_are_no_options(command: str) -> None:
 
 
 def test_a_broker_that_is_away_is_waited_for_so_long() -> None:
-    result = run("worker", "--bootstrap-servers", "127.0.0.1:1", "--give-up-seconds", "0.1", "--roles", "judge")
+    result = run(
+        "kafka", "worker", "--bootstrap-servers", "127.0.0.1:1", "--give-up-seconds", "0.1", "--roles", "judge"
+    )
     assert result.exit_code == 6
     assert "no answer from Kafka at 127.0.0.1:1" in result.output and "give_up_seconds" in result.output
 
 
 def test_health_of_a_worker_that_is_alive() -> None:
     with answering(200, told()) as port:
-        result = run("health", "--port", str(port))
+        result = run("kafka", "health", "--port", str(port))
         assert result.exit_code == 0
         assert result.output == f"match (port {port}): alive, last commit 3.4 s ago, started 1 min 15 s ago\n"
-        assert run("health", "--quiet", http_port=str(port)).output == ""
+        assert run("kafka", "health", "--quiet", http_port=str(port)).output == ""
 
 
 def test_health_asks_all_processes() -> None:
     with answering(200, told(role="sign")) as other:
         with answering(200, lambda port: told(True, port, other)) as port:
-            result = run("health", "--port", str(port))
+            result = run("kafka", "health", "--port", str(port))
             assert result.exit_code == 0 and f"sign (port {other}): alive" in result.output
         with answering(503, told(False)) as dead:
             with answering(200, lambda port: told(True, port, other, dead)) as port:
-                result = run("health", "--port", str(port))
+                result = run("kafka", "health", "--port", str(port))
             assert result.exit_code == 1
             assert f"match (port {dead}): not alive" in result.output and "sign" in result.output
 
@@ -131,12 +133,12 @@ def test_health_asks_all_processes() -> None:
 def test_health_of_what_is_not_there() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # ours, but nobody listens
-        result = run("health", "--port", str(held.getsockname()[1]))
+        result = run("kafka", "health", "--port", str(held.getsockname()[1]))
     assert result.exit_code == 1 and "no answer" in result.output and "refused" in result.output
     with answering(200, ["something else"]) as port:
-        result = run("health", "--port", str(port))
+        result = run("kafka", "health", "--port", str(port))
     assert result.exit_code == 1 and "is not a worker" in result.output
-    result = run("health")
+    result = run("kafka", "health")
     assert result.exit_code == 2 and "http_port is not set" in result.output
 
 
@@ -160,16 +162,16 @@ def test_health_of_what_does_not_speak_http(answer: bytes, reason: str) -> None:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        result = run("health", "--port", str(server.getsockname()[1]))
+        result = run("kafka", "health", "--port", str(server.getsockname()[1]))
         thread.join(60)
     assert result.exit_code == 1
     assert "no answer from http://127.0.0.1:" in result.output and reason in result.output
 
 
 def test_reindex_without_a_broker() -> None:
-    result = run("reindex", "--to-prefix", "two", "--bootstrap-servers", "127.0.0.1:1")
+    result = run("kafka", "reindex", "--to-prefix", "two", "--bootstrap-servers", "127.0.0.1:1")
     assert result.exit_code == 6 and "no answer from Kafka" in result.output
-    result = run("reindex", "--to-prefix", "stream-lsh")
+    result = run("kafka", "reindex", "--to-prefix", "stream-lsh")
     assert result.exit_code == 2 and "give a new one" in result.output
 
 
@@ -197,7 +199,7 @@ def test_reindex_says_how_to_switch() -> None:
     old = KafkaSettings(topic_prefix="one", data_folder=Path("data"))
     lines = switching(old, target(old, "two"), options)
     command = lines[1].split()
-    assert command[:2] == ["stream-lsh", "worker"]
+    assert command[:3] == ["stream-lsh", "kafka", "worker"]
     assert run(*command[1:], "--bootstrap-servers", "127.0.0.1:1", "--give-up-seconds", "0.1").exit_code == 6
     assert "two.verdicts" in lines[2] and "two.groups" not in lines[2] and "not one.documents" in lines[3]
     grouping = old.model_copy(update={"groups": True})

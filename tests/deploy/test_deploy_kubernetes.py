@@ -128,7 +128,7 @@ def test_kubernetes_runs_every_role_once_and_commands_that_there_are() -> None:
         config = parse_command(container["args"])["config"]
         (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "settings"]
         assert Path(config) == Path(mount["mountPath"]) / "settings.toml", name
-        if container["args"][0] == "worker":
+        if container["args"][:2] == ["kafka", "worker"]:
             roles += container["args"][container["args"].index("--roles") + 1].split(",")
     assert sorted(roles) == sorted(ROLES)
 

@@ -82,7 +82,7 @@ def test_groups_and_alerts_are_as_embedded(
             victim = (first, second)[number % 2]
             victim.kill()
             victim.start()
-        drained = CliRunner().invoke(main, ["drain", "--config", str(pipeline.workers[0].config)])
+        drained = CliRunner().invoke(main, ["kafka", "drain", "--config", str(pipeline.workers[0].config)])
         assert drained.exit_code == 0, drained.output + pipeline.report()
         pipeline.finish()
         found = pipeline.check()

@@ -83,7 +83,7 @@ def test_a_topic_that_is_missing(broker: Any, prefix: str, tmp_path: Path) -> No
     try:
         worker = pipeline.worker(ROLES, "groups")
         assert worker.wait() == 6, worker.said()
-        assert f"{prefix}.signatures" in worker.said() and "stream-lsh topics create" in worker.said()
+        assert f"{prefix}.signatures" in worker.said() and "stream-lsh kafka topics create" in worker.said()
     finally:
         worker.kill()
 

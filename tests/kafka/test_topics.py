@@ -114,7 +114,9 @@ async def test_partitions_added_to_documents_are_followed(broker: Any, prefix: s
 async def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     await add(settings, f"{prefix}.documents")
-    with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.signatures. `stream-lsh topics create`"):
+    with pytest.raises(
+        BrokerError, match=rf"does not have the topic {prefix}.signatures. `stream-lsh kafka topics create`"
+    ):
         await check(settings, ["sign"])
     with pytest.raises(BrokerError, match=r"topics .*dead-letters, .*unique, .*verdicts"):
         await check(settings, ["forward"])

@@ -1,4 +1,4 @@
-"""What workers and `stream-lsh status` tell Prometheus."""
+"""What workers and `stream-lsh kafka status` tell Prometheus."""
 
 from __future__ import annotations
 

@@ -438,7 +438,7 @@ def test_other_versions_settings_and_kinds_are_refused_with_the_remedy(case: int
     with pytest.raises(FormatError, match=r"version 1, this worker reads 2: start under a new topic_prefix.*reindex"):
         decode(data[:5] + b"\1" + data[6:])
     foreign = data[:8] + bytes.fromhex(OTHER.fingerprint) + data[16:]
-    with pytest.raises(FormatError, match=f"{OTHER.fingerprint}.*{SETTINGS.fingerprint}.*stream-lsh reindex"):
+    with pytest.raises(FormatError, match=f"{OTHER.fingerprint}.*{SETTINGS.fingerprint}.*stream-lsh kafka reindex"):
         decode(foreign)
     with pytest.raises(ForeignError, match="topic_prefix"):
         decode(data[:4] + (b"F" if name != "frame" else b"C") + data[5:])

@@ -245,7 +245,7 @@ def _message(error: BaseException, settings: KafkaSettings) -> str:
         case errors.ClusterAuthorizationFailedError():
             return f"{where} does not allow {user} what was asked of the cluster{detail} (ACL)."
         case errors.UnknownTopicOrPartitionError():
-            return f"{where} has not all the topics or partitions{detail}. `stream-lsh topics create` makes them."
+            return f"{where} has not all the topics or partitions{detail}. `stream-lsh kafka topics create` makes them."
         case errors.InvalidReplicationFactorError():
             wanted = settings.replication_factor or "the broker's default"
             return f"{where} cannot keep so many copies of a topic (replication_factor = {wanted}){detail}."
@@ -261,7 +261,8 @@ def _message(error: BaseException, settings: KafkaSettings) -> str:
             )
         case errors.MessageSizeTooLargeError() | errors.RecordTooLargeError() | errors.RecordListTooLargeError():
             return (
-                f"a record is larger than the max.message.bytes of its topic{detail}; `stream-lsh topics show` tells "
+                f"a record is larger than the max.message.bytes of its topic{detail}; `stream-lsh kafka topics show` "
+                f"tells "
                 "what the topics take."
             )
         case errors.NotEnoughReplicasError() | errors.NotEnoughReplicasAfterAppendError():
@@ -279,7 +280,7 @@ def _message(error: BaseException, settings: KafkaSettings) -> str:
         case OSError() | TimeoutError() | errors.KafkaConnectionError() | errors.KafkaTimeoutError():
             return (
                 f"no answer from {where}{detail}. Is it running, and are bootstrap_servers and security_protocol "
-                "right? `stream-lsh broker` starts one to try out."
+                "right? `stream-lsh kafka broker` starts one to try out."
             )
     return f"{where}{detail or f': {type(error).__name__}'}."
 

@@ -21,7 +21,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import OLDER
 
-REBUILD = "Rebuild into a new topic_prefix with `stream-lsh reindex`"
+REBUILD = "Rebuild into a new topic_prefix with `stream-lsh kafka reindex`"
 LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in between
 
 Place = TypeVar("Place")

@@ -3,7 +3,7 @@
 By the chain rule (docs/guarantees.md) a record that is passed over is never lost silently: what was to come after it is
 ignored as long as it is missing. Bytes that no version of this program writes are nobody's record, and are passed
 over by every reader alike. A record of another version, of other settings or damaged may be one that is needed: it
-stops the role, until an operator has named it (`stream-lsh skip`).
+stops the role, until an operator has named it (`stream-lsh kafka skip`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Unreadable:
         else:
             topics = Topics.of(self._settings)
             name = next((name for name in SKIPPABLE if getattr(topics, name) == topic), None)
-            skip = f". Or have this one passed over: stream-lsh skip {name} {partition} {offset}" if name else ""
+            skip = f". Or have this one passed over: stream-lsh kafka skip {name} {partition} {offset}" if name else ""
             raise type(error)(f"{where}: {error}{skip}") from None
 
     def passed(self, where: str, reason: str, error: StoreError) -> None:

@@ -32,7 +32,7 @@ _KEY = re.compile(rb'\{"key":"(\w+)"')
 FORKED = (
     "the chain of frames is forked (frame {offset} after {predecessor}, expected one after {last}): the committed "
     "offsets of the judge were changed, or another pipeline uses the same topic_prefix. Rebuild into a new one with "
-    "`stream-lsh reindex`"
+    "`stream-lsh kafka reindex`"
 )
 
 

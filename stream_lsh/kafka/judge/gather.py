@@ -20,7 +20,7 @@ Payload = TypeVar("Payload")
 FORKED = (
     "the chain of frames is forked (shard {shard}, frame {offset} after {predecessor}, expected one after {last}): the "
     "committed offsets of the sequencer were changed, or another pipeline uses the same topic_prefix. Rebuild into a "
-    "new one with `stream-lsh reindex`"
+    "new one with `stream-lsh kafka reindex`"
 )
 
 

@@ -50,7 +50,8 @@ stores.STORES.aliases.setdefault("frames", "stream_lsh.kafka.match.store:FrameSt
 
 READING = Reading(
     "frames", "matched",
-    "Rebuild from the documents under another topic_prefix (stream-lsh reindex), with a longer retention_hours if it "
+    "Rebuild from the documents under another topic_prefix (stream-lsh kafka reindex), with a longer retention_hours "
+    "if it "
     "was too short",
 )  # fmt: skip
 COMMIT_SECONDS = 0.5
@@ -65,8 +66,8 @@ REQUEST_SECONDS = 30.0  # for the broker to answer anything
 
 
 class Shards(Table):  # type: ignore[type-arg]
-    """The table of the shards. Its changelog is made by `stream-lsh topics create`, not by Faust: that would have it
-    compacted."""
+    """The table of the shards. Its changelog is made by `stream-lsh kafka topics create`, not by Faust: that would have
+    it compacted."""
 
     async def on_start(self) -> None:
         await self.add_runtime_dependency(self.data)

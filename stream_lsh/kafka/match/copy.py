@@ -151,7 +151,7 @@ class Copy:
             raise StoreError(
                 f"{where} has the key of another index than {self.folder}. If the topics were made anew, delete "
                 f"{self.folder}; else two pipelines use the same topic_prefix: rebuild under another one with "
-                "stream-lsh reindex"
+                "stream-lsh kafka reindex"
             )
 
     # -- following the changelog ------------------------------------------------------------------------------------

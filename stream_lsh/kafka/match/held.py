@@ -258,7 +258,7 @@ class Held:
             raise StoreError(
                 f"the changelog of shard {self.shard} begins at offset {self.start} with a cleaning cycle that has no "
                 "end, so what was stored before is missing. If the disk of another worker has the whole shard, start "
-                "that one; else rebuild under another topic_prefix (stream-lsh reindex)"
+                "that one; else rebuild under another topic_prefix (stream-lsh kafka reindex)"
             )
         if self.start > 0 and not self._found and self.settings.window is None and replica.cycle.cleaned is None:
             log.warning(

@@ -133,7 +133,7 @@ class SequenceStage(Stage):
             raise StoreError(
                 f"the group {self.topics.group(self.role)} has no committed offset any more, but "
                 f"{self.topics.signatures} has or had frames: what was accepted is not known, and neither is the key "
-                "that they were signed with. Rebuild under another topic_prefix with stream-lsh reindex."
+                "that they were signed with. Rebuild under another topic_prefix with stream-lsh kafka reindex."
             )
         return Accepted(secrets.token_bytes(KEY_BYTES))
 

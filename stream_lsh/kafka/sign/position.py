@@ -118,7 +118,7 @@ class Note:
         if self.format not in (None, format):
             raise StoreError(
                 f"{source} was read with document_format = {self.format} so far, here it is {format}: use the same for "
-                "all workers of a topic_prefix, or rebuild under another one with stream-lsh reindex"
+                "all workers of a topic_prefix, or rebuild under another one with stream-lsh kafka reindex"
             )
 
 

@@ -164,7 +164,7 @@ class SignStage(Stage):
         if self._left_out - before:
             self.log.warning(
                 "%s has partitions %s, which the outputs do not have: documents in them wait until "
-                "`stream-lsh topics create` has added those", self.topics.documents,
+                "`stream-lsh kafka topics create` has added those", self.topics.documents,
                 ", ".join(map(str, sorted(self._left_out))),
             )  # fmt: skip
         elif before != self._left_out:

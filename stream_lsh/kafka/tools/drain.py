@@ -25,7 +25,7 @@ from stream_lsh.kafka.tools.reindex import partitions_of, passed, read_from, rea
 from stream_lsh.kafka.topics import check
 from stream_lsh.wording import count
 
-BY = "stream-lsh drain (stream-lsh drain --resume has documents read again)"
+BY = "stream-lsh kafka drain (stream-lsh kafka drain --resume has documents read again)"
 LOOK = 1.0  # seconds between two looks
 _NOBODY = ("Empty", "Dead")  # states of a group without members
 
@@ -165,7 +165,7 @@ async def follow(
             if late:
                 raise StreamLshError(
                     f"not drained within {seconds:.0f} s: {'; '.join(left)}. The signers pause still: run the command "
-                    "again to wait for the rest, or stream-lsh drain --resume to have them read again"
+                    "again to wait for the rest, or stream-lsh kafka drain --resume to have them read again"
                 )
             report(left)
         await asyncio.sleep(LOOK)

@@ -106,7 +106,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
 
 
 def _by(settings: KafkaSettings) -> str:
-    return f"stream-lsh reindex --from-changelog of {settings.topic_prefix}"
+    return f"stream-lsh kafka reindex --from-changelog of {settings.topic_prefix}"
 
 
 async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: KafkaSettings) -> None:

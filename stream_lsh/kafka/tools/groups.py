@@ -30,7 +30,8 @@ async def fetch(settings: KafkaSettings, folder: Path) -> None:
             if place.topic not in await client.list_topics():
                 raise BrokerError(
                     f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}: with groups = true "
-                    "`stream-lsh topics create` makes it, and workers keep groups; for those of an index give --index"
+                    "`stream-lsh kafka topics create` makes it, and workers keep groups; for those of an index give "
+                    "--index"
                 )
         async with reading(settings) as consumer:
             consumer.assign([place])

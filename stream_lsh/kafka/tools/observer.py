@@ -104,7 +104,7 @@ class Observer:
         if missing:
             raise BrokerError(
                 f"Kafka at {self._settings.bootstrap_servers} does not have the topic{'s' * (len(missing) > 1)} "
-                f"{', '.join(missing)}. `stream-lsh topics create` makes what is missing; check topic_prefix."
+                f"{', '.join(missing)}. `stream-lsh kafka topics create` makes what is missing; check topic_prefix."
             )
         described = await self._client.describe_topics(list(self._names.values()))
         found = {

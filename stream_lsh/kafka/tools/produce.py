@@ -245,7 +245,7 @@ class Feeder:
             if self.topic not in known:
                 raise BrokerError(
                     f"Kafka at {self.settings.bootstrap_servers} does not have the topic {self.topic}. "
-                    "`stream-lsh topics create` makes it."
+                    "`stream-lsh kafka topics create` makes it."
                 )
             producer = AIOKafkaProducer(
                 **client_options(self.settings), acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES,

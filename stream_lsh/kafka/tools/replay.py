@@ -181,7 +181,7 @@ async def replay(
                             report(counts.sent.total())
         except Failed as error:
             raise BrokerError(
-                f"{error}. If no other replay-dead-letters is running, run the command again: it goes on where it was."
+                f"{error}. If no other replay is running, run the command again: it goes on where it was."
             ) from error
     return counts
 
@@ -191,7 +191,8 @@ async def _places(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[
     for topic in (topics.documents, topics.dead_letters):
         if not await partitions_of(client, topic):
             raise BrokerError(
-                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. `stream-lsh topics create` "
+                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. `stream-lsh kafka topics "
+                f"create` "
                 "makes it."
             )
     return await partitions_of(client, topics.dead_letters)

@@ -123,5 +123,5 @@ async def check(settings: KafkaSettings) -> None:
         if topic not in await client.list_topics():
             raise BrokerError(
                 f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}: with groups = true "
-                "`stream-lsh topics create` makes it; for the alerts of an index name their file"
+                "`stream-lsh kafka topics create` makes it; for the alerts of an index name their file"
             )

@@ -29,7 +29,7 @@ LOST = {
     "follows of its partitions is ignored as long as it is missing: start all workers with --accept-loss once: what is "
     "still there of its documents is signed again then.",
     "frames": "nothing, unless the sequencer of this pipeline has sent it: then the shard waits for it for ever, and "
-    "only `stream-lsh reindex` into a new prefix helps.",
+    "only `stream-lsh kafka reindex` into a new prefix helps.",
     "matches": "nothing, unless a shard of this pipeline has sent it: then judge waits until match sends it again.",
     "verdicts": "nothing, unless the judge of this pipeline has written it: then forward waits for another verdict on "
     "its document, which is neither in unique nor in dead-letters.",

@@ -230,7 +230,7 @@ def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
         yield Trouble(False, "StreamLshVerdictsLate", text)
     if seen.outputs < seen.sources:
         without = f"{count(seen.sources - seen.outputs, 'partition')} of {seen.names['documents']} must wait"
-        text = f"{without}: the outputs have fewer; `stream-lsh topics create`"
+        text = f"{without}: the outputs have fewer; `stream-lsh kafka topics create`"
         yield Trouble(False, "StreamLshPartitionsLeftOut", text)
 
 

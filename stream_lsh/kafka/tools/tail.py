@@ -39,7 +39,7 @@ async def tail(
         if topic not in known:
             raise BrokerError(
                 f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. "
-                "`stream-lsh topics create` makes it."
+                "`stream-lsh kafka topics create` makes it."
             )
         consumer = AIOKafkaConsumer(
             **client_options(settings), group_id=None, isolation_level="read_committed", enable_auto_commit=False,

@@ -205,7 +205,8 @@ async def _check(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     for topic in (topics.documents, *kinds_of(settings)):
         if topic not in there:
             raise BrokerError(
-                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. `stream-lsh topics create` "
+                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. `stream-lsh kafka topics "
+                f"create` "
                 "makes it."
             )
     for _, fingerprint in (await committed(client, topics.group("sign"), topics.documents)).values():

@@ -66,7 +66,7 @@ class Sending:
         return [(place.partition, place.offset) for place in found]
 
     def _number(self, record: Line) -> int:
-        """By the CRC of the key, as `stream-lsh produce`; without one they take turns."""
+        """By the CRC of the key, as `stream-lsh kafka produce`; without one they take turns."""
         if record.key is not None:
             return zlib.crc32(record.key)
         self._without_key += 1

@@ -264,7 +264,7 @@ async def test_an_empty_token_file_is_what_is_said_of_the_connection(
         (errors.NodeNotReadyError("node 2"), ["node 2", "is down"]),
         (errors.KafkaStorageError(), ["disk"]),
         (errors.KafkaTimeoutError(), ["no answer", "127.0.0.1:9092"]),
-        (ConnectionRefusedError(111, "x"), ["no answer", "Connection refused", "stream-lsh broker"]),
+        (ConnectionRefusedError(111, "x"), ["no answer", "Connection refused", "stream-lsh kafka broker"]),
         (errors.UnknownError("strange"), ["127.0.0.1:9092", "strange"]),
         (errors.CorruptRecordException(), ["CorruptRecordException"]),
     ],

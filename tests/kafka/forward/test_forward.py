@@ -153,7 +153,7 @@ async def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make
     await write(settings, b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}')
     await write_verdicts(settings, documents)
     where = "partition 0, offset 0: a verdict is on t, partition 0, not on .*documents"
-    with pytest.raises(StoreError, match=rf"{where}.*stream-lsh skip verdicts 0 0"):
+    with pytest.raises(StoreError, match=rf"{where}.*stream-lsh kafka skip verdicts 0 0"):
         await ended(ForwardStage, settings)
     await skip(settings, await look(settings, "verdicts", 0, 0))
     async with running(ForwardStage, settings, watch):

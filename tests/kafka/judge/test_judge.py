@@ -230,7 +230,7 @@ async def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make:
     other = pack(b"R", 2, "00" * 8, [])
     await reply(settings, [other, *log_of(frames)])
     where = "partition 0, offset 0: a reply was made with other settings"
-    with pytest.raises(FormatError, match=rf"{where}.*stream-lsh skip matches 0 0"):
+    with pytest.raises(FormatError, match=rf"{where}.*stream-lsh kafka skip matches 0 0"):
         await ended(JudgeStage, settings)
     await skip(settings, await look(settings, "matches", 0, 0))
     async with running(JudgeStage, settings, watch):

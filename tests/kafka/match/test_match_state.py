@@ -214,7 +214,7 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     await create(settings)
     await produce(settings, [*log[:10], *others, *log[10:]])
     where = rf"{topics.frames}, partition 0, offset 10: "
-    with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh skip frames 0 10"):
+    with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh kafka skip frames 0 10"):
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
     await skip(settings, await look(settings, "frames", 0, 10))
     watch = await with_match(settings, lambda: more(log))

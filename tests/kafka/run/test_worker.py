@@ -22,7 +22,7 @@ from support.kafka.brokers import alive
 from support.long_form import pairwise, rotating
 from support.waiting import PATIENCE, until
 
-from stream_lsh.cli.health import ask
+from stream_lsh.cli.kafka.health import ask
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.run.process import Job, command, dump, explained, load, run_roles
 from stream_lsh.kafka.run.supervisor import plan, wait_for_kafka

@@ -39,14 +39,15 @@ def catches(pid: int, number: int) -> bool:
 
 
 class Started:
-    """`stream-lsh worker`, as a process."""
+    """`stream-lsh kafka worker`, as a process."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         self._errors = folder / "stderr"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "stream_lsh.cli", "worker", "--data-folder", str(folder / "data"), *words],
+                [sys.executable, "-m", "stream_lsh.cli", "kafka", "worker", "--data-folder", str(folder / "data"),
+                *words],
                 stdin=subprocess.DEVNULL, stderr=errors, env=environment, start_new_session=True,
             )  # fmt: skip
 

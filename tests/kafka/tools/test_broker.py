@@ -196,7 +196,7 @@ def test_the_command_runs_until_a_signal_and_leaves_nothing_behind(
     local_broker(tmp_path)
     port = free_port()
     environment = os.environ | {"TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "stream_lsh.cli", "broker", "--port", str(port)]
+    command = [sys.executable, "-m", "stream_lsh.cli", "kafka", "broker", "--port", str(port)]
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, bufsize=1
     )
@@ -204,7 +204,7 @@ def test_the_command_runs_until_a_signal_and_leaves_nothing_behind(
         assert running.stdout is not None
         lines = [running.stdout.readline() for _ in range(7)]
         assert f"answers at 127.0.0.1:{port}" in lines[0]
-        assert f"stream-lsh topics create --bootstrap-servers 127.0.0.1:{port}\n" in "".join(lines)
+        assert f"stream-lsh kafka topics create --bootstrap-servers 127.0.0.1:{port}\n" in "".join(lines)
         with socket.create_connection(("127.0.0.1", port)):
             pass
         running.send_signal(signal_)

@@ -1,4 +1,4 @@
-"""`stream-lsh drain`: nothing new is read, everything that was is finished, and who still has what is said."""
+"""`stream-lsh kafka drain`: nothing new is read, everything that was is finished, and who still has what is said."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_pause_beside_a_position() -> None:
 
 def run(pipeline: Pipeline, *words: str) -> Result:
     config = str(pipeline.workers[0].config)
-    return CliRunner().invoke(main, ["drain", "--config", config, *words])
+    return CliRunner().invoke(main, ["kafka", "drain", "--config", config, *words])
 
 
 def verdicts(pipeline: Pipeline) -> int:
@@ -85,7 +85,7 @@ def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path,
         ]
         assert sum(kinds) == len(found.unique) + len(found.dead_letters)
 
-        shown = CliRunner().invoke(main, ["status", "--json", "--config", str(pipeline.workers[0].config)])
+        shown = CliRunner().invoke(main, ["kafka", "status", "--json", "--config", str(pipeline.workers[0].config)])
         assert "nothing is read of" in shown.output and "drain --resume" in shown.output
 
         # Neither time nor another worker changes that; what the command says does not either.
@@ -107,25 +107,29 @@ def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path,
             worker.terminate()
             assert worker.wait() == 0, pipeline.report()
         pipeline.check()
-        assert "reading nothing more of" in second.said(1 << 20) and "stream-lsh drain --resume" in second.said(1 << 20)
+        assert "reading nothing more of" in second.said(1 << 20) and "stream-lsh kafka drain --resume" in second.said(
+            1 << 20
+        )
 
 
 def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
     asyncio.run(create(settings))
-    asyncio.run(mark(settings, Pause("stream-lsh reindex", 7)))
-    words = ["drain", "--topic-prefix", prefix, "--bootstrap-servers", settings.bootstrap_servers]
+    asyncio.run(mark(settings, Pause("stream-lsh kafka reindex", 7)))
+    words = ["kafka", "drain", "--topic-prefix", prefix, "--bootstrap-servers", settings.bootstrap_servers]
     for more in ([], ["--resume"]):
         result = CliRunner().invoke(main, [*words, *more])
-        assert result.exit_code == 3 and "pause for stream-lsh reindex: finish that" in result.output
+        assert result.exit_code == 3 and "pause for stream-lsh kafka reindex: finish that" in result.output
 
     async def found() -> Pause:
         async with admin(settings) as client:
             return await paused(client, settings)
 
-    assert asyncio.run(found()) == Pause("stream-lsh reindex", 7)
+    assert asyncio.run(found()) == Pause("stream-lsh kafka reindex", 7)
 
 
 def test_it_needs_the_topics(broker: Any, prefix: str) -> None:
-    result = CliRunner().invoke(main, ["drain", "--topic-prefix", prefix, "--bootstrap-servers", broker.bootstrap])
-    assert result.exit_code == 6 and "stream-lsh topics create" in result.output
+    result = CliRunner().invoke(
+        main, ["kafka", "drain", "--topic-prefix", prefix, "--bootstrap-servers", broker.bootstrap]
+    )
+    assert result.exit_code == 6 and "stream-lsh kafka topics create" in result.output

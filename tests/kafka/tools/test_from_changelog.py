@@ -1,4 +1,4 @@
-"""`stream-lsh reindex --from-changelog` with all stages, killed and run again, after the documents are gone."""
+"""`stream-lsh kafka reindex --from-changelog` with all stages, killed and run again, after the documents are gone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def end_of(pipeline: Pipeline, topic: str) -> int:
 def start(config: Path, folder: Path, *words: str) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
     return subprocess.Popen(
-        [sys.executable, "-m", "stream_lsh.cli", "reindex", "--config", str(config), *words],
+        [sys.executable, "-m", "stream_lsh.cli", "kafka", "reindex", "--config", str(config), *words],
         stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True, env=environment,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_another_number_of_shards_without_the_documents(
         run = start(worker.config, tmp_path, *words)
         _, said = run.communicate(timeout=PATIENCE)
         assert run.returncode == 0 and f"{len(first):,} documents judged" in said, said
-        assert f"stream-lsh worker --topic-prefix {prefix}-2" in said and f"--shards {after}" in said
+        assert f"stream-lsh kafka worker --topic-prefix {prefix}-2" in said and f"--shards {after}" in said
         assert not old.run(_paused(new))
 
         with new:

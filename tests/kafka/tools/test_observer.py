@@ -1,4 +1,5 @@
-"""`stream-lsh status` against a real broker: with nobody there, with a worker at work, with one that was killed."""
+"""`stream-lsh kafka status` against a real broker: with nobody there, with a worker at work, with one that was
+killed."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def run(settings: KafkaSettings, *more: str) -> Result:
         for part in (value if isinstance(value, tuple) else (value,))
         for word in (f"--{name.replace('_', '-')}", str(part))
     ]
-    return CliRunner().invoke(main, ["status", *given, *more])
+    return CliRunner().invoke(main, ["kafka", "status", *given, *more])
 
 
 def report(settings: KafkaSettings, *more: str) -> dict[str, Any]:
@@ -130,11 +131,11 @@ def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> No
     found = run(settings)
     assert found.exit_code == 6
     names = sorted(getattr(Topics.of(settings), name) for name in LOOKED_AT)
-    assert f"does not have the topics {', '.join(names)}. `stream-lsh topics create`" in found.output
+    assert f"does not have the topics {', '.join(names)}. `stream-lsh kafka topics create`" in found.output
 
 
 def test_a_broker_that_is_not_there() -> None:
-    found = CliRunner().invoke(main, ["status", "--bootstrap-servers", f"127.0.0.1:{free_port()}"])
+    found = CliRunner().invoke(main, ["kafka", "status", "--bootstrap-servers", f"127.0.0.1:{free_port()}"])
     assert found.exit_code == 6 and "no answer from" in found.output
 
 

@@ -121,7 +121,9 @@ async def test_without_the_topic_or_the_file_it_says_so(broker: Any, prefix: str
         await feed(settings, tmp_path / "none.jsonl")
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"\n".join(lines(0, 3)))
-    with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.documents. `stream-lsh topics create`"):
+    with pytest.raises(
+        BrokerError, match=rf"does not have the topic {prefix}.documents. `stream-lsh kafka topics create`"
+    ):
         await feed(settings, source)
     with pytest.raises(BrokerError, match=rf"does not have the topic {prefix}.pairs"):
         await collect(settings, "pairs")
@@ -203,34 +205,37 @@ def command(*arguments: str, settings: KafkaSettings, stdin: bytes | None = None
 
 def test_the_commands(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-    made = command("topics", "create", "--partitions", "3", settings=settings)
+    made = command("kafka", "topics", "create", "--partitions", "3", settings=settings)
     assert (made.returncode, made.stdout.count(b"created")) == (0, 9), made
-    shown = command("topics", "show", "--json", settings=settings)
+    shown = command("kafka", "topics", "show", "--json", settings=settings)
     topics = [json.loads(line) for line in shown.stdout.splitlines()]
     assert topics[0]["differences"] == ["partitions: 3, not 4"]
-    sent = command("produce", settings=settings, stdin=b"\n".join(lines(0, 10)))
+    sent = command("kafka", "produce", settings=settings, stdin=b"\n".join(lines(0, 10)))
     assert (sent.returncode, b"10 documents in" in sent.stderr, b"3 partitions" in sent.stderr) == (0, True, True), sent
     assert sent.stdout == b""
     left_out = command(
-        "produce", "--max-document-bytes", "64", "-", "--quiet", settings=settings, stdin=b"x" * 100 + b"\n{}"
+        "kafka", "produce", "--max-document-bytes", "64", "-", "--quiet", settings=settings, stdin=b"x" * 100 + b"\n{}"
     )
     assert left_out.returncode == 4
     assert b"1 line left out" in left_out.stderr and b"standard input, line 1" in left_out.stderr
     asyncio.run(put(settings))
-    verdicts = command("tail", "verdicts", "--from-beginning", "--until-end", settings=settings)
+    verdicts = command("kafka", "tail", "verdicts", "--from-beginning", "--until-end", settings=settings)
     assert sorted(verdicts.stdout.splitlines()) == [b'{"id":"a"}', b'{"id":"b"}'], verdicts
-    one = command("tail", "verdicts", "--from-beginning", "--limit", "1", settings=settings)
+    one = command("kafka", "tail", "verdicts", "--from-beginning", "--limit", "1", settings=settings)
     assert (one.returncode, one.stdout.count(b"\n")) == (0, 1)
     for option, ids, last in (("--key-is-id=string", b"a\n", None), ("--deleted-field=gone", b"b\n", b'"gone":true}')):
         deleted = command("delete", "-", option, settings=settings, stdin=ids)
         assert (deleted.returncode, deleted.stdout, b"1 deletion sent to" in deleted.stderr) == (0, b"", True), deleted
         found = [record for record in asyncio.run(records(settings, None)) if record.key == ids.strip()]
         assert found[-1].value is None if last is None else found[-1].value.endswith(last)
-    wrong = command("tail", "verdict", settings=settings)
+    wrong = command("kafka", "tail", "verdict", settings=settings)
     assert wrong.returncode == 2
 
 
-@pytest.mark.parametrize("arguments", [["produce", "-"], *rotating([(["topics", "create"],), (["tail", "pairs"],)], 1)])
+@pytest.mark.parametrize(
+    "arguments",
+    [["kafka", "produce", "-"], *rotating([(["kafka", "topics", "create"],), (["kafka", "tail", "pairs"],)], 1)],
+)
 def test_without_a_broker_the_code_is_6(tmp_path: Path, arguments: list[str]) -> None:
     settings = KafkaSettings(bootstrap_servers="127.0.0.1:1", topic_prefix="x")
     done = command(*arguments, settings=settings, stdin=b"{}\n")
@@ -243,7 +248,7 @@ def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "aiokafka.py").write_text("raise ModuleNotFoundError('x', name='aiokafka')")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"}
     done = subprocess.run(
-        [sys.executable, "-m", "stream_lsh.cli", "topics", "show"],
+        [sys.executable, "-m", "stream_lsh.cli", "kafka", "topics", "show"],
         capture_output=True, env=environment, timeout=60, check=False, text=True,
     )  # fmt: skip
     assert done.returncode == 1
@@ -254,7 +259,8 @@ def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path) -> None:
 def test_a_pipe_that_stays_open_is_sent_on_at_once_and_ctrl_c_ends_it(settings: KafkaSettings) -> None:
     environment = os.environ | {"STREAM_LSH_TOPIC_PREFIX": settings.topic_prefix}
     running = subprocess.Popen(
-        [sys.executable, "-m", "stream_lsh.cli", "produce", "-", "--bootstrap-servers", settings.bootstrap_servers],
+        [sys.executable, "-m", "stream_lsh.cli", "kafka", "produce", "-", "--bootstrap-servers",
+        settings.bootstrap_servers],
         stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
     )  # fmt: skip
     try:

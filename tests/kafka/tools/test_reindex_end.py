@@ -94,7 +94,7 @@ async def test_a_second_signal_ends_it_while_nobody_answers(
     proxy = proxied.proxies[0]
     settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1)
     await create(settings)
-    words = ["reindex", "--to-prefix", f"{prefix}-2", "--topic-prefix", prefix, "--log-level", "info"]
+    words = ["kafka", "reindex", "--to-prefix", f"{prefix}-2", "--topic-prefix", prefix, "--log-level", "info"]
     words += ["--bootstrap-servers", f"127.0.0.1:{proxy.port}"]
 
     await send(settings, f"{prefix}.documents", [b"{"])

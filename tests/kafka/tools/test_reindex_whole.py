@@ -1,4 +1,4 @@
-"""`stream-lsh reindex` with all stages: interrupted and run again, then the workers go on where it ended."""
+"""`stream-lsh kafka reindex` with all stages: interrupted and run again, then the workers go on where it ended."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def test_rebuild_and_go_on(broker: Any, prefix: str, tmp_path: Path) -> None:
     asyncio.run(send(old, first))
 
     words = [
+        "kafka",
         "reindex",
         "--to-prefix",
         f"{prefix}-2",
@@ -99,7 +100,7 @@ def test_rebuild_and_go_on(broker: Any, prefix: str, tmp_path: Path) -> None:
     found = asyncio.run(read(old, verdicts, len(first)))
     assert sources(found) == Counter((n % 2, n // 2) for n in range(len(first)))
 
-    command = next(line.split() for line in said.splitlines() if "stream-lsh worker" in line)
+    command = next(line.split() for line in said.splitlines() if "stream-lsh kafka worker" in line)
     worker = start(tmp_path, *command[1:])
     try:
         asyncio.run(send(old, more))

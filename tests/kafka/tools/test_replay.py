@@ -1,4 +1,4 @@
-"""`stream-lsh replay-dead-letters`: as they came, those that were asked for, each once, and not for ever."""
+"""`stream-lsh kafka replay`: as they came, those that were asked for, each once, and not for ever."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def settings(make: Make) -> KafkaSettings:
 @pytest.fixture
 def run(settings: KafkaSettings) -> Run:
     def replayed(*words: str) -> Result:
-        given = ["replay-dead-letters", *words, "--topic-prefix", settings.topic_prefix]
+        given = ["kafka", "replay", *words, "--topic-prefix", settings.topic_prefix]
         return CliRunner().invoke(main, [*given, "--bootstrap-servers", settings.bootstrap_servers])
 
     return replayed
@@ -199,7 +199,7 @@ def test_another_one_takes_over(settings: KafkaSettings, monkeypatch: pytest.Mon
         await deliver(self, outputs, positions)
 
     monkeypatch.setattr(Delivery, "__call__", overtaken)
-    with pytest.raises(tool.BrokerError, match=r"fenced this one\. If no other replay-dead-letters is running"):
+    with pytest.raises(tool.BrokerError, match=r"fenced this one\. If no other replay is running"):
         asyncio.run(replay(settings, Wanted()))
     assert [value for _, value, *_ in sent(settings, 0)] == [b"0", b"1", b"2"]
 
@@ -218,7 +218,7 @@ def test_after_a_larger_limit(broker: Any, prefix: str, tmp_path: Path) -> None:
         worker.terminate()
         assert worker.wait() == 0
         worker = pipeline.worker()
-        command = ["replay-dead-letters", "--config", str(worker.config), "--most", "2"]
+        command = ["kafka", "replay", "--config", str(worker.config), "--most", "2"]
         for output, unique, dead in (("2 documents", 1, 2), ("1 document", 2, 3), ("0 documents", 2, 4)):
             until(lambda: _passed_on(pipeline) == (unique, dead), why=pipeline.report())  # noqa: B023
             found = CliRunner().invoke(main, command)

@@ -1,4 +1,4 @@
-"""`stream-lsh skip`: it shows what it is about, refuses what it is not for, and changes nothing without --yes."""
+"""`stream-lsh kafka skip`: it shows what it is about, refuses what it is not for, and changes nothing without --yes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
 @pytest.fixture
 def run(settings: KafkaSettings) -> Run:
     def skip(*words: object) -> Result:
-        given = ["skip", *map(str, words), "--topic-prefix", settings.topic_prefix]
+        given = ["kafka", "skip", *map(str, words), "--topic-prefix", settings.topic_prefix]
         return CliRunner().invoke(main, [*given, "--bootstrap-servers", settings.bootstrap_servers])
 
     return skip
@@ -73,7 +73,7 @@ def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> No
             await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
 
-    with pytest.raises(FormatError, match=r"offset 1: .*stream-lsh skip signatures 0 1"):
+    with pytest.raises(FormatError, match=r"offset 1: .*stream-lsh kafka skip signatures 0 1"):
         asyncio.run(sequenced())
     found = run("signatures", 0, 1)
     assert found.exit_code == 2 and "nothing was changed; give --yes" in found.output
@@ -83,7 +83,7 @@ def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> No
     assert asyncio.run(offsets(settings)) == []
     assert run("signatures", 0, 1, "--yes").exit_code == 0
     assert asyncio.run(offsets(settings)) == [1]
-    with pytest.raises(FormatError, match=r"offset 4: .*stream-lsh skip signatures 0 4"):
+    with pytest.raises(FormatError, match=r"offset 4: .*stream-lsh kafka skip signatures 0 4"):
         asyncio.run(sequenced())
     assert run("signatures", 0, 4, "--yes").exit_code == 0
     asyncio.run(sequenced())
@@ -120,6 +120,6 @@ def test_what_it_refuses(settings: KafkaSettings, run: Run) -> None:
     found = run("changelog", 0, 1, "--yes")
     assert found.exit_code == 2 and "signatures" in found.output
     words = ["frames", "0", "1", "--topic-prefix", "nobody", "--bootstrap-servers", settings.bootstrap_servers]
-    found = CliRunner().invoke(main, ["skip", *words])
+    found = CliRunner().invoke(main, ["kafka", "skip", *words])
     assert found.exit_code == 3 and "does not have the topic nobody.frames" in found.output
     assert asyncio.run(offsets(settings)) == []

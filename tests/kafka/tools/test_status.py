@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_lsh.cli import main
+from stream_lsh.cli.kafka.status import places
 from stream_lsh.cli.screen import lines
-from stream_lsh.cli.status import places
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
@@ -220,7 +220,7 @@ STILL = {"judge": {"alive": False, "seconds_since": {}}}
          False, "StreamLshVerdictsLate",
          "nothing is read of news.documents for 3 min 00 s: drain (drain --resume ends it)"),
         ({"sources": 5}, False, "StreamLshPartitionsLeftOut",
-         "3 partitions of news.documents must wait: the outputs have fewer; `stream-lsh topics create`"),
+         "3 partitions of news.documents must wait: the outputs have fewer; `stream-lsh kafka topics create`"),
         ({"readers": waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR)}, True, "StreamLshRetention",
          "news.documents, partition 1: what sign has to read next may be deleted in 2 h 00 min"),
         ({"readers": [*seen().readers[:-1], Reader("forward", "verdicts", 1, 120, 140, 100, NOW - 9)]}, True,
@@ -321,7 +321,7 @@ def test_a_screen_is_drawn_over_the_one_before(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Brokers that are away for a while are no end; what does not fit is cut off."""
-    command = importlib.import_module("stream_lsh.cli.status")
+    command = importlib.import_module("stream_lsh.cli.kafka.status")
     well, ill = report(seen(), 1), report(seen(groups=nobody("sign")), 1)
     looks = iter([ill, KafkaConnectionError("gone"), well, KeyboardInterrupt()])
 
@@ -345,7 +345,7 @@ def test_a_screen_is_drawn_over_the_one_before(
 
 
 def test_the_first_look_has_to_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = importlib.import_module("stream_lsh.cli.status")
+    command = importlib.import_module("stream_lsh.cli.kafka.status")
 
     async def once(*_: object) -> Report:
         raise KafkaConnectionError("gone")
@@ -357,5 +357,5 @@ def test_the_first_look_has_to_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("more", [["--once"], ["--json"], ["--workers", "a:1"]])
 def test_to_serve_is_to_go_on(more: Sequence[str]) -> None:
-    found = CliRunner().invoke(main, ["status", "--serve", "9200", *more])
+    found = CliRunner().invoke(main, ["kafka", "status", "--serve", "9200", *more])
     assert found.exit_code == 2 and "--serve goes on for ever" in found.output

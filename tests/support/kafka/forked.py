@@ -79,7 +79,7 @@ def main() -> None:
     from stream_lsh.cli import main as stream_lsh
     from stream_lsh.kafka.run.process import STAGES
 
-    for path in ("stream_lsh.cli.worker:worker", "stream_lsh.embedded.warming:warm_up", *STAGES.values()):
+    for path in ("stream_lsh.cli.kafka.worker:worker", "stream_lsh.embedded.warming:warm_up", *STAGES.values()):
         pkgutil.resolve_name(path)
     gc.freeze()  # nothing of it is looked at, and so copied, in the children
     while line := sys.stdin.readline():

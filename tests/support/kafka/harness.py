@@ -60,7 +60,7 @@ def descendants(pid: int) -> list[int]:
 
 
 class Worker:
-    """A `stream-lsh worker` with all its processes; what it says is in `log`."""
+    """A `stream-lsh kafka worker` with all its processes; what it says is in `log`."""
 
     def __init__(self, name: str, config: Path, log: Path, roles: Sequence[str], processes: str) -> None:
         self.name = name
@@ -78,7 +78,8 @@ class Worker:
             more: of its command line. largest_file: bytes; what is longer cannot be written, as on a full disk.
         """
         arguments = [
-            "worker", "--config", str(self.config), "--roles", ",".join(self.roles), "--processes", self.processes,
+            "kafka", "worker", "--config", str(self.config), "--roles", ",".join(self.roles), "--processes",
+            self.processes,
             *more,
         ]  # fmt: skip
         if not set(self.roles).isdisjoint(COMPILED):

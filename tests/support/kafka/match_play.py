@@ -146,7 +146,7 @@ async def log_ends(settings: KafkaSettings, topic: str, partitions: int) -> list
 
 
 class Worker:
-    """The match role as a process, as `stream-lsh worker` starts it."""
+    """The match role as a process, as `stream-lsh kafka worker` starts it."""
 
     def __init__(self, settings: KafkaSettings, log: Path) -> None:
         warm()

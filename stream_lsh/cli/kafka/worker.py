@@ -1,4 +1,4 @@
-"""`stream-lsh worker`: the pipeline on Kafka."""
+"""`stream-lsh kafka worker`: the pipeline on Kafka."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PROCESSES = ("groups", "roles", "one")
 NOT_HERE = ("partitions", "replication_factor", "retention_hours")  # what only `topics create` looks at
 
 EXAMPLES = """
-stream-lsh worker
-stream-lsh worker --config settings.toml --http-port 9100
-stream-lsh worker --roles match --data-folder /var/lib/stream-lsh
-stream-lsh worker --roles sign --bootstrap-servers kafka-1:9092,kafka-2:9092
+stream-lsh kafka worker
+stream-lsh kafka worker --config settings.toml --http-port 9100
+stream-lsh kafka worker --roles match --data-folder /var/lib/stream-lsh
+stream-lsh kafka worker --roles sign --bootstrap-servers kafka-1:9092,kafka-2:9092
 """
 
 
@@ -66,7 +66,7 @@ class WorkerCommand(Command):
     cls=WorkerCommand,
     examples=EXAMPLES,
     help="""Run the pipeline on Kafka until SIGTERM or Ctrl-C: documents in, verdicts, pairs, unique documents and dead
-letters out. `stream-lsh topics create` makes the topics.
+letters out. `stream-lsh kafka topics create` makes the topics.
 
 Start as many workers as you like, on as many machines; they share the work by partitions and take over from one
 another. sign and forward scale by the partitions of the documents topic, match by shards; sequence, judge and group are
@@ -78,9 +78,9 @@ supervisor that starts again what was killed. A signal lets it finish what is in
 one ends it at once, which loses nothing either. Exit code 0 after a clean stop, 6 if Kafka could not be used for
 give_up_seconds. A role that cannot go on for a reason of its own (records that are gone, a full disk) stops alone.
 
-With http_port each process answers /health and /metrics (Prometheus) on a port, from that one on; `stream-lsh health`
-asks them all. Passwords (sasl_password, ssl_password) come from the settings file or from STREAM_LSH_SASL_PASSWORD and
-STREAM_LSH_SSL_PASSWORD.""",
+With http_port each process answers /health and /metrics (Prometheus) on a port, from that one on; `stream-lsh kafka
+health` asks them all. Passwords (sasl_password, ssl_password) come from the settings file or from
+STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
 )
 @with_options(
     [

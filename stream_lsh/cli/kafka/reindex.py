@@ -1,4 +1,4 @@
-"""`stream-lsh reindex`: the same documents, other settings, under another prefix."""
+"""`stream-lsh kafka reindex`: the same documents, other settings, under another prefix."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.kafka.tail import FOLDED, OUTPUTS
 from stream_lsh.cli.options import (
     COMMON,
     KAFKA_SETTINGS,
@@ -23,7 +24,6 @@ from stream_lsh.cli.options import (
     with_options,
 )
 from stream_lsh.cli.progress import Speed, progress_display
-from stream_lsh.cli.tail import FOLDED, OUTPUTS
 from stream_lsh.embedded.report import Progress
 from stream_lsh.embedded.signals import interruption
 from stream_lsh.kafka.run.logs import LEVELS
@@ -31,9 +31,9 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count, duration, per_second
 
 EXAMPLES = """
-stream-lsh reindex --to-prefix news-2 --compare-with all --shards 4
-stream-lsh reindex --to-prefix news-2 --topic-prefix news --threshold 0.7 --data-folder /var/lib/stream-lsh-2
-stream-lsh reindex --to-prefix news-2 --topic-prefix news --compare-with all --shards 4 --from-changelog
+stream-lsh kafka reindex --to-prefix news-2 --compare-with all --shards 4
+stream-lsh kafka reindex --to-prefix news-2 --topic-prefix news --threshold 0.7 --data-folder /var/lib/stream-lsh-2
+stream-lsh kafka reindex --to-prefix news-2 --topic-prefix news --compare-with all --shards 4 --from-changelog
 """
 Work = tuple[Sequence[str], int | None, Callable[[asyncio.Event, Callable[[int], object]], Coroutine[None, None, bool]]]
 """Roles that are needed, documents to be done where that is known, and what tells how far it is until all are."""
@@ -55,7 +55,7 @@ become unique. A prefix in use with other settings is refused.
 
 With --from-changelog the documents come from what the shards have stored (verify = exact): nothing is missing, and the
 documents topic is not read. It changes the number of shards and no other setting. Verdicts and pairs are written anew;
-unique begins with what comes next. Run stream-lsh drain before.""",
+unique begins with what comes next. Run stream-lsh kafka drain before.""",
 )
 @with_options(
     [
@@ -139,7 +139,7 @@ def switching(old: KafkaSettings, new: KafkaSettings, options: str) -> list[str]
     return [
         f"  1. Start workers with the new prefix; they go on from here (this machine has the shards in "
         f"{new.data_folder}, others read them from the changelog):",
-        f"     stream-lsh worker --topic-prefix {prefix} --documents-topic {new.documents_topic} "
+        f"     stream-lsh kafka worker --topic-prefix {prefix} --documents-topic {new.documents_topic} "
         f"--data-folder {new.data_folder}{options}",
         f"  2. Let consumers read {', '.join(outputs)}.",
         f"  3. Stop the workers of {old.topic_prefix}. Its topics can go, but not {new.documents_topic}.",

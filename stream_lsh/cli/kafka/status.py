@@ -1,4 +1,4 @@
-"""`stream-lsh status`: how the pipeline does, on one screen."""
+"""`stream-lsh kafka status`: how the pipeline does, on one screen."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ SECONDS = 2.0  # between two screens
 HOME, REST, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"  # to the top; delete what is left of the line, of the screen
 CANNOT = "CANNOT LOOK"
 EXAMPLES = """
-stream-lsh status
-stream-lsh status --config settings.toml --once
-stream-lsh status --http-port 8080
-stream-lsh status --workers 10.0.0.7:8080,10.0.0.8:8080
-stream-lsh status --json | jq .troubles
-stream-lsh status --serve 9200
+stream-lsh kafka status
+stream-lsh kafka status --config settings.toml --once
+stream-lsh kafka status --http-port 8080
+stream-lsh kafka status --workers 10.0.0.7:8080,10.0.0.8:8080
+stream-lsh kafka status --json | jq .troubles
+stream-lsh kafka status --serve 9200
 """
 
 

@@ -1,4 +1,4 @@
-"""`stream-lsh topics create|show`: the topics that the pipeline needs."""
+"""`stream-lsh kafka topics create|show`: the topics that the pipeline needs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from stream_lsh.kafka.topics import TopicState
 
 CREATE_EXAMPLES = """
-stream-lsh topics create
-stream-lsh topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --compare-with all --shards 4 --partitions 16
-stream-lsh topics create --topic-prefix news --documents-topic crawl --replication-factor 3
+stream-lsh kafka topics create
+stream-lsh kafka topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --compare-with all --shards 4 --partitions
+16 stream-lsh kafka topics create --topic-prefix news --documents-topic crawl --replication-factor 3
 """
 SHOW_EXAMPLES = """
-stream-lsh topics show
-stream-lsh topics show --topic-prefix news --json
+stream-lsh kafka topics show
+stream-lsh kafka topics show --topic-prefix news --json
 """
 COLUMNS = ("topic", "partitions", "replicas", "kept", "cleanup", "largest record", "state")
 

@@ -1,4 +1,4 @@
-"""`stream-lsh skip`: a record that stops the pipeline is passed over."""
+"""`stream-lsh kafka skip`: a record that stops the pipeline is passed over."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from stream_lsh.wording import size
 
 TOPICS = ("signatures", "frames", "matches", "verdicts")
 EXAMPLES = """
-stream-lsh skip signatures 0 4711
-stream-lsh skip signatures 0 4711 --yes
+stream-lsh kafka skip signatures 0 4711
+stream-lsh kafka skip signatures 0 4711 --yes
 """
 
 

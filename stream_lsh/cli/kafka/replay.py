@@ -1,4 +1,4 @@
-"""`stream-lsh replay-dead-letters`: rejected documents are sent again."""
+"""`stream-lsh kafka replay`: rejected documents are sent again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from stream_lsh.wording import count
 
 TIMES = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
 EXAMPLES = """
-stream-lsh replay-dead-letters --dry-run
-stream-lsh replay-dead-letters --reason too_large --since 2026-11-01
+stream-lsh kafka replay --dry-run
+stream-lsh kafka replay --reason too_large --since 2026-11-01
 """
 
 
@@ -63,7 +63,7 @@ of their time count as gone through. The header stream-lsh-replays says how ofte
     ]
 )  # fmt: skip
 @click.pass_context
-def replay_dead_letters(
+def replay(
     context: click.Context, /, reason: tuple[str, ...], since: datetime | None, until: datetime | None, most: int,
     from_beginning: bool, dry_run: bool, **_: Any,
 ) -> None:  # fmt: skip

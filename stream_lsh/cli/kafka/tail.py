@@ -1,4 +1,4 @@
-"""`stream-lsh tail`: the outputs of the pipeline as lines on standard output."""
+"""`stream-lsh kafka tail`: the outputs of the pipeline as lines on standard output."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stream_lsh.kafka.settings import KafkaSettings
 FOLDED = ("groups", "alerts")  # where the workers have `groups`
 OUTPUTS = ("pairs", "verdicts", "unique", "dead-letters", *FOLDED)
 EXAMPLES = """
-stream-lsh tail pairs
-stream-lsh tail verdicts --from-beginning --limit 10
-stream-lsh tail unique --from-beginning --until-end > unique.jsonl
-stream-lsh tail dead-letters --from-beginning | jq .headers
-stream-lsh tail groups | jq -c 'select(.size == 10)'
+stream-lsh kafka tail pairs
+stream-lsh kafka tail verdicts --from-beginning --limit 10
+stream-lsh kafka tail unique --from-beginning --until-end > unique.jsonl
+stream-lsh kafka tail dead-letters --from-beginning | jq .headers
+stream-lsh kafka tail groups | jq -c 'select(.size == 10)'
 """
 
 

@@ -1,4 +1,4 @@
-"""`stream-lsh produce`: documents from files onto the documents topic."""
+"""`stream-lsh kafka produce`: documents from files onto the documents topic."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from stream_lsh.kafka.tools.produce import Feeder, Sent
 
 EXAMPLES = """
-stream-lsh produce feed.jsonl
-stream-lsh produce monday.jsonl.gz tuesday.jsonl.zst --rate 1000
-producer | stream-lsh produce - --topic-prefix news --key url
+stream-lsh kafka produce feed.jsonl
+stream-lsh kafka produce monday.jsonl.gz tuesday.jsonl.zst --rate 1000
+producer | stream-lsh kafka produce - --topic-prefix news --key url
 """
 SETTINGS = (
     *KAFKA_SECTIONS[KAFKA], "give_up_seconds", "document_format", "key_is_id", "id_field", "text_field",
@@ -64,7 +64,7 @@ key (CRC-32, as librdkafka does), in their order, and count when all copies are 
 )  # fmt: skip
 @click.pass_context
 def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | None, key: str | None, **_: Any) -> None:
-    names = chosen_inputs(inputs, "stream-lsh produce feed.jsonl")
+    names = chosen_inputs(inputs, "stream-lsh kafka produce feed.jsonl")
     for name in names:
         if name != "-" and Path(name).is_dir():
             raise UsageError(f"{name} is a folder; name the files in it")

@@ -1,4 +1,4 @@
-"""`stream-lsh health`: whether the worker on this machine is alive, for a container's health check."""
+"""`stream-lsh kafka health`: whether the worker on this machine is alive, for a container's health check."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from stream_lsh.kafka.tools.workers import health as report_of
 from stream_lsh.wording import duration
 
 EXAMPLES = """
-stream-lsh health --port 9100
-STREAM_LSH_HTTP_PORT=9100 stream-lsh health --quiet
+stream-lsh kafka health --port 9100
+STREAM_LSH_HTTP_PORT=9100 stream-lsh kafka health --quiet
 """
 
 

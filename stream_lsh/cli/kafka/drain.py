@@ -1,4 +1,4 @@
-"""`stream-lsh drain`: nothing new is read, and what was read is finished."""
+"""`stream-lsh kafka drain`: nothing new is read, and what was read is finished."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
 EXAMPLES = """
-stream-lsh drain
-stream-lsh drain --topic-prefix news --timeout 600
-stream-lsh drain --resume
+stream-lsh kafka drain
+stream-lsh kafka drain --topic-prefix news --timeout 600
+stream-lsh kafka drain --resume
 """
 
 
@@ -78,5 +78,5 @@ def drain(context: click.Context, /, resume: bool, timeout: float, quiet: bool, 
     whole = "" if found.forward is not None else ", but for what forward would do, which has never run"
     click.echo(
         f"drained: {count(found.documents, 'document')} read, each with its verdict and its outputs{whole}; "
-        "stream-lsh drain --resume has the signers read again"
+        "stream-lsh kafka drain --resume has the signers read again"
     )

@@ -1,4 +1,4 @@
-"""`stream-lsh broker`: a real Apache Kafka to try out."""
+"""`stream-lsh kafka broker`: a real Apache Kafka to try out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from stream_lsh.kafka.tools.libraries import VERSIONS, check_version, fetched, l
 
 DEFAULT_PORT = 9092
 EXAMPLES = """
-stream-lsh broker
-stream-lsh broker --data kafka-data
-stream-lsh broker --version 3.9.1 --port 19092
+stream-lsh kafka broker
+stream-lsh kafka broker --data kafka-data
+stream-lsh kafka broker --version 3.9.1 --port 19092
 """
 
 
@@ -71,10 +71,10 @@ def ready(kafka: KafkaBroker, *, temporary: bool) -> str:
             f"Kafka {kafka.version} answers at {kafka.bootstrap}; its data is in {kafka.folder}"
             + (", and is deleted at the end" if temporary else ""),
             "In other terminals:",
-            f"  stream-lsh topics create{server}",
-            f"  stream-lsh worker{server}",
-            f"  stream-lsh produce feed.jsonl{server}",
-            f"  stream-lsh tail verdicts --from-beginning{server}",
+            f"  stream-lsh kafka topics create{server}",
+            f"  stream-lsh kafka worker{server}",
+            f"  stream-lsh kafka produce feed.jsonl{server}",
+            f"  stream-lsh kafka tail verdicts --from-beginning{server}",
             "Ctrl-C stops it.",
         ]
     )
