@@ -144,7 +144,11 @@ def test_every_measure_has_a_row_with_its_settings_and_their_defaults() -> None:
 
 def test_modules_named_in_the_architecture_exist() -> None:
     package = ROOT / "stream_lsh"
-    found = {path.relative_to(package).with_suffix("").as_posix() for path in package.rglob("*.py")}
+    found = {
+        path.relative_to(package).with_suffix("").as_posix()
+        for path in package.rglob("*")
+        if path.is_dir() or path.suffix == ".py"
+    }
     table = page("docs/architecture.md").partition("## The house")[2].partition("## Signing")[0]
     named = set(re.findall(r"`([\w/*]+)`", table))
     assert {name for name in named if not name.endswith("*")} <= found

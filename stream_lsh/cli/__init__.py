@@ -22,7 +22,6 @@ COMMANDS = {
     "evaluate": "Compare what the engine finds with exhaustive comparison, or with given pairs.",
     "info": "Show what an index holds.",
     "kafka": "Run and watch the pipeline on Kafka; `stream-lsh kafka` lists its commands.",
-    "broker": "Run an Apache Kafka on this machine, for trying out.",
     "demo": "Make a small news feed, run the job on it and show what it found.",
 }
 EXAMPLES = """\

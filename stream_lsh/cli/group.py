@@ -6,7 +6,7 @@ import difflib
 import gc
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import click
@@ -14,6 +14,8 @@ import click
 from stream_lsh.cli.failures import complain, guarded, leave, name_command
 from stream_lsh.hashing import notice
 
+ALL = "stream_lsh.help_all"
+"""Key of click's meta: all options are to be shown."""
 OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage
 
 
@@ -37,11 +39,44 @@ def write_examples(formatter: click.HelpFormatter, examples: str) -> None:
 
 
 class Option(click.Option):
-    """An option with the section of the help it belongs to."""
+    """An option with the section of the help it belongs to.
 
-    def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
+    common: `--help` shows it; the others are in `--help-all`. brief: what `--help` says of it, else the help up to the
+    first semicolon. measures: those that use it, None if all do.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        section: str = "Options",
+        common: bool = True,
+        brief: str | None = None,
+        measures: Collection[str] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
         self.section = section
+        self.common = common
+        self.brief = brief
+        self.measures = measures
+
+    def shown(self, measure: str | None) -> bool:
+        """Whether `--help` shows it, with this measure if one is named before it."""
+        if measure is None:
+            return self.common
+        return measure in self.measures if self.measures is not None else self.common
+
+    def summary(self, text: str) -> str:
+        """The line of `--help`, without what follows the first semicolon; the default stays, in brackets."""
+        text, bracket, default = text.partition("  [")
+        return (self.brief or text.partition("; ")[0]) + bracket + default
+
+
+def _help_all(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        context.meta[ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
 
 
 class Command(click.Command):
@@ -50,6 +85,13 @@ class Command(click.Command):
     def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.examples = examples
+        if "\n\n" in (self.help or "") or not all(getattr(parameter, "common", True) for parameter in self.params):
+            self.params.append(
+                Option(
+                    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_help_all,
+                    help="Show all options, by topic.",
+                )
+            )  # fmt: skip
 
     def invoke(self, ctx: click.Context) -> Any:
         name_command(ctx)
@@ -57,12 +99,27 @@ class Command(click.Command):
             notice.say = notice.nothing
         return super().invoke(ctx)
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first paragraph; all of them with --help-all."""
+        whole = self.help
+        try:
+            if whole is not None and ALL not in ctx.meta:
+                self.help = whole.partition("\n\n")[0]
+            super().format_help_text(ctx, formatter)
+        finally:
+            self.help = whole
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        everything, measure = ALL in ctx.meta, ctx.params.get("measure")
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
+            if record is None or not (everything or not isinstance(parameter, Option) or parameter.shown(measure)):
+                continue
+            if not everything and isinstance(parameter, Option):
+                record = record[0], parameter.summary(record[1])
+            title = getattr(parameter, "section", "Options") if everything else "Options"
+            sections.setdefault(title, []).append(record)
         # One width for all sections, so that the descriptions stand under each other.
         width = max((len(left) for records in sections.values() for left, _ in records), default=0)
         for title, records in sections.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import types
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
+from stream_lsh.errors import UsageError
+from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.settings.model import Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
@@ -47,30 +50,53 @@ SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
 COMMON = (*SETTINGS, "source_field")
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
-    KAFKA: (
-        "bootstrap_servers", "topic_prefix", "documents_topic", "security_protocol", "ssl_cafile", "ssl_certfile",
-        "ssl_keyfile", "ssl_check_hostname", "sasl_mechanism", "sasl_username", "sasl_kerberos_service_name",
-        "sasl_oauth_token_file",
-    ),
+    KAFKA: ("bootstrap_servers", "topic_prefix", "documents_topic"),
     TOPICS: ("partitions", "replication_factor", "retention_hours"),
-    RECORDS: ("document_format", "key_is_id", "trace_headers"),
+    RECORDS: ("document_format", "key_is_id"),
     FOLDING: ("groups", "alerts"),
-    DELIVERY: (
-        "linger_ms", "frame_documents", "frame_bytes", "accept_loss",
-        "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds",
-    ),
-    WORKER: ("data_folder", "instance", "standbys", "http_port", "http_host"),
+    DELIVERY: ("accept_loss",),
+    WORKER: ("data_folder", "instance", "standbys", "http_port"),
 }  # fmt: skip
 KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in names)
+PROPERTIES = (
+    "security_protocol", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "sasl_mechanism",
+    "sasl_username", "sasl_kerberos_service_name", "sasl_oauth_token_file", "linger_ms", "frame_documents",
+    "frame_bytes", "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds", "trace_headers", "http_host",
+)  # fmt: skip
+"""Settings of connections and of delivery, which are given as `-X KEY=VALUE` instead of by options of their own."""
+SHOWN = {
+    "measure": "jaccard, tf-idf, cosine, hamming ...",
+    "threshold": "similarity from which it is a duplicate",
+    "id_field": "field of the id",
+    "text_field": "field of the text",
+    "time_field": "field of the event time",
+    "source_field": "field of the source, for groups",
+    "match_within": "field that must be equal, lang say",
+    "on_conflict": "another text under a known id",
+    "window": "forget what is older: 12h, 7d, 2w",
+    "shards": "parts of the index, side by side",
+    "bootstrap_servers": "brokers",
+    "topic_prefix": "begins all names",
+    "groups": "keep groups of duplicates",
+    "alerts": "TOML file with the rules of alerts",
+    "data_folder": "shards and groups",
+    "http_port": "port of /health and /metrics",
+    "partitions": "partitions of the documents topic",
+    "replication_factor": "replicas of each topic",
+    "retention_hours": "how long records are kept",
+    "accept_loss": "go on without lost records",
+}
+"""What `--help` says of settings. `--help-all` has the others, `--measure NAME --help` those of a measure, too."""
 METAVARS = {
-    "threshold": "S", "max_distance": "D", "target_recall": "P", "signature_size": "K", "bands": "B", "rows": "R",
+    "measure": "NAME", "threshold": "S", "max_distance": "D", "target_recall": "P", "signature_size": "K", "bands": "B",
+    "rows": "R",
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
     "max_future": "DURATION", "match_within": "FIELD",
-    "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "ssl_cafile": "FILE",
-    "ssl_certfile": "FILE", "ssl_keyfile": "FILE", "sasl_username": "NAME", "sasl_kerberos_service_name": "NAME",
-    "sasl_oauth_token_file": "FILE", "trace_headers": "NAME", "frame_bytes": "BYTES", "linger_ms": "MS",
-    "session_timeout_ms": "MS", "transaction_timeout_ms": "MS", "give_up_seconds": "SECONDS", "data_folder": "DIR",
-    "http_host": "ADDRESS", "instance": "NAME", "alerts": "FILE",
+    "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC",
+
+
+    "data_folder": "DIR",
+    "instance": "NAME", "alerts": "FILE",
 }  # fmt: skip
 
 
@@ -105,12 +131,17 @@ def setting(name: str, model: type[Settings] = Settings) -> Option:
     section = next(title for title, names in (SECTIONS | KAFKA_SECTIONS).items() if name in names)
     flag = name.replace("_", "-")
     repeatable = _repeatable(field.annotation)
+    users = [measure for measure in MEASURES if name not in unused(measure)]
+    given: dict[str, Any] = {
+        "common": name in SHOWN, "brief": SHOWN.get(name), "measures": None if len(users) == len(MEASURES) else users,
+        "is_eager": name == "measure",  # known when `--help` asks for it
+    }  # fmt: skip
     help_text = (field.description or "") + ("; repeatable" if repeatable else "")
     if field.annotation is bool:
-        return Option([f"--{flag}/--no-{flag}", name], default=None, help=help_text, section=section)
+        return Option([f"--{flag}/--no-{flag}", name], default=None, help=help_text, section=section, **given)
     return Option(
         [f"--{flag}", name], metavar=_metavar(name, field), multiple=repeatable, default=None, section=section,
-        help=help_text + _shown(field.default),
+        help=help_text + _shown(field.default), **given,
     )  # fmt: skip
 
 
@@ -121,6 +152,31 @@ def config_option() -> Option:
         help="TOML file with settings, named as the options with _ for -; the command line wins over STREAM_LSH_* "
         f"variables, those over the file  [{CONFIG_FILE}, if it is there]",
     )  # fmt: skip
+
+
+def properties_option() -> Option:
+    """`-X KEY=VALUE`: the settings of `PROPERTIES`."""
+    return Option(
+        ["-X", "properties"], multiple=True, metavar="KEY=VALUE", section=KAFKA,
+        brief="more of connections and delivery",
+        help=f"settings of the connection and of delivery: {', '.join(PROPERTIES)}; repeatable",
+    )  # fmt: skip
+
+
+def properties_of(context: click.Context) -> dict[str, str]:
+    """The settings that -X gives. Raises UsageError: no KEY=VALUE, an unknown key, or one that has an option."""
+    found: dict[str, str] = {}
+    for text in context.params.get("properties", ()):
+        name, equals, value = text.partition("=")
+        if name not in PROPERTIES:
+            near = difflib.get_close_matches(name, PROPERTIES, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PROPERTIES)}"
+            option = f"it is the option --{name.replace('_', '-')}" if name in KAFKA_SETTINGS + COMMON else hint
+            raise UsageError(f"-X {text}: there is no key {name!r}; {option}")
+        if not equals:
+            raise UsageError(f"-X {text}: give a value, -X {name}=VALUE")
+        found[name] = value
+    return found
 
 
 def index_option(*, required: bool = False) -> Option:
@@ -208,7 +264,9 @@ def with_options(options: Iterable[click.Parameter]) -> Callable[[Function], Fun
 
 def settings_options(names: Iterable[str] = SETTINGS, model: type[Settings] = Settings) -> list[Option]:
     """The options of these settings, and --config; read them with `load_settings`."""
-    return [*(setting(name, model) for name in names), config_option()]
+    names = tuple(names)
+    properties = [properties_option()] if "bootstrap_servers" in names else []
+    return [*(setting(name, model) for name in names if name not in PROPERTIES), *properties, config_option()]
 
 
 @overload
@@ -236,7 +294,7 @@ def load_settings(
         if name in context.params.keys() & model.model_fields.keys()  # dedup has --groups FILE and --alerts FILE
         and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    return model.load(config_of(context), defaults, **given)
+    return model.load(config_of(context), defaults, **given, **properties_of(context))
 
 
 def config_of(context: click.Context) -> Path | None:

@@ -25,6 +25,7 @@ from stream_lsh.cli.options import (
     config_option,
     index_option,
     load_settings,
+    properties_option,
     quiet_option,
     setting,
     with_options,
@@ -46,10 +47,10 @@ stream-lsh serve --index index --host 0.0.0.0 --token-file tokens.toml --tls-cer
 stream-lsh serve --kafka --config settings.toml
 """
 # What is looked at on Kafka besides the settings that fix the answers.
-KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours", "give_up_seconds")
+KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours")
 # What is the pipeline's there, and what an index here does not have.
 EMBEDDED_ONLY = ("folder", "rules", "erase_hours")
-KAFKA_ONLY = (*KAFKA_NAMES, "answer_seconds")
+KAFKA_ONLY = (*KAFKA_NAMES, "properties", "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -80,30 +81,31 @@ it.""",
             help="TOML file with who may come: [name], sha256 of a token, scopes; read again when it changes",
         ),
         Option(["--tls-certificate"], type=_FILE, metavar="FILE", section=SERVICE, help="PEM file, for TLS"),
-        Option(["--tls-key"], type=_FILE, metavar="FILE", section=SERVICE, help="PEM file with its key"),
+        Option(["--tls-key"], type=_FILE, metavar="FILE", common=False, section=SERVICE, help="PEM file with its key"),
         Option(
-            ["--allow-origin", "origins"], multiple=True, metavar="URL", section=SERVICE,
+            ["--allow-origin", "origins"], multiple=True, metavar="URL", common=False, section=SERVICE,
             help="pages from there may use it from a browser; repeatable",
         ),
         Option(
-            ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", section=SERVICE,
-            help="of a request  [67108864]",
+            ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", common=False,
+            section=SERVICE, help="of a request  [67108864]",
         ),
         Option(
-            ["--max-documents"], type=click.IntRange(min=1), default=100_000, metavar="N", section=SERVICE,
-            help="of a request  [100000]",
+            ["--max-documents"], type=click.IntRange(min=1), default=100_000, metavar="N", common=False,
+            section=SERVICE, help="of a request  [100000]",
         ),
         Option(
-            ["--max-waiting"], type=click.IntRange(min=1), default=20_000, metavar="N", section=SERVICE,
+            ["--max-waiting"], type=click.IntRange(min=1), default=20_000, metavar="N", common=False, section=SERVICE,
             help="documents that wait for their verdicts, beyond which requests are refused (429)  [20000]",
         ),
         Option(
-            ["--keep-events"], type=click.IntRange(min=1), default=65_536, metavar="N", section=SERVICE,
+            ["--keep-events"], type=click.IntRange(min=1), default=65_536, metavar="N", common=False, section=SERVICE,
             help="events in memory, that listeners can go back to; on Kafka documents that are known, too  [65536]",
         ),
         Option(
             ["--answer-seconds"], type=click.FloatRange(min=0.1, max=50), default=10.0, metavar="SECONDS",
-            section=SERVICE, help="on Kafka, for which a verdict is waited for; then the answer is 202  [10]",
+            common=False, section=SERVICE,
+            help="on Kafka, for which a verdict is waited for; then the answer is 202  [10]",
         ),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         Option(
@@ -118,6 +120,7 @@ it.""",
         index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         *(setting(name, KafkaSettings) for name in KAFKA_NAMES),
+        properties_option(),
         config_option(),
         quiet_option(),
     ]

@@ -9,6 +9,19 @@ import pytest
 from click.testing import CliRunner
 
 from stream_lsh.cli import COMMANDS, main
+from stream_lsh.cli.kafka import COMMANDS as KAFKA_COMMANDS
+from stream_lsh.cli.options import PROPERTIES
+
+ALL = [
+    *((name,) for name in COMMANDS), *(("kafka", name) for name in KAFKA_COMMANDS), ("alerts", "send"),
+    ("alerts", "test"), ("kafka", "topics", "create"), ("kafka", "topics", "show"),
+]  # fmt: skip
+
+
+def shown(*words: str) -> str:
+    result = CliRunner().invoke(main, [*words])
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def test_the_help_lists_every_command_with_examples() -> None:
@@ -18,15 +31,56 @@ def test_the_help_lists_every_command_with_examples() -> None:
     assert result.output.rstrip().splitlines()[-1].startswith("  stream-lsh ")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_every_command_ends_with_an_example(name: str) -> None:
-    result = CliRunner().invoke(main, [name, "--help"])
-    assert result.exit_code == 0
-    title, _, examples = result.output.rpartition("Example")
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_fits_a_screen_and_ends_with_examples(words: tuple[str, ...]) -> None:
+    text = shown(*words, "--help")
+    assert len(text.splitlines()) <= 50
+    title, _, examples = text.rpartition("Example")
     assert title
     lines = examples.splitlines()[1:]
     assert lines
-    assert all(f"stream-lsh {name}" in line for line in lines)
+    assert all(f"stream-lsh {' '.join(words)}" in line for line in lines)
+
+
+def test_help_all_has_the_other_options_by_topic() -> None:
+    brief, whole = shown("dedup", "--help"), shown("dedup", "--help-all")
+    for option in ("--bands", "--memtable-documents", "--max-bucket-rows", "--signature-size"):
+        assert f"{option} " in whole and option not in brief
+    assert "Similarity:" in whole and "Documents:" in whole and "--help-all" in brief
+
+
+@pytest.mark.parametrize(
+    ("measure", "there", "others"),
+    [
+        ("jaccard", "--shingles", "--dimensions"),
+        ("euclidean", "--max-distance", "--shingles"),
+        ("hamming", "--bits-field", "--threshold"),
+        ("containment", "--min-passage-words", "--vector-field"),
+    ],
+)
+def test_options_of_a_measure_are_shown_with_it(measure: str, there: str, others: str) -> None:
+    text = shown("dedup", "--measure", measure, "--help")
+    assert f"  {there} " in text and f"  {others} " not in text
+
+
+def test_properties_are_settings_of_the_connection() -> None:
+    whole = " ".join(shown("kafka", "worker", "--help-all").split())
+    assert all(name in whole for name in PROPERTIES)
+    assert not {"sasl_password", "ssl_password"} & set(PROPERTIES)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("sasl_mechanisms=PLAIN", "there is no key 'sasl_mechanisms'; did you mean sasl_mechanism?"),
+        ("shards=3", "there is no key 'shards'; it is the option --shards"),
+        ("linger_ms", "give a value, -X linger_ms=VALUE"),
+        ("linger_ms=soon", "linger_ms = 'soon'"),
+    ],
+)
+def test_a_wrong_property_is_named(given: str, said: str) -> None:
+    result = CliRunner().invoke(main, ["kafka", "worker", "-X", given])
+    assert result.exit_code == 2 and said in result.output
 
 
 def test_the_help_imports_nothing_that_takes_time() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.kafka.measures import FIELDS, SETTINGS
 
-from stream_lsh.cli.options import KAFKA_SETTINGS
+from stream_lsh.cli.options import KAFKA_SETTINGS, PROPERTIES
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import MAX_FUTURE, KafkaSettings
 from stream_lsh.settings.errors import is_secret
@@ -29,10 +29,10 @@ def refused(**given: Any) -> str:
     return str(caught.value)
 
 
-def test_every_setting_but_the_passwords_is_an_option() -> None:
+def test_every_setting_but_the_passwords_is_an_option_or_a_property() -> None:
     secrets = {name for name in OWN if is_secret(KafkaSettings.model_fields[name].annotation)}
     assert secrets == {"ssl_password", "sasl_password"}
-    assert sorted(KAFKA_SETTINGS) == sorted(set(OWN) - secrets)
+    assert sorted(KAFKA_SETTINGS + PROPERTIES) == sorted(set(OWN) - secrets)
     assert all(KafkaSettings.model_fields[name].description for name in OWN)
 
 

@@ -162,12 +162,14 @@ def _given(context: click.Context, name: str) -> bool:
 def _options(context: click.Context) -> str:
     """The settings that were given on the line, without those that `switching` names itself."""
     words = []
-    for name in (*KAFKA_SETTINGS, *COMMON, "config"):
+    for name in (*KAFKA_SETTINGS, *COMMON, "properties", "config"):
         if name in context.params and _given(context, name):
             if name in ("topic_prefix", "documents_topic", "data_folder", "replication_factor", "retention_hours"):
                 continue
             value, flag = context.params[name], name.replace("_", "-")
-            if isinstance(value, bool):
+            if name == "properties":
+                words += [f"-X {part}" for part in value]
+            elif isinstance(value, bool):
                 words.append(f"--{'' if value else 'no-'}{flag}")
             else:
                 words += [f"--{flag} {part}" for part in (value if isinstance(value, tuple) else (value,))]

@@ -67,7 +67,7 @@ def test_a_broker_that_goes_away_is_given_up(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_all_the_same(proxy: Proxy, settings: KafkaSettings, number: int) -> None:
     environment = os.environ | {"STREAM_LSH_TOPIC_PREFIX": settings.topic_prefix}
-    words = ["kafka", "produce", "-", "--bootstrap-servers", settings.bootstrap_servers, "--give-up-seconds", "3600"]
+    words = ["kafka", "produce", "-", "--bootstrap-servers", settings.bootstrap_servers, "-X", "give_up_seconds=3600"]
     running = subprocess.Popen(
         [sys.executable, "-m", "stream_lsh.cli", *words], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )

@@ -1,0 +1,56 @@
+"""The glossary defines every name that a user reads: settings, JSON fields, metrics, measures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stream_lsh.judging.events import Change
+from stream_lsh.kafka.run.metrics import Registry
+from stream_lsh.kafka.settings import KafkaSettings
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def defined(section: str) -> list[str]:
+    """The names in the first column of the tables of a section."""
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
+    return [name for row in re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+
+
+def fields() -> set[str]:
+    """The fields of what stream_lsh writes, as the tables and the examples of docs/formats.md have them."""
+    outputs = (
+        (DOCS / "formats.md").read_text(encoding="utf-8").partition("## Verdicts\n")[2].partition("## Dead letters")[0]
+    )
+    return set(re.findall(r'"([a-z]\w*)":', outputs))
+
+
+def metrics() -> set[str]:
+    """What a worker shows, and what the alerts ask for."""
+    shown = re.findall(r"^# TYPE stream_lsh_(\w+)", Registry().exposition()[0].decode(), re.MULTILINE)
+    asked = re.findall(
+        r"\bstream_lsh_(\w+)", (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text(encoding="utf-8")
+    )
+    return {re.sub(r"_(total|bucket|info|created)$", "", name) for name in (*shown, *asked)}
+
+
+@pytest.mark.parametrize("section", ["Settings", "JSON fields", "Metrics"])
+def test_a_name_is_defined_once(section: str) -> None:
+    names = defined(section)
+    assert len(names) == len(set(names)) > 20
+
+
+def test_every_setting_is_defined() -> None:
+    assert set(defined("Settings")) == KafkaSettings.model_fields.keys()
+
+
+def test_every_field_is_defined() -> None:
+    assert fields() <= {*defined("JSON fields"), *(change.label for change in Change)}
+
+
+def test_every_metric_is_defined() -> None:
+    assert metrics() <= {re.sub(r"_(total|info)$", "", name) for name in defined("Metrics")}
