@@ -178,6 +178,8 @@ def test_what_matches_rest_on_is_shown_and_looked_up(
         told(chrome, "second")
         (item,) = chrome.find_elements(CSS, "#pairs li")
         assert listed in item.text
+        held = chrome.find_element(ID, "index").text
+        assert "what was kept" in held and given[0] in held
         chrome.find_element(XPATH, "//button[starts-with(., 'second is like first')]").click()
         value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
         assert opened in chrome.find_element(ID, "dialog").text

@@ -43,9 +43,9 @@ function showState() {
 
 let settings = null, texts = false, reached = 0;
 
-const measure = () => settings?.measure ?? "copies";
+const measure = () => settings?.measure ?? "jaccard";
 // Whether documents are vectors, rows of bits or sets: what is there as their text stands for them, and may be long.
-const isItem = () => ["cosine", "euclidean", "hamming", "sets"].includes(measure());
+const isItem = () => ["cosine", "euclidean", "hamming", "weighted-jaccard"].includes(measure());
 const SHOWN_OF_ITEM = 400;
 const shown = (text) => isItem() && text.length > SHOWN_OF_ITEM
   ? `${text.slice(0, SHOWN_OF_ITEM)}… (${number.format(text.length)} characters)` : text;
@@ -80,9 +80,9 @@ async function refresh() {
   const held = [
     ["documents", number.format(stats.index.documents)],
     ...(stats.index.bytes === null ? [] : [["bytes on disk", number.format(stats.index.bytes)]]),
-    ["next number", number.format(stats.index.next_seq)], ...(measure() === "copies" ? [] : [["measure", measure()]]),
+    ["next number", number.format(stats.index.next_seq)], ...(measure() === "jaccard" ? [] : [["measure", measure()]]),
     settings.max_distance != null ? ["distance", settings.max_distance] : ["threshold", settings.threshold],
-    ["compared with", settings.against === "unique" ? "what was kept" : "every earlier document"],
+    ["compared with", settings.compare_with === "kept" ? "what was kept" : "every earlier document"],
     ["texts kept", texts ? "yes" : "no"], ["window", settings.window ?? "none"],
     ...(stats.index.log_time > 0 ? [["log time", moment(stats.index.log_time)]] : []),
     ["listeners", stats.service.listeners],
@@ -99,7 +99,7 @@ async function refresh() {
   $("groups-section").hidden = !stats.index.groups;
   $("check-section").hidden = !stats.index.checks;
   const wanted = {
-    hamming: "Bits, in hexadecimal or base64", sets: "Elements with commas between them, or as JSON with their weights",
+    hamming: "Bits, in hexadecimal or base64", "weighted-jaccard": "Elements with commas between them, or as JSON with their weights",
   }[measure()] ?? `A vector of ${settings.dimensions} numbers with commas or blanks between them, or its base64`;
   if (isItem()) $("text-label").textContent = `${wanted}; nothing is added to the index`;
   showWithin();
@@ -315,7 +315,7 @@ const parts = (text) => text.split(/[\n,]/).map((part) => part.trim()).filter(Bo
 
 // A vector as numbers, if it is written as such, and a set as JSON; what it has to be, the service knows.
 function item(text) {
-  if (measure() === "sets") {
+  if (measure() === "weighted-jaccard") {
     try { return /^[{[]/.test(text) ? JSON.parse(text) : parts(text); } catch { return parts(text); }
   }
   const numbers = text.replace(/^\[|\]$/g, "").split(/[\s,]+/).filter(Boolean).map(Number);
