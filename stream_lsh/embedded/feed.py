@@ -136,7 +136,7 @@ def _source(input: Input, store: Store) -> Source:
             _check_unchanged(input, position, blocks, everything=identity.stamp[0] != known["stamp"][0])
         counts = known.get("documents", 0), known.get("rejected", 0)
         began: tuple[int, int] = tuple(known.get("began", (0, 0)))
-        return Source(input, identity, position, unchanged, False, *counts, blocks, began, known.get("written", {}))
+        return Source(input, identity, position, unchanged, unchanged, *counts, blocks, began, known.get("written", {}))
     if not known["done"]:
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
