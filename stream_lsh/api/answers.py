@@ -17,17 +17,15 @@ from stream_lsh.judging import verdicts
 from stream_lsh.judging.verdicts import Judgement
 from stream_lsh.settings.model import Settings
 
+KINDS = tuple(cast(Kind, kind.label) for kind in verdicts.Kind)
+"""The kinds by their numbers."""
+
 
 def known_id(id: bytes) -> str | int:
     """The id of a document that is in the index."""
     value = id_value(id)
     assert value is not None, "a document in the index has no id"
     return value
-
-
-def kind_of(number: int) -> Kind:
-    """A kind by its number."""
-    return cast(Kind, verdicts.Kind(number).label)
 
 
 def matches_of(judgement: Judgement, index: Index, i: int) -> Iterator[Match]:
@@ -48,12 +46,12 @@ def verdicts_of(judged: Judged, index: Index) -> list[Verdict]:
 def _verdict(judgement: Judgement, index: Index, i: int, why: Rejection | None) -> Verdict:
     first, group, replaces = int(judgement.first_kinds[i]), int(judgement.groups[i]), int(judgement.replaces[i])
     of, representative, not_compared = judgement.oldest(i), judgement.representative(i), int(judgement.not_compared[i])
-    kind = verdicts.Kind(int(judgement.kinds[i]))
+    kind = int(judgement.kinds[i])
     return Verdict(
         id=id_value(judgement.ids[i]),
         seq=int(judgement.seqs[i]),
-        kind=kind_of(kind),
-        first_kind=None if first == layout.UNKNOWN else kind_of(first),
+        kind=KINDS[kind],
+        first_kind=None if first == layout.UNKNOWN else KINDS[first],
         duplicate_of=known_id(of) if of else None,
         similarity=float(judgement.similarities[i]) if of else None,
         group=None if group == layout.NO_GROUP else group,
@@ -74,7 +72,7 @@ def _verdict(judgement: Judgement, index: Index, i: int, why: Rejection | None) 
     )
 
 
-def _detail(kind: verdicts.Kind, replaces: int, not_compared: int, settings: Settings) -> str | None:
+def _detail(kind: int, replaces: int, not_compared: int, settings: Settings) -> str | None:
     """What there is to explain of a verdict on a document that is not rejected."""
     if kind == verdicts.Kind.OUTDATED:
         return "a later version of the document, or its deletion, came before"

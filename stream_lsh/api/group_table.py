@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Literal
 
-from stream_lsh.api.answers import kind_of, known_id
+from stream_lsh.api.answers import KINDS, known_id
 from stream_lsh.api.group import Group, Member
 from stream_lsh.api.verdict import Representative
 from stream_lsh.documents.fields import id_value
@@ -97,7 +97,7 @@ def _group(row: groups.Group) -> Group:
 
 def _member(row: groups.Group, member: group_store.Member) -> Member:
     return Member(
-        id_value(member.id), member.seq, kind_of(member.kind),
+        id_value(member.id), member.seq, KINDS[member.kind],
         None if member.kind == Kind.UNIQUE else member.similarity, _time(member.time), _source(member.source),
         stands(row, member), member.removed_by, _time(member.removed_at),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.api.answers import kind_of, known_id, matches_of
+from stream_lsh.api.answers import KINDS, known_id, matches_of
 from stream_lsh.api.group import Group, Member, StoredDocument
 from stream_lsh.api.group_table import GroupTable, Order
 from stream_lsh.api.guard import Guard
@@ -128,7 +128,7 @@ class Questions:
             if self.settings.verify == "exact":
                 text = self._index.text(shard, row).decode("utf-8", "surrogatepass")
             return StoredDocument(
-                known_id(document.id), document.seq, None if document.kind is None else kind_of(document.kind),
+                known_id(document.id), document.seq, None if document.kind is None else KINDS[document.kind],
                 known_id(document.of) if document.of else None, document.similarity, document.group, document.time,
                 text, document.kept,
             )  # fmt: skip

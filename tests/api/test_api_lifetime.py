@@ -222,21 +222,25 @@ def test_a_commit_by_itself_that_fails_is_told(tmp_path: Path, monkeypatch: pyte
 # -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def kinds_of_twelve() -> list[str]:
+    with Deduplicator() as deduplicator:
+        return [verdict.kind for verdict in deduplicator.process(dense(12))]
+
+
 @pytest.mark.parametrize(
-    ("place", "name"),
+    ("place", "name", "when"),
     [
-        (Engine, "add"), (Index, "match"), (Index, "sign"), (Index, "commit"), (Index, "id_of"), (Store, "write"),
-        (Index, "query"), (Index, "look_up"), (Index, "close"),
+        (Engine, "add", "before"), (Index, "match", "after"), (Index, "sign", "before"), (Index, "commit", "before"),
+        (Index, "id_of", "after"), (Store, "write", "after"), (Index, "query", "after"), (Index, "look_up", "before"),
+        (Index, "close", "before"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )  # fmt: skip
-@pytest.mark.parametrize("when", ["before", "after"])
 def test_ctrl_c_leaves_it_usable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: type, name: str, when: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds_of_twelve: list[str], place: type, name: str, when: str
 ) -> None:
     documents = dense(12)
-    with Deduplicator() as whole:
-        expected = [verdict.kind for verdict in whole.process(documents)]
     real, raised = getattr(place, name), [False]
 
     def interrupted(*values: Any, **more: Any) -> Any:
@@ -261,7 +265,7 @@ def test_ctrl_c_leaves_it_usable(
     assert raised[0]
     if name == "close":
         deduplicator = Deduplicator(index=tmp_path)
-    assert first_kinds([*done, *deduplicator.process(documents[6:])]) == expected
+    assert first_kinds([*done, *deduplicator.process(documents[6:])]) == kinds_of_twelve
     assert deduplicator.query(documents[0].text or "")
     deduplicator.commit({"position": 12})
     deduplicator.close()
@@ -329,7 +333,7 @@ def test_ctrl_c_is_left_to_whoever_handles_it() -> None:
 
 
 def test_questions_from_other_threads(tmp_path: Path) -> None:
-    documents, done = dense(300), threading.Event()
+    documents, done = dense(120), threading.Event()
     with Deduplicator(Settings(memtable_documents=32), tmp_path) as deduplicator, ThreadPoolExecutor(2) as pool:
 
         def ask() -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.feeds import SECOND, START
 
-from stream_lsh import Deduplicator, Document, Group, Match, Settings, StoreError, UsageError
+from stream_lsh import Deduplicator, Document, Group, Match, Representative, Settings, StoreError, UsageError
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_table import stands, table, whole
 
@@ -136,11 +136,7 @@ def test_delete_says_what_was_there(shards: int) -> None:
         gone = deduplicator.delete("a", time=START)
         assert (gone.kind, gone.replaces, gone.detail) == ("deleted", 0, None)
         if shards == 1:
-            assert (
-                gone.new_representative == (0, 1)
-                and gone.new_representative.id == 0
-                and gone.new_representative.seq == 1
-            )  # type: ignore[union-attr]
+            assert gone.new_representative == Representative(id=0, seq=1)
         assert "a" not in deduplicator and deduplicator.get("a") is None and len(deduplicator) == 2
         again = deduplicator.delete("a")
         assert (again.kind, again.replaces, again.new_representative) == ("deleted", None, None)
@@ -173,19 +169,19 @@ def test_groups_of_a_feed() -> None:
             Document("e", TEXT, source="herald"),
         ]  # fmt: skip
         list(deduplicator.process(documents))
-        largest = Group(0, ("a", 0), 3, 3, START, START + 5, 2, ("herald", 7))  # type: ignore[arg-type]
-        other = Group(1, ("b", 1), 2, 2, None, None, 1, ("herald",))  # type: ignore[arg-type]
+        largest = Group(0, Representative("a", 0), 3, 3, START, START + 5, 2, ("herald", 7))
+        other = Group(1, Representative("b", 1), 2, 2, None, None, 1, ("herald",))
         assert deduplicator.groups() == [largest, other]
         assert deduplicator.groups("newest") == [other, largest]
         assert deduplicator.groups(limit=1) == [largest]
         assert [deduplicator.group_of(id) for id in (0, "a", "b", "x")] == [largest, largest, other, None]
         assert deduplicator.members(largest) == deduplicator.members(0)
-        assert [(m.id, m.kind, m.source, m.new_representative) for m in deduplicator.members(0)] == [
+        assert [(m.id, m.kind, m.source, m.representative) for m in deduplicator.members(0)] == [
             ("a", "unique", "herald", True), (0, "near_duplicate", 7, False), ("e", "exact_duplicate", "herald", False),
         ]  # fmt: skip
         alone = deduplicator.group_of("c")
-        assert alone == Group(2, ("c", 2), 1, 1, None, None, 0, ())  # type: ignore[arg-type]
-        assert [(member.id, member.new_representative) for member in deduplicator.members(alone)] == [("c", True)]
+        assert alone == Group(2, Representative("c", 2), 1, 1, None, None, 0, ())
+        assert [(member.id, member.representative) for member in deduplicator.members(alone)] == [("c", True)]
         for number in (2, 3, 99, -1):
             with pytest.raises(UsageError, match=f"there is no group {number}"):
                 deduplicator.members(number)
@@ -214,12 +210,12 @@ def test_groups_before_a_commit_are_those_after_it(tmp_path: Path) -> None:
     texts = [[f"w{chance.randrange(300)}" for _ in range(12)] for _ in range(12)]
 
     def document(number: int) -> Document:
-        words = list(chance.choice(texts[number // 24 :]))
+        words = list(chance.choice(texts[number // 16 :]))
         words[chance.randrange(12)] = "edited"
         id, source = chance.randrange(1 + number), f"outlet {chance.randrange(25)}"
         if number % 9 == 5:
             return Document(id, deleted=True)
-        return Document(id, " ".join(words), time=now + number * 6 * SECOND, source=source)
+        return Document(id, " ".join(words), time=now + number * 9 * SECOND, source=source)
 
     def seen() -> list[Any]:
         groups = deduplicator.groups()
@@ -227,7 +223,7 @@ def test_groups_before_a_commit_are_those_after_it(tmp_path: Path) -> None:
 
     compared = 0
     with Deduplicator(settings, tmp_path, commit="manual") as deduplicator:
-        for number in range(0, 240, 8):
+        for number in range(0, 160, 8):
             list(deduplicator.process([document(i) for i in range(number, number + 8)]))
             before = seen()
             deduplicator.commit()
@@ -235,14 +231,14 @@ def test_groups_before_a_commit_are_those_after_it(tmp_path: Path) -> None:
             compared += len(before)
         rows = [row.group for row in table(tmp_path)]
         assert [(group.group, group.live_members, group.total_members, group.sources) for group, _ in before] == [
-            (row.group, row.living, row.size, row.sources) for row in rows
+            (row.group, row.live_members, row.total_members, row.sources) for row in rows
         ]
         for group, members in before:
             with whole(tmp_path, group.group) as (row, stored):
                 for member, same in zip(members, stored, strict=True):
-                    removed = None if same.until == NO_TIME else same.until
-                    assert (member.seq, member.removed_by, member.removed_at) == (same.seq, same.went, removed)
-                    assert member.new_representative == stands(row, same)
+                    removed = None if same.removed_at == NO_TIME else same.removed_at
+                    assert (member.seq, member.removed_by, member.removed_at) == (same.seq, same.removed_by, removed)
+                    assert member.representative == stands(row, same)
     assert compared > 100
 
 
