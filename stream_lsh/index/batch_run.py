@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.batch import ShingleSets, SignedBatch
 from stream_lsh.index.kernel import compiling
-from stream_lsh.index.kernel.match import look_up, match
+from stream_lsh.index.kernel.known import look_up
+from stream_lsh.index.kernel.match import match
 from stream_lsh.index.kernel.prefetch import MOST, guess
 from stream_lsh.index.kernel.replace import inherit
 from stream_lsh.index.kernel.shingle_sets import keep_all, similarities

@@ -16,8 +16,9 @@ from stream_lsh.hashing import cache
 from stream_lsh.hashing.compiler import FarKernel, Kernel
 from stream_lsh.index.kernel.candidates import gather_undecided
 from stream_lsh.index.kernel.containment import gather_sharing
-from stream_lsh.index.kernel.match import match, stays_with
+from stream_lsh.index.kernel.match import match
 from stream_lsh.index.kernel.replace import delete, replace, went_since
+from stream_lsh.index.kernel.rules import stays_with
 from stream_lsh.index.kernel.shingle_sets import containment_in, measured
 from stream_lsh.index.kernel.tf_idf import compare, counted, resembles, weigh
 from stream_lsh.index.kernel.work import Work

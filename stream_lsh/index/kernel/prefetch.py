@@ -12,7 +12,7 @@ import numpy as np
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.kernel.candidates import best, forget, gather, nominate, rank
 from stream_lsh.index.kernel.containment import gather_sharing
-from stream_lsh.index.kernel.match import newest_of_id, with_text
+from stream_lsh.index.kernel.known import newest_of_id, with_text
 from stream_lsh.index.kernel.replace import was_deleted
 from stream_lsh.index.kernel.row_access import agreement_with, same_hash
 from stream_lsh.index.kernel.shingle_sets import at_hand

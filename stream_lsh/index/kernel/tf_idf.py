@@ -186,7 +186,7 @@ def counted(i, work):  # type: ignore[no-untyped-def]
 
 @far(CODE_AND_ROW(NUMBER, WORK))
 def compare(i, work):  # type: ignore[no-untyped-def]
-    """Find the story of a document, as `match._compare` finds a match: DONE or what is missing, and the row that it is
+    """Find the story of a document, as `compare.compare` finds a match: DONE or what is missing, and the row that it is
     stored behind, the most similar member, or -1."""
     rows, rarity, limits, columns = work.rows, work.rarity, work.limits, work.results.columns
     if work.results.found + MEMBERS > len(work.results.similarities):

@@ -1,0 +1,76 @@
+"""The rule by which a document matches rows: candidates, then verification, by whatever measure but `tf_idf`."""
+
+from __future__ import annotations
+
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.index.kernel.candidates import gather, gather_undecided, leader, nominate, rank
+from stream_lsh.index.kernel.containment import gather_sharing
+from stream_lsh.index.kernel.known import with_text
+from stream_lsh.index.kernel.row_access import agreement_with, word
+from stream_lsh.index.kernel.verify import verify
+from stream_lsh.index.kernel.work import DONE, NO_ROOM, NOBODY
+from stream_lsh.index.rows.layout import EXACT, INCOMPLETE, KIND, MORE, OLDEST, OLDEST_SEQ, UNIQUE
+
+
+@njit
+def begin(i, found, work):  # type: ignore[no-untyped-def]
+    """Nothing matches document i yet; found: the matches of those before it."""
+    columns = work.results.columns
+    columns[i, KIND], columns[i, OLDEST], columns[i, MORE], columns[i, INCOMPLETE] = UNIQUE, -1, 0, 0
+    work.results.similarity[i] = 0.0
+    work.results.found = found
+    work.scratch.candidates = 0
+    work.scratch.old_first = False
+
+
+@njit
+def compare(i, work):  # type: ignore[no-untyped-def]
+    """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
+    (under `all` that of the same text in this generation) and the place of its leader among the rows met; either may be
+    -1."""
+    limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
+    begin(i, before, work)
+    if limits.unique:
+        row = with_text(i, work)
+        if row >= 0:  # the only candidate, unless somebody knows the key and has made two texts with one hash
+            nominate(row, limits.full, scratch)
+            code, _, _ = verify(i, work)
+            if code != DONE or columns[i, KIND] == EXACT:
+                return code, columns[i, OLDEST], NOBODY
+            begin(i, before, work)
+    cut = gather_sharing(i, work) if limits.samples else gather(i, work)
+    if cut < 0:
+        return NO_ROOM, NOBODY, NOBODY
+    there = rank(limits, scratch)
+    code, compared, original = verify(i, work)
+    columns[i, INCOMPLETE] = cut + there - compared
+    if not limits.unique:
+        return code, original, leader(work)
+    kept = columns[i, OLDEST]
+    if limits.late and code == DONE and kept < 0:
+        there = gather_undecided(i, work)
+        if there < 0:
+            return NO_ROOM, NOBODY, NOBODY
+        code, compared, _ = verify(i, work)
+        columns[i, MORE] = there - compared
+    return code, kept, NOBODY
+
+
+@njit
+def resembles(i, old, work):  # type: ignore[no-untyped-def]
+    """Whether document i is similar to a row, as it says itself: DONE or what is missing, and that row or -1."""
+    limits, signatures, results = work.limits, work.batch.signatures, work.results
+    if limits.samples:
+        if word(work.rows, old, work.rows.signature_at) != signatures[i * limits.signature]:
+            return DONE, NOBODY
+    elif agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
+        return DONE, NOBODY  # nor does anybody match whom it must not match within
+    columns, found, similarity = results.columns, results.found, results.similarity[i]
+    kind, oldest, number, more = columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE]
+    work.scratch.candidates, work.scratch.old_first = 0, False
+    nominate(old, limits.likely, work.scratch)
+    code, _, _ = verify(i, work)
+    similar = results.found > found
+    columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE] = kind, oldest, number, more
+    results.found, results.similarity[i] = found, similarity
+    return code, old if similar else NOBODY

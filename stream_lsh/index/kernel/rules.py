@@ -1,0 +1,48 @@
+"""What differs between the two rules that `match` follows: that of stories (`tf_idf`), that of all else (`compare`)."""
+
+from __future__ import annotations
+
+from stream_lsh.hashing.kernels import far, njit
+from stream_lsh.index.kernel.compare import begin, compare, resembles
+from stream_lsh.index.kernel.replace import stands
+from stream_lsh.index.kernel.tf_idf import compare as compare_story
+from stream_lsh.index.kernel.tf_idf import counted, weigh
+from stream_lsh.index.kernel.tf_idf import resembles as resembles_story
+from stream_lsh.index.kernel.work import CODE_AND_ROW, DONE, NOBODY, NUMBER, WORK
+
+
+@njit
+def prepare(i, work):  # type: ignore[no-untyped-def]
+    """Make what is posted of document i, if it depends on the documents before it; DONE, or what is missing."""
+    return weigh(i, work) if work.limits.stories else DONE
+
+
+@njit
+def matches_of(i, work):  # type: ignore[no-untyped-def]
+    """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
+    (under `any` that of the same text in this generation) and the place of its leader among the rows met; either may be
+    -1."""
+    if not work.limits.stories:
+        return compare(i, work)
+    begin(i, work.results.found, work)
+    code, row = compare_story(i, work)
+    return code, row, NOBODY
+
+
+@far(CODE_AND_ROW(NUMBER, NUMBER, WORK))
+def stays_with(i, old, work):  # type: ignore[no-untyped-def]
+    """Whether document i, which nothing matches, is similar to the version that it replaces, and that one was kept:
+    DONE or what is missing, and that version or -1. With several shards others say whether it was kept, and whether
+    anything matches."""
+    if not work.limits.late and stands(old, work) < 0:
+        return DONE, NOBODY
+    if work.limits.stories:
+        return DONE, old if resembles_story(i, old, work) else NOBODY
+    return resembles(i, old, work)
+
+
+@njit
+def stored(i, work):  # type: ignore[no-untyped-def]
+    """Document i is stored."""
+    if work.limits.stories:
+        counted(i, work)
