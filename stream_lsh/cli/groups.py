@@ -165,13 +165,8 @@ def _show_table(folder: Path, order: Order, since: int | None, limit: int | None
 def show(found: Iterable[Row]) -> None:
     """The table for people, in the terms of its JSON."""
     rows = [json.loads(row.json) for row in found]
-    numbers = [
-        "group",
-        "live_members",
-        "total_members",
-        *(["joined since"] if any("joined_since" in row for row in rows) else []),
-        "sources",
-    ]
+    since = ["joined_since"] if any("joined_since" in row for row in rows) else []
+    numbers = ["group", "live_members", "total_members", *since, "sources"]
     print_rows(
         [*numbers, "representative"],
         [([f"{row[name]:,}" for name in numbers] + [said(row["representative"]["id"])], _times(row)) for row in rows],
@@ -214,7 +209,8 @@ def _became(row: Mapping[str, Any]) -> str:
     """The note on a member: its source, and what became of it."""
     parts = ["" if row["source"] is None else f"source {said(row['source'])}"]
     if "removed_by" in row:
-        parts.append(f"went {row['went']:,}" + ("" if row["until"] is None else f", until {moment(row['until'])}"))
+        at = f", removed_at {moment(row['removed_at'])}" if row["removed_at"] is not None else ""
+        parts.append(f"removed_by {row['removed_by']:,}{at}")
     return "; ".join(filter(None, (*parts, "representative" if row.get("representative") else "")))
 
 

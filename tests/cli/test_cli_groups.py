@@ -71,11 +71,11 @@ def test_people_get_tables(folder: Path, capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setenv("COLUMNS", "80")
     show(table(folder / "index"))
     assert capsys.readouterr().out.splitlines() == [
-        "group  living  size  sources  representative",
-        "    0       4     4        3  b0",
+        "group  live_members  total_members  sources  representative",
+        "    0             4              4        3  b0",
         "    first 2023-11-14 22:13:20, last 2023-11-15 01:13:20; sources outlet 0,",
         "    outlet 1, outlet 2",
-        "    4       2     2        1  c0",
+        "    4             2              2        1  c0",
         "    first 2023-11-15 02:13:20, last 2023-11-15 03:13:20; sources radio",
     ]
     with whole(folder / "index", 0) as (group, members):
@@ -108,7 +108,7 @@ def test_tables_fit_their_terminal_and_use_the_names_of_their_json(
     shown += capsys.readouterr().out
     assert max(map(cell_len, shown.splitlines())) <= 80
     assert "\x1b" not in shown
-    assert "aaaa" in shown and "and 37 more" in shown and "went 99, until 1970-01-01" in shown
+    assert "aaaa" in shown and "and 37 more" in shown and "removed_by 99, removed_at 1970-01-01" in shown
 
 
 def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:

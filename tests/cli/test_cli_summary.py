@@ -10,7 +10,7 @@ from stream_lsh.embedded.report import Summary
 SUMMARY = Summary(
     documents=120_000, unique=118_000, near_duplicates=1_500, exact_duplicates=480, redelivered=10,
     rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, not_compared=0, index_documents=0, index_bytes=None,
-    seconds=3.4, resumed_from=0, already_done=(), unfinished={}, compare_with="kept", state=None,
+    seconds=3.4, resumed_from=0, already_done=(), unfinished={}, compare_with="kept", folder=None,
 )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_a_run() -> None:
 
 def test_where_rejected_documents_are() -> None:
     assert "--dead-letters FILE" in lines(SUMMARY)[-1]
-    kept = replace(SUMMARY, state="index", index_documents=119_980, index_bytes=70_000_000)
+    kept = replace(SUMMARY, folder="index", index_documents=119_980, index_bytes=70_000_000)
     assert lines(kept)[-2:] == [
         "rejected documents are in index/dead-letters.jsonl",
         "index index: 119,980 documents, 70 MB",
@@ -48,7 +48,7 @@ def test_what_did_not_happen_is_left_out() -> None:
 
 def test_nothing_to_do() -> None:
     done = replace(SUMMARY, documents=0, unique=0, near_duplicates=0, exact_duplicates=0, redelivered=0, rejected={})
-    done = replace(done, pairs=0, already_done=("feed.jsonl",), state="index", index_documents=5)
+    done = replace(done, pairs=0, already_done=("feed.jsonl",), folder="index", index_documents=5)
     assert lines(done) == ["feed.jsonl was finished by an earlier run: nothing to add", "index index: 5 documents"]
 
 
