@@ -71,6 +71,8 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
         if number or always:
             part = f" {share(number, summary.documents):>6}" if summary.documents else ""
             yield f"  {number:>{width},}{part}  {text}"
+    if summary.documents and summary.redelivered == summary.documents:
+        yield "all of them came before, through a pipe or in another file: nothing is passed on again"
     if summary.replaced:
         yield f"{count(summary.replaced, 'document')} replaced the version before"
     with_kept = " with kept ones only (against unique)" if pairs and summary.compare_with == "kept" else ""

@@ -52,6 +52,12 @@ def test_nothing_to_do() -> None:
     assert lines(done) == ["feed.jsonl was finished by an earlier run: nothing to add", "index index: 5 documents"]
 
 
+def test_a_file_that_has_another_name_now() -> None:
+    """Its documents are known, and the output is empty."""
+    assert any("in another file" in line for line in lines(replace(SUMMARY, documents=10)))
+    assert not any("in another file" in line for line in lines(SUMMARY))
+
+
 def test_an_interrupted_run_that_goes_on() -> None:
     assert lines(replace(SUMMARY, resumed_from=30_000))[0] == "went on after 30,000 documents of an earlier run"
 
