@@ -73,7 +73,7 @@ def unknown(name: str, known: Iterable[str], source: str | None, noun: str = "se
     """What is said of a name that is none of those known. noun: what they are."""
     names = list(known)
     found = near(name, names)
-    remedy = f"there are {', '.join(names)}" if len(names) <= _FEW else "stream-lsh dedup --help shows the settings"
+    remedy = f"there are {', '.join(names)}" if len(names) <= _FEW else "stream-lsh dedup --help-all shows the settings"
     meant = f"did you mean {found}?" if found is not None else f"leave it out; {remedy}"
     return f"{name}: there is no such {noun}{f' (from {source})' if source is not None else ''}; {meant}"
 
