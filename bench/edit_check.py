@@ -1,7 +1,7 @@
 """Is the edited feed what it should be? `python -m bench.edit_check`
 
-Two questions to bench/edits.py, answered on real posts: how similar are a post and its copies in other generations
-(far below 0.5), and are the near-duplicates inside a generation those of the posts (each pair of the truth file)?
+Two questions to bench/edits.py, answered on real posts: how similar are a post and its copies in other segments
+(far below 0.5), and are the near-duplicates inside a segment those of the posts (each pair of the truth file)?
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bench.scoring import read_truth
 from bench.tokens import shingles, words_ascii
 
 EXAMPLE = "python -m bench.edit_check --sample 2000"
-GENERATIONS = (0, 1, 2, 17, 41)
+SEGMENTS = (0, 1, 2, 17, 41)
 COLUMNS = {
-    "generations": "generations", "mean": "mean Jaccard", "p99": "99 %", "p999": "99.9 %", "most": "largest",
+    "segments": "segments", "mean": "mean Jaccard", "p99": "99 %", "p999": "99.9 %", "most": "largest",
     "above": "share >= 0.5",
 }  # fmt: skip
 
@@ -40,37 +40,33 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
     return both / (len(one) + len(other) - both)
 
 
-def edited(lines: list[bytes], frequent: list[str], generation: int) -> list[bytes]:
-    """These posts in a generation."""
+def edited(lines: list[bytes], frequent: list[str], segment: int) -> list[bytes]:
+    """These posts in a segment."""
     made: list[bytes] = []
-    for data, ends in blocks(template(iter(lines), frequent), len(lines) * (generation + 1)):
+    for data, ends in blocks(template(iter(lines), frequent), len(lines) * (segment + 1)):
         made += [data[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
     return made[-len(lines) :]
 
 
 def between(lines: list[bytes], frequent: list[str]) -> Iterator[dict[str, Any]]:
-    """Similarity of posts and their copies, a row for every two generations, the last one for all of them."""
-    sets = {
-        generation: [shingle_set(line) for line in edited(lines, frequent, generation)] for generation in GENERATIONS
-    }
+    """Similarity of posts and their copies, a row for every two segments, the last one for all of them."""
+    sets = {segment: [shingle_set(line) for line in edited(lines, frequent, segment)] for segment in SEGMENTS}
     everything = []
-    for place, one in enumerate(GENERATIONS):
-        for other in GENERATIONS[place + 1 :]:
+    for place, one in enumerate(SEGMENTS):
+        for other in SEGMENTS[place + 1 :]:
             found = np.array([jaccard(a, b) for a, b in zip(sets[one], sets[other], strict=True)])
             everything.append(found)
             yield _row(f"{one} and {other}", found)
     yield _row("all of these", np.concatenate(everything))
 
 
-def changed_pairs(posts: Path, truth: Path, frequent: list[str], generation: int) -> tuple[int, int]:
-    """(pairs of the truth file, how many of them have another Jaccard in this generation)."""
+def changed_pairs(posts: Path, truth: Path, frequent: list[str], segment: int) -> tuple[int, int]:
+    """(pairs of the truth file, how many of them have another Jaccard in this segment)."""
     pairs = read_truth(truth)
     wanted = {name for pair in pairs for name in pair}
     with posts.open("rb") as lines:
         chosen = [line for line in islice(lines, TRUTH_POSTS) if orjson.loads(line)["id"] in wanted]
-    sets = {
-        orjson.loads(line)["id"].partition("~")[0]: shingle_set(line) for line in edited(chosen, frequent, generation)
-    }
+    sets = {orjson.loads(line)["id"].partition("~")[0]: shingle_set(line) for line in edited(chosen, frequent, segment)}
     changed = sum(abs(jaccard(sets[one], sets[other]) - value) > 1e-6 for (one, other), value in pairs.items())
     return len(pairs), changed
 
@@ -78,7 +74,7 @@ def changed_pairs(posts: Path, truth: Path, frequent: list[str], generation: int
 def _row(name: str, found: np.ndarray) -> dict[str, Any]:
     mean, p99, p999 = float(found.mean()), float(np.quantile(found, 0.99)), float(np.quantile(found, 0.999))
     return {
-        "kind": "between", "generations": name, "posts": len(found), "mean": mean, "p99": p99, "p999": p999,
+        "kind": "between", "segments": name, "posts": len(found), "mean": mean, "p99": p99, "p999": p999,
         "most": float(found.max()), "above": float((found >= 0.5).mean()),
     }  # fmt: skip
 
@@ -94,13 +90,13 @@ def main() -> None:
     with posts.open("rb") as lines:
         sample = list(islice(lines, 0, None, max(1, 120_000 // given.sample)))
     rows = list(between(sample, frequent))
-    title = f"Jaccard of {len(sample):,} posts and their copies in other generations"
+    title = f"Jaccard of {len(sample):,} posts and their copies in other segments"
     print(f"{title}\n{report.table(COLUMNS, rows)}")
     texts = [title + "\n\n" + report.table(COLUMNS, rows, markdown=True)]
-    for generation in GENERATIONS[1:]:
-        pairs, changed = changed_pairs(posts, given.data / "posts-40k.word3.pairs.tsv", frequent, generation)
-        rows.append({"kind": "inside", "generation": generation, "pairs": pairs, "changed": changed})
-        texts.append(f"Generation {generation}: of {pairs} pairs of the truth, {changed} have another Jaccard.")
+    for segment in SEGMENTS[1:]:
+        pairs, changed = changed_pairs(posts, given.data / "posts-40k.word3.pairs.tsv", frequent, segment)
+        rows.append({"kind": "inside", "segment": segment, "pairs": pairs, "changed": changed})
+        texts.append(f"Segment {segment}: of {pairs} pairs of the truth, {changed} have another Jaccard.")
         print(texts[-1])
     report.write(given.out, "edit_check", report.environment(("numpy", "numba")), rows, "\n\n".join(texts))
 

@@ -1,21 +1,21 @@
 """Many million documents out of 120,000 posts, by a deterministic edit: `python -m bench.edits --documents 300000`.
 
-Generation 0 are the posts themselves. Generation g is all of them again, in the same order, with
+Segment 0 are the posts themselves. Segment g is all of them again, in the same order, with
 
-- the letters a-z of every word that is not one of the 64 most frequent exchanged by an alphabet of the generation's own
-  (capitals like small letters), and its digits by digits of the generation's own; so "lichen" is "qvsbor" wherever it
-  stands in generation 7, and another word in each other generation;
+- the letters a-z of every word that is not one of the 64 most frequent exchanged by an alphabet of the segment's own
+  (capitals like small letters), and its digits by digits of the segment's own; so "lichen" is "qvsbor" wherever it
+  stands in segment 7, and another word in each other segment;
 - CJK characters exchanged within their block of 64, likewise, and the rest of the characters left alone;
-- `~g` at the end of the id, and times fifty times as dense, which go on where the generation before ended: six million
-  documents in the time of the posts. (So the times of generation 0 are not those of the posts; all else is.)
+- `~g` at the end of the id, and times fifty times as dense, which go on where the segment before ended: six million
+  documents in the time of the posts. (So the times of segment 0 are not those of the posts; all else is.)
 
 A word becomes another word of the same length, equal words stay equal and different ones different (but for a rare
-accident with one of the 64). So the lengths, the frequencies of words and the near-duplicates inside a generation are
-those of the posts: the truth file holds for the first 40,000 posts of each. Between generations only the frequent words
+accident with one of the 64). So the lengths, the frequencies of words and the near-duplicates inside a segment are
+those of the posts: the truth file holds for the first 40,000 posts of each. Between segments only the frequent words
 are common, which leaves a post and its copies as similar as posts that share phrases ("one of the", "this is a").
 
 Words are runs of characters for which `str.isalnum` holds, and _, which is what \\w is in Python. An edit is a table of
-256 bytes under a mask that is computed once, so that a generation costs little more than copying it.
+256 bytes under a mask that is computed once, so that a segment costs little more than copying it.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Template:
     def __len__(self) -> int:
         return len(self.times)
 
-    def times_of(self, generation: int) -> NDArray[np.int64]:
-        """The times of a generation, ms since 1970."""
+    def times_of(self, segment: int) -> NDArray[np.int64]:
+        """The times of a segment, ms since 1970."""
         first = int(self.times.min())
         span = int(self.times.max()) - first + HOUR
-        moved: NDArray[np.int64] = first + (self.times - first + generation * span) // DENSITY
+        moved: NDArray[np.int64] = first + (self.times - first + segment * span) // DENSITY
         return moved
 
 
@@ -117,15 +117,15 @@ def read_template(posts: Path) -> Template:
         return template(lines, frequent)
 
 
-def exchange(generation: int) -> Bytes:
-    """The table of a generation, uint8[256]: letters to letters, digits to digits, last bytes of CJK characters.
+def exchange(segment: int) -> Bytes:
+    """The table of a segment, uint8[256]: letters to letters, digits to digits, last bytes of CJK characters.
 
-    Generation 0 changes nothing. The order is that of SHA-256, so that no library's random numbers are part of it.
+    Segment 0 changes nothing. The order is that of SHA-256, so that no library's random numbers are part of it.
     """
     made = np.arange(256, dtype=np.uint8)
-    if generation:
+    if segment:
         for first, size in ((ord("a"), 26), (ord("0"), 10), (0x80, 64)):
-            made[first : first + size] = first + np.array(_shuffled(f"{generation}:{first}", size), np.uint8)
+            made[first : first + size] = first + np.array(_shuffled(f"{segment}:{first}", size), np.uint8)
         made[ord("A") : ord("Z") + 1] = made[ord("a") : ord("z") + 1] - 32
     return made
 
@@ -134,12 +134,12 @@ def blocks(
     made: Template, documents: int, size: int = 10_000, *, again: int | None = None
 ) -> Iterator[tuple[bytes, NDArray[np.int64]]]:
     """The first so many documents: lines of up to `size` documents, and where each of them ends in it. again: after so
-    many generations the words of the first come again, under other ids."""
+    many segments the words of the first come again, under other ids."""
     room = np.empty(0, np.uint8)
     written = 0
-    for generation in range(-(-documents // len(made))):
-        table = exchange(generation if again is None else generation % again)
-        suffix = b"~%d" % generation if generation else b""
+    for segment in range(-(-documents // len(made))):
+        table = exchange(segment if again is None else segment % again)
+        suffix = b"~%d" % segment if segment else b""
         for first in range(0, len(made), size):
             last = min(first + size, len(made), first + documents - written)
             if last <= first:
@@ -150,7 +150,7 @@ def blocks(
                 room = np.empty(needed, np.uint8)
             ends = np.empty(last - first, np.int64)
             _write(
-                made.rest, made.mask, made.rest_ends, made.ids, made.id_ends, made.times_of(generation),
+                made.rest, made.mask, made.rest_ends, made.ids, made.id_ends, made.times_of(segment),
                 table, np.frombuffer(suffix, np.uint8), first, ends, room,
             )  # fmt: skip
             written += last - first

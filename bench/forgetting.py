@@ -1,11 +1,11 @@
 """Forgetting: ten windows of posts, one after the other, into an index with a window, and what stays of them.
 
-The documents are the posts, edited as bench/edits.py says, two windows of posts to a generation of the edit, one every
-second: so a window has as many documents as seconds. After two generations all texts come again, under other ids: if
+The documents are the posts, edited as bench/edits.py says, two windows of posts to a segment of the edit, one every
+second: so a window has as many documents as seconds. After two segments all texts come again, under other ids: if
 anything older than the window were seen, nearly all would be duplicates. A process of its own writes them into the
 pipe; another one (bench/growing.py) runs the job and reports memory, disk and the slowest batch and commit ten times a
 window. The rings have all their memory from the start. Of each window the peaks are shown, beside those of the second
-one, which is the first to forget. At the end the pairs are looked at by log time, as the rule has it
+one, which is the first to forget. At the end the pairs are looked at by stream time, as the rule has it
 (`index/segments/stream_time`): how many are older than the window, and how many
 true pairs inside it were missed (both documents were kept).
 """
@@ -33,18 +33,18 @@ from bench.growth import grow, read_rows
 from bench.one import pairs_of
 from bench.process import folder_bytes
 from bench.scoring import read_truth
-from stream_lsh.index.segments.stream_time import LogTime
+from stream_lsh.index.segments.stream_time import StreamTime
 from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.forgetting --window-documents 20000 --out results"
 START, SECOND = 1_700_000_000_000, 1000
 REPORTS = 10  # of a window
 SECOND_WINDOW = 1
-AGAIN = 2  # generations of the edit after which all texts come again: four windows later
+AGAIN = 2  # segments of the edit after which all texts come again: four windows later
 WINDOWS = {
     "window": "window", "rate": "documents/s", "to_second": "of the 2nd", "disk_mb": "peak MB on disk",
     "disk_to_second": "of the 2nd ", "resident_mb": "peak resident MB", "memory_to_second": "of the 2nd  ",
-    "batch_ms": "slowest batch ms", "commit_ms": "slowest commit ms", "generations": "generations",
+    "batch_ms": "slowest batch ms", "commit_ms": "slowest commit ms", "segments": "segments",
 }  # fmt: skip
 
 
@@ -57,16 +57,16 @@ def dated(posts: Path, window: int) -> Template:
     return dataclasses.replace(made, times=START + SECOND * DENSITY * np.arange(len(made)))
 
 
-def log_times(made: Template, documents: int) -> NDArray[np.int64]:
-    """Log times of the feed: numbers are places in it."""
-    generations = range(-(-documents // len(made)))
-    return LogTime().advance(np.concatenate([made.times_of(g) for g in generations])[:documents])
+def stream_times(made: Template, documents: int) -> NDArray[np.int64]:
+    """Stream times of the feed: numbers are places in it."""
+    segments = range(-(-documents // len(made)))
+    return StreamTime().advance(np.concatenate([made.times_of(g) for g in segments])[:documents])
 
 
 def score(
     pairs: Iterable[tuple[int, int]], truth: Iterable[tuple[int, int]], log: NDArray[np.int64], size: int, window: int
 ) -> dict[str, int]:
-    """Reported pairs and the true ones of each `size` documents, both as (older, newer) numbers, by log times.
+    """Reported pairs and the true ones of each `size` documents, both as (older, newer) numbers, by stream times.
 
     Returns:
         "pairs", how many of them are "too_old"; "true_pairs" inside the window, and how many are "missed": neither of
@@ -91,7 +91,7 @@ def by_window(rows: Sequence[dict[str, Any]], window: int) -> list[dict[str, Any
         mine = [row for row in rows if number * window < row["documents"] <= (number + 1) * window]
         peaks = {name: max(row[name] for row in mine) for name in ("disk_mb", "resident_mb", "batch_ms", "commit_ms")}
         seconds, begun = mine[-1]["seconds"] - begun, mine[-1]["seconds"]
-        last = {"generations": mine[-1]["generations"]}
+        last = {"segments": mine[-1]["segments"]}
         out.append({"kind": "window", "window": number + 1, "rate": window / seconds, **peaks, **last})
     ratios = {"to_second": "rate", "disk_to_second": "disk_mb", "memory_to_second": "resident_mb"}
     for row in out[SECOND_WINDOW:]:
@@ -133,7 +133,7 @@ def run(given: argparse.Namespace) -> None:
     ]
     with pairs.open("rb") as lines:
         reported = [(pair["older_seq"], pair["newer_seq"]) for pair in map(orjson.loads, lines)]
-    found = score(reported, true, log_times(made, documents), len(made), SECOND * window)
+    found = score(reported, true, stream_times(made, documents), len(made), SECOND * window)
     rows = read_rows(told)
     shown = by_window(rows, window)
     total = {

@@ -1,7 +1,7 @@
 """The process that grows in bench/growth.py: `producer | python -m bench.growing --index INDEX --report FILE`.
 
 It is the job of `stream-lsh dedup -`, with a clock around each batch and each commit. After every so many documents it
-writes a line of JSON: how fast they were, memory, disk, the slowest batch and commit among them, runs and generations.
+writes a line of JSON: how fast they were, memory, disk, the slowest batch and commit among them, runs and segments.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Reporter:
         now, new = self._reached, self._documents - self._told
         if not new:
             return
-        generations = [generation for shard in self._index.shards for generation in shard.generations]
+        segments = [segment for shard in self._index.shards for segment in shard.segments]
         memory = {f"{name}_mb": size / 1e6 for name, size in memory_of(os.getpid()).items()}
         disk = folder_bytes(self._state)
         row = {
             "kind": "window", "documents": self._documents, "seconds": now - self._started,
             "rate": new / max(now - self._since, 1e-9), **memory, "disk_mb": disk / 1e6,
             "disk_a_document": disk / self._documents, "batch_ms": 1000 * self._batch, "commit_ms": 1000 * self._commit,
-            "runs": sum(len(generation.postings.runs) for generation in generations), "generations": len(generations),
+            "runs": sum(len(segment.postings.runs) for segment in segments), "segments": len(segments),
         }  # fmt: skip
         self._out.write(orjson.dumps(row) + b"\n")
         self._out.flush()

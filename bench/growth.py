@@ -2,7 +2,7 @@
 
 The documents are the posts, edited as bench/edits.py says, by a process of its own that writes them into the pipe: the
 feed is never on the disk. `dedup` (bench/growing.py) reports after every million. At the end the pairs are compared
-with the truth of each generation of posts (a true pair is missed if both its documents were kept), and the finished
+with the truth of each segment of posts (a true pair is missed if both its documents were kept), and the finished
 index is opened by a query, first with the files dropped from the system's cache, then warm; the same query of an index
 of 1,000 documents tells what is start-up.
 """
@@ -41,7 +41,7 @@ TRUTHS = {"shingles": "words:3", "tokens": "word", "text_field": "title,text"}  
 WINDOWS = {
     "documents": "documents", "rate": "documents/s", "resident_mb": "resident MB", "anonymous_mb": "own MB",
     "mapped_mb": "file-backed MB", "disk_a_document": "bytes/document on disk", "batch_ms": "slowest batch ms",
-    "commit_ms": "slowest commit ms", "runs": "runs", "generations": "generations",
+    "commit_ms": "slowest commit ms", "runs": "runs", "segments": "segments",
 }  # fmt: skip
 
 
@@ -76,14 +76,14 @@ def rate_between(rows: Sequence[dict[str, Any]], first: float, last: float) -> f
     return float((inside[-1] - inside[0]) / max(at[inside[-1]] - at[inside[0]], 1e-9))
 
 
-def score_generations(
+def score_segments(
     reported: Iterable[Pair], truth: dict[Pair, float], known: set[str], documents: int, threshold: float
 ) -> dict[str, int]:
-    """The pairs against the truth of each generation of posts that is whole.
+    """The pairs against the truth of each segment of posts that is whole.
 
     Returns:
-        "true_pairs", and how many are "missed": both documents were kept; of the reported pairs inside a generation the
-        "false_pairs"; "pairs_of_two_generations".
+        "true_pairs", and how many are "missed": both documents were kept; of the reported pairs inside a segment the
+        "false_pairs"; "pairs_of_two_segments".
     """
     whole = range((documents - len(known)) // POSTS + 1 if documents >= len(known) else 0)
     true = {pair for pair, similarity in truth.items() if similarity >= threshold and known.issuperset(pair)}
@@ -97,13 +97,13 @@ def score_generations(
         elif one in known and other in known and int(first or 0) in whole:
             wrong += (min(one, other), max(one, other)) not in true
     missed = sum(
-        not dropped.intersection(name + (f"~{generation}" if generation else "") for name in pair)
-        for generation in whole
+        not dropped.intersection(name + (f"~{segment}" if segment else "") for name in pair)
+        for segment in whole
         for pair in true
     )
     return {
         "true_pairs": len(whole) * len(true), "missed": missed, "false_pairs": wrong,
-        "pairs_of_two_generations": crossing,
+        "pairs_of_two_segments": crossing,
     }  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def summary(
         "slowest_window": min(row["rate"] for row in rows), "batch_ms": max(row["batch_ms"] for row in rows),
         "commit_ms": max(row["commit_ms"] for row in rows), "cpu_micros": 1e6 * finished.cpu_seconds / documents,
         "peak_mb": finished.peak / 1e6, "bytes_a_document": size / documents, "runs": rows[-1]["runs"],
-        "generations": rows[-1]["generations"],
+        "segments": rows[-1]["segments"],
         "open_cold_seconds": opened[0]["process_seconds"] if opened else None,
         "open_warm_seconds": warm["joined_since"], "open_small_seconds": warm["small"], **found,
     }  # fmt: skip
@@ -162,10 +162,10 @@ def in_words(row: dict[str, Any]) -> str:
         f"{row['documents']:,} documents in {row['seconds']:,.0f} s ({row['rate']:,.0f}/s, "
         f"{row['cpu_micros']:.1f} µs of CPU each)",
         f"peak memory {row['peak_mb']:,.0f} MB; {row['bytes_a_document']:,.0f} bytes on disk a document; "
-        f"{row['runs']} runs of {row['generations']} generations at the end",
+        f"{row['runs']} runs of {row['segments']} segments at the end",
         f"slowest batch {row['batch_ms']:,.0f} ms, slowest commit {row['commit_ms']:,.0f} ms",
         f"{row['missed']:,} of {row['true_pairs']:,} true pairs missed (both kept), {row['false_pairs']:,} reported "
-        f"wrongly; {row['pairs_of_two_generations']:,} pairs of two generations of posts",
+        f"wrongly; {row['pairs_of_two_segments']:,} pairs of two segments of posts",
     ]
     if row["late_to_early"] is not None:
         lines.append(
@@ -231,7 +231,7 @@ def run(given: argparse.Namespace) -> None:
         opened = openings(state, given.openings, "joined_since") + openings(small, given.openings, "small")
     truth = read_truth(given.data / corpus("posts-40k").truth)
     known = known_ids(posts, corpus("posts-40k"))
-    found = score_generations(read_pairs(pairs), truth, known, given.documents, given.threshold)
+    found = score_segments(read_pairs(pairs), truth, known, given.documents, given.threshold)
     total = summary(rows, finished, opened, size, found)
     if not given.keep:
         shutil.rmtree(state)

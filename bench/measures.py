@@ -1,8 +1,8 @@
-"""Vectors and rows of bits beside faiss: documents a second as a stream, what is found, bytes on disk, a restart.
+"""Vectors and bit vectors beside faiss: documents a second as a stream, what is found, bytes on disk, a restart.
 
 The vectors are made by a recipe, from a seed: as many centres as a hundredth of the documents, normally distributed;
 each document is a centre and noise of the same size (cosine 0.5 within a cluster, 0 elsewhere); a tenth of the
-documents are near-copies of an earlier one instead, at a cosine of 0.9 to 0.99. Rows of bits are random, a tenth of
+documents are near-copies of an earlier one instead, at a cosine of 0.9 to 0.99. Bit vectors are random, a tenth of
 them copies with up to 3 bits changed.
 
 Every system is asked for the same: a document within the threshold of one that was kept is dropped, any other is kept.
@@ -106,7 +106,7 @@ def near(vector: Vectors, cosine: float, chance: np.random.Generator) -> Vectors
 
 
 def rows_of_bits(documents: int, seed: int = 12) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Rows of bits, uint8[documents, BITS / 8], and which of them are near-copies."""
+    """Bit vectors, uint8[documents, BITS / 8], and which of them are near-copies."""
     chance = np.random.default_rng(seed)
     made = chance.integers(0, 256, (documents, BITS // 8), np.uint8)
     copies = 1 + np.flatnonzero(chance.random(documents - 1) < SHARE)

@@ -35,7 +35,7 @@ CLOCKED = (
     ("compress texts", "stream_lsh.index.batch", "compress"),
     ("probe the filters", "stream_lsh.index.batch_run", "passing"),
     ("candidates, verify, store", "stream_lsh.index.batch_run", "match"),
-    ("read texts of candidates", "stream_lsh.index.batch_run", "Matching._load"),
+    ("read texts of candidates", "stream_lsh.index.batch_run", "BatchRun._load"),
     ("keep ids, texts", "stream_lsh.index.shard", "Shard.keep"),
     ("matches, upkeep", "stream_lsh.index.index", "Index.match"),
     ("judge", "stream_lsh.embedded.engine", "judge"),
@@ -43,7 +43,7 @@ CLOCKED = (
     ("outputs to the disk", "stream_lsh.embedded.sink", "Sink.checkpoint"),
     ("encode rows", "stream_lsh.index.index", "Index.commit"),
     ("write rows to RocksDB", "stream_lsh.index.store.rocksdb", "Store.write"),
-    ("sort the memory segment", "stream_lsh.index.shard", "Shard.flush"),
+    ("sort the memtable", "stream_lsh.index.shard", "Shard.flush"),
 )
 READ, REST, START = "read, split lines", "the loop", "open and close"
 COLUMNS = {"stage": "stage", "micros": "µs/document", "share": "share"}

@@ -1,4 +1,4 @@
-"""What a window of seven days sees, by log time and by two other rules, on feeds whose times are as they come.
+"""What a window of seven days sees, by stream time and by two other rules, on feeds whose times are as they come.
 
 Pairs: a copy and its original that were written at most a window apart are true. An index of the rule sees the original
 when the copy comes, or does not (tests/index/segments/test_window.py compares the
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bench import report
 from stream_lsh.documents.times import NO_TIME, milliseconds, moment
-from stream_lsh.index.segments.stream_time import LogTime
+from stream_lsh.index.segments.stream_time import StreamTime
 
 EXAMPLE = "python -m bench.times --out results"
 HOUR = 3_600_000
@@ -29,8 +29,8 @@ EVERY = 2 * 60_000  # ms from one document to the next
 COPIES, LAG = 0.3, 2 * DAY  # share of copies, and how long after their originals on average
 TOGETHER = HOUR  # in which a backlog is read
 COLUMNS = {
-    "feed": "feed", "true": "true pairs", "log": "seen by log time", "capped": "with `max_future`",
-    "clock": "by the clock", "largest": "by the largest time", "log_more": "more than true, log time",
+    "feed": "feed", "true": "true pairs", "log": "seen by stream time", "capped": "with `max_future`",
+    "clock": "by the clock", "largest": "by the largest time", "log_more": "more than true, stream time",
     "clock_more": "clock",
 }  # fmt: skip
 
@@ -148,8 +148,8 @@ def results() -> list[dict[str, Any]]:
     rows = []
     for name, feed in feeds().items():
         known = np.where(feed.said == NO_TIME, -1, feed.said)
-        log, log_more = seen(feed, LogTime().advance(feed.said))
-        capped, _ = seen(feed, LogTime().advance(np.minimum(feed.said, feed.clock + AHEAD)))
+        log, log_more = seen(feed, StreamTime().advance(feed.said))
+        capped, _ = seen(feed, StreamTime().advance(np.minimum(feed.said, feed.clock + AHEAD)))
         clock, clock_more = seen(feed, feed.clock)
         largest, _ = seen(feed, np.maximum.accumulate(known))
         true = np.abs(np.diff(feed.written[feed.pairs], axis=1)) <= WINDOW

@@ -26,7 +26,7 @@ class _Rule(BaseModel):
 
     name: str = Field(min_length=1, max_length=200, description="a name of its own, which its alerts have")
     cooldown: str = Field(
-        default="1d", description='log time in which it alerts once for a group (or source): a duration such as "1d"'
+        default="1d", description='stream time in which it alerts once for a group (or source): a duration such as "1d"'
     )
 
     @field_validator("cooldown", "within", check_fields=False)
@@ -48,7 +48,7 @@ class _Rule(BaseModel):
 class _Timed(_Rule):
     """What rules have that count."""
 
-    within: str = Field(description='how long ago counts, in log time: a duration such as "6h"')
+    within: str = Field(description='how long ago counts, in stream time: a duration such as "6h"')
 
     @cached_property
     def within_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""What rules say of a stream: alerts, batch by batch, in log time, whatever the batches are.
+"""What rules say of a stream: alerts, batch by batch, in stream time, whatever the batches are.
 
 Pure. A rule remembers some of the groups, or sources, that it counts for: those that were touched last. A time T is
 counted in slots of T / 60: what came within it counts for at least 59/60 of T, and for at most T.
@@ -29,7 +29,8 @@ class Seen:
     """The documents of a batch that were accepted: kept, or dropped.
 
     places: in the batch. joined: it is a new member of a group that it did not found; a new version of one is none.
-    groups: of each, its own number if it was kept. log: log times in ms, ascending. similarities: of what was dropped.
+    groups: of each, its own number if it was kept. log: stream times in ms, ascending. similarities: of what was
+    dropped.
     sources: as JSON text, b"" for none. founder: event time (NO_TIME: none) and source of a kept document, this batch's
     among them.
     """
@@ -71,7 +72,7 @@ class Watched:
 
     number: under which it is stored. seq: of the document that touched it last. slots: number, documents, and dropped
     ones among them, oldest first; documents, duplicates: their sums. sources: those that came last with the slots in
-    which they did, oldest first. fired: log time of the last alert.
+    which they did, oldest first. fired: stream time of the last alert.
     """
 
     number: int

@@ -48,7 +48,7 @@ RECEIVER = "webhook"
 SENDING = "Sending"
 NOT_KNOWN = (
     "by what the index has stored of kept and dropped documents, as if the rules had been there from the beginning: "
-    "log time is made of their times again, without those of redelivered and rejected documents and without "
+    "stream time is made of their times again, without those of redelivered and rejected documents and without "
     "--max-future, so it may be another by some documents; rows of groups as they were then, and ids of kept documents "
     "without copies, are not known"
 )
@@ -73,9 +73,9 @@ def alerts() -> None:
     help="""Show which alerts the rules of a file would have told of the documents of an index, which has to keep groups
 (`dedup --groups` or `--alerts`). Nothing is changed, and another process may be writing to it.
 
-It goes by what is stored, so some things it cannot know: how log time was moved by redelivered and rejected documents
-and by --max-future, what groups were like at that time (`group` is a number here), and the ids of kept documents
-without copies (null).
+It goes by what is stored, so some things it cannot know: how stream time was moved by redelivered and rejected
+documents and by --max-future, what groups were like at that time (`group` is a number here), and the ids of kept
+documents without copies (null).
 
 On a terminal these are sentences, elsewhere JSON lines.""",
 )
@@ -196,13 +196,13 @@ def _send_from_kafka(settings: KafkaSettings, receiver: str, courier: Courier, *
     from stream_lsh.embedded.signals import Signals
     from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.run.lives import keep_running
-    from stream_lsh.kafka.run.metrics import Watch
+    from stream_lsh.kafka.run.metrics import Probe
     from stream_lsh.kafka.tools.sending import ROLE, SendStage, check
 
     async def work(stop: asyncio.Event, _: asyncio.Event) -> None:
         with explained(settings):
             await check(settings)
-        watch = Watch(ROLE)
+        watch = Probe(ROLE)
         await keep_running(
             lambda: SendStage(settings, watch, receiver, courier, until_end=until_end), stop, settings, watch
         )

@@ -49,7 +49,7 @@ process may be writing to the index: it is seen as it was committed last.
 TEXT is the text itself, a file with it, or - for standard input. It is compared as the documents of the index were,
 with the settings that the index was made with. Where these are sets (--set-field), TEXT is a list of elements, one a
 line or with commas between them. Of an index of vectors it is a vector: a JSON list of numbers, or their float32 in
-base64; of one of rows of bits it is hexadecimal or base64.
+base64; of one of bit vectors it is hexadecimal or base64.
 
 On a terminal the matches are a table, elsewhere JSON lines. The exit code is 1 if nothing matches TEXT.
 

@@ -32,8 +32,8 @@ def _wrong(report: Report) -> Iterator[str]:
 
 
 def _documents(report: Report, before: Report | None) -> Iterator[str]:
-    late = f"the oldest came {duration(report.oldest)} ago" if report.undecided else ""
-    rows = [("without a verdict", count(report.undecided), late)]
+    late = f"the oldest came {duration(report.oldest)} ago" if report.provisional else ""
+    rows = [("without a verdict", count(report.provisional), late)]
     if report.under_way is None:
         rows.append(("being compared", "not known", "no commits of sequence and judge that this version can read"))
     else:
@@ -48,7 +48,7 @@ def _documents(report: Report, before: Report | None) -> Iterator[str]:
         rows.append(("with a verdict", count(report.decided), speed))
     if report.behind is not None:
         ahead = "ahead of" if report.behind < 0 else "behind"
-        rows.append(("log time", duration(abs(report.behind)), f"{ahead} the clock: what the window goes by"))
+        rows.append(("stream time", duration(abs(report.behind)), f"{ahead} the clock: what the window goes by"))
     yield from table(rows, right={1})
 
 

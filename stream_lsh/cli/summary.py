@@ -95,8 +95,8 @@ def _window(window: Forgetting) -> Iterator[str]:
             f"the times of the documents went on by more than the window {count(window.jumps, 'time')}: all that came "
             "before was forgotten; if that was a mistake in the feed, see --max-future"
         )
-    if window.log_time >= 0:
-        yield f"documents from {moment(window.log_time - 1000 * seconds_of(window.window))} on are remembered"
+    if window.stream_time >= 0:
+        yield f"documents from {moment(window.stream_time - 1000 * seconds_of(window.window))} on are remembered"
 
 
 def _alerts(told: Alerted) -> Iterator[str]:

@@ -50,7 +50,7 @@ for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what
 document among --expected-docs documents, and whether the shingles have the right length.
 
 With --measure cosine, euclidean or sets the curve is over the cosine, the distance or the similarity of weights, with
-what one component distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of rows of bits (hamming)
+what one component distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of bit vectors (hamming)
 and short texts (edit) it says which keys find all within the distance, and whom else they meet. A sample has at most
 4,000 of them.""",
 )

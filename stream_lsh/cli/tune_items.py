@@ -1,4 +1,4 @@
-"""`stream-lsh tune` for vectors, rows of bits and short texts: keys, what they find and miss, what a sample says."""
+"""`stream-lsh tune` for vectors, bit vectors and short texts: keys, what they find and miss, what a sample says."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def background_of(drawn: Sample, settings: Settings) -> ItemBackground:
 
 
 def others_of(settings: Settings) -> list[Curve]:
-    """What the choice can be compared with; of rows of bits and short texts there is one choice
+    """What the choice can be compared with; of bit vectors and short texts there is one choice
     only."""
     curve = settings.curve
     if curve.measure in CERTAIN:
@@ -76,7 +76,7 @@ def values_of(curve: Curve) -> list[float]:
 
 def sensitive(curve: Curve) -> tuple[float, float, float, float] | None:
     """(d1, d2, p1, p2) of a single component (MMDS 3.6.1): angles in degrees, or distances (of sets 1 - s); None of
-    rows of bits and short texts, whose keys are no random ones."""
+    bit vectors and short texts, whose keys are no random ones."""
     if curve.measure == "cosine":
         return math.degrees(math.acos(curve.asked)), 90.0, curve.component(curve.asked), curve.component(0.0)
     if curve.measure == "weighted-jaccard":

@@ -51,7 +51,8 @@ class Columns:
     times: ms since 1970, or NO_TIME. rejected: by place. sources: as JSON text, b"" for none; empty without a
     `source_field`. salts: uint64[n], equal where the values of the fields to match within are; empty without such.
     deleted: the places of those that only say that their id is deleted. stamped: of those that have no time of their
-    own, but in `times` that of their record, which counts for log time and does not say which version is the newer one.
+    own, but in `times` that of their record, which counts for stream time and does not say which version is the newer
+    one.
     """
 
     ids: list[bytes]

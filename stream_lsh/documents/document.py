@@ -95,7 +95,7 @@ def plain_id(value: object) -> str | int:
 
 def _check(name: str, value: object, allowed: bool, wanted: str) -> None:
     if not allowed and value is not None:
-        raise TypeError(f"the {'row of bits' if name == 'bits' else name} is {kind_of(value)}, not {wanted}")
+        raise TypeError(f"the {'bit vector' if name == 'bits' else name} is {kind_of(value)}, not {wanted}")
 
 
 def _is_time(value: object) -> bool:

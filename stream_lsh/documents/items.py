@@ -1,7 +1,7 @@
-"""Documents that are no texts: vectors and rows of bits, checked and written as the one text that stands for each.
+"""Documents that are no texts: vectors and bit vectors, checked and written as the one text that stands for each.
 
 Equal items have equal texts, so that whatever holds, sends or hashes texts holds them too: a vector is its numbers as
-float32 (little-endian) in base64, a row of bits is hexadecimal.
+float32 (little-endian) in base64, a bit vector is hexadecimal.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Item:
     @property
     def plural(self) -> str:
         """What they are called, for messages."""
-        return {"bits": "rows of bits", "set": "weighted-jaccard"}.get(self.kind, "vectors")
+        return {"bits": "bit vectors", "set": "weighted-jaccard"}.get(self.kind, "vectors")
 
     @property
     def single(self) -> str:
         """The same for one of them."""
-        return {"bits": "the row of bits", "set": "the set"}.get(self.kind, "the vector")
+        return {"bits": "the bit vector", "set": "the set"}.get(self.kind, "the vector")
 
     def text(self, value: object, what: str, id: bytes) -> str:
         """The text of a value that was parsed from JSON, or is a sequence of numbers. what: the field, for messages.

@@ -14,7 +14,7 @@ from stream_lsh.embedded.groups import Groups, chosen
 from stream_lsh.embedded.report import Alerted
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.segments.stream_time import LogTime
+from stream_lsh.index.segments.stream_time import StreamTime
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind
@@ -27,7 +27,7 @@ class Alerts:
     """What rules say of a log. What is added counts with the commit that writes what `take` gives.
 
     Args:
-        window: whether there is one, whose log times are given. fact: what the store says of them.
+        window: whether there is one, whose stream times are given. fact: what the store says of them.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Alerts:
     ) -> None:
         self._window = window
         self._groups = groups
-        self._log = LogTime(fact.get("log"))
+        self._log = StreamTime(fact.get("log"))
         known = ((int(name.removeprefix(WATCHED)), value) for name, value in store.items(WATCHED))
         self._watch = Watch(rules, known, fact.get("forgotten", 0))
         self._alerts = 0

@@ -45,22 +45,22 @@ def erasure(store: Store) -> Erasure:
 
 
 def remains(
-    store: Store, shard: int, settings: Settings, generation: int, first: int, end: int, rows: RowFile,
+    store: Store, shard: int, settings: Settings, segment: int, first: int, end: int, rows: RowFile,
     erased: NDArray[np.int64],
 ) -> Iterator[str]:  # fmt: skip
-    """What is left of erased versions of a generation with the rows [first, end), but for those that wait to be; rows:
+    """What is left of erased versions of a segment with the rows [first, end), but for those that wait to be; rows:
     its file; erased: what `erased_of` says."""
     exact, signature_at = settings.verify == "exact", rows.shape.signature_at
     waits = [item.rows for item in waiting(store) if item.shard == shard]
     erased = np.setdiff1d(erased, np.concatenate([NONE, *waits]))
-    ids, texts = Ids(store, shard, lambda _: generation), Texts(store, shard, lambda _: generation)
+    ids, texts = Ids(store, shard, lambda _: segment), Texts(store, shard, lambda _: segment)
     ids.forget(end)  # all are to be read
     versions: list[Version] = []
     for row in erased[erased < end].tolist():
         if row - first < rows.flushed:
             block = rows.read(row - first, row - first + 1)
         else:
-            begin, value = store.holding(ROWS, shard, generation, row)
+            begin, value = store.holding(ROWS, shard, segment, row)
             block = unpacked(value)[row - begin : row - begin + 1]
         version = not int(block[0, FLAGS]) & DELETED
         if version:

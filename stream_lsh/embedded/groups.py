@@ -80,8 +80,8 @@ class Groups:
     def add(
         self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes]
     ) -> Events:
-        """Fold a batch. times, log: int64[n], event times (NO_TIME for none) and, with a window, log times; sources: of
-        all n, or nothing."""
+        """Fold a batch. times, log: int64[n], event times (NO_TIME for none) and, with a window, stream times; sources:
+        of all n, or nothing."""
         self._view = None
         kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
         if sources or (times[kept] != NO_TIME).any():

@@ -1,4 +1,4 @@
-"""What an index holds, for `stream-lsh info`: documents, generations, sizes, settings, age, health."""
+"""What an index holds, for `stream-lsh info`: documents, segments, sizes, settings, age, health."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream_lsh.errors import DamagedError, StoreError, StreamLshError
 from stream_lsh.families.measure import unused
 from stream_lsh.index.index import TRIES
 from stream_lsh.index.postings.run import REMEDY, Run, read_header
-from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, Dead
+from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, DeletedRows
 from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.segments.erased_rows import erased_of
 from stream_lsh.index.segments.identity import check_format
@@ -26,7 +26,7 @@ from stream_lsh.index.store.files import disk_bytes, looking
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.settings.model import Settings
 
-SHOWN = 20  # inputs and generations, the latest
+SHOWN = 20  # inputs and segments, the latest
 
 
 def stored_answers(folder: Path) -> Mapping[str, Any] | None:
@@ -101,7 +101,7 @@ def _stored(store: Store, folder: Path) -> _Stored:
         raise StoreError(f"{folder} holds no index: the run that made it wrote nothing, or its files were lost")
     settings = Settings().of_index(index["settings"], f"the index in {folder}")
     shards = [
-        store.named(f"shard/{number}") or {"rows": 0, "generations": []} for number in range(settings.shards)
+        store.named(f"shard/{number}") or {"rows": 0, "segments": []} for number in range(settings.shards)
     ]  # fmt: skip
     inputs = [value for _, value in store.items("input/")]
     return _Stored(index, store.named("job") or {}, shards, inputs, store.named("window"), settings, erasure(store))
@@ -112,21 +112,21 @@ def _problems(folder: Path, found: _Stored, store: Store | None) -> Iterator[str
     if store is not None and (problem := store.verify()) is not None:
         yield problem
     for number, shard in enumerate(found.shards):
-        for generation, later in zip_longest(shard["generations"], shard["generations"][1:]):
+        for segment, later in zip_longest(shard["segments"], shard["segments"][1:]):
             try:
                 end = shard["rows"] if later is None else later["first"]
-                yield from _of_generation(folder, found, store, number, generation, end)
+                yield from _of_segment(folder, found, store, number, segment, end)
             except StreamLshError as error:
                 yield str(error)
         if store is not None:
-            places = [(generation["number"], generation["first"]) for generation in shard["generations"]]
+            places = [(segment["number"], segment["first"]) for segment in shard["segments"]]
             try:
-                Dead.of(_gone(shard)).restore(store, number, places, shard["rows"], shard.get(DEAD_ROWS, 0))
+                DeletedRows.of(_gone(shard)).restore(store, number, places, shard["rows"], shard.get(DEAD_ROWS, 0))
             except StreamLshError as error:
                 yield str(error)
 
 
-def _of_generation(
+def _of_segment(
     folder: Path, found: _Stored, store: Store | None, shard: int, known: Mapping[str, Any], end: int
 ) -> Iterator[str]:
     folder, runs = folder_of(folder, known["number"]), known["runs"]
@@ -160,13 +160,13 @@ def _worded(folder: Path, found: _Stored, problems: list[str], check: bool) -> d
     rows = sum(held)
     bytes_on_disk = {name: disk_bytes(folder / name) for name in ("db", FOLDER) if (folder / name).is_dir()}
     total = sum(bytes_on_disk.values())
-    generations = _generations(folder, found)
+    segments = _segments(folder, found)
     return {
         "documents": {
             "stored": rows, "seen": job.get("next_seq", rows), "shards": held
         },
         "bytes": {**bytes_on_disk, "total": total, "per_document": round(total / rows, 1) if rows else None},
-        "generations": {"number": len(generations), "latest": generations[-SHOWN:]},
+        "segments": {"number": len(segments), "latest": segments[-SHOWN:]},
         **_remembered(found),
         **_erased(found, problems if check else None),
         "age": {
@@ -200,11 +200,11 @@ def _used(settings: Settings) -> dict[str, Any]:
 
 def _gone(shard: Mapping[str, Any]) -> int:
     """How many rows of a shard are not there any more."""
-    return int(shard["generations"][0]["first"] if shard["generations"] else shard["rows"])
+    return int(shard["segments"][0]["first"] if shard["segments"] else shard["rows"])
 
 
 def _remembered(found: _Stored) -> dict[str, object]:
-    """The window, its log time, and how often that went on by more than the window at once; nothing without one."""
+    """The window, its stream time, and how often that went on by more than the window at once; nothing without one."""
     if found.settings.window is None:
         return {}
     known = found.window or {"log": {"time": -1}, "jumps": 0}
@@ -212,7 +212,8 @@ def _remembered(found: _Stored) -> dict[str, object]:
     since = moment(now - found.settings.window_ms) if now >= 0 else None
     return {
         "window": {
-            "length": found.settings.window, "log_time": moment(now) if now >= 0 else None, "remembered_since": since,
+            "length": found.settings.window, "stream_time": moment(now) if now >= 0 else None,
+            "remembered_since": since,
             "jumps": known["jumps"],
         }
     }  # fmt: skip
@@ -232,16 +233,16 @@ def _erased(found: _Stored, problems: list[str] | None) -> dict[str, object]:
     return {"erasing": said}
 
 
-def _generations(folder: Path, found: _Stored) -> list[dict[str, Any]]:
-    """Each generation with the documents of all shards, how many of them are in files, and its runs of postings; with a
-    window, the log times that it spans."""
+def _segments(folder: Path, found: _Stored) -> list[dict[str, Any]]:
+    """Each segment with the documents of all shards, how many of them are in files, and its runs of postings; with a
+    window, the stream times that it spans."""
     spans = {
         span["number"]: {"from": moment(span["first"]), "to": moment(span["last"])}
-        for span in (found.window or {"generations": []})["generations"]
+        for span in (found.window or {"segments": []})["segments"]
     }
     sums: dict[int, dict[str, int]] = {}
     for shard in found.shards:
-        known = shard["generations"]
+        known = shard["segments"]
         for item, later in zip_longest(known, known[1:]):
             end = shard["rows"] if later is None else later["first"]
             values = sums.setdefault(item["number"], {"documents": 0, "in_files": 0, "runs": 0})
@@ -249,7 +250,7 @@ def _generations(folder: Path, found: _Stored) -> list[dict[str, Any]]:
             values["in_files"] += item["runs"][-1]["last"] if item["runs"] else 0
             values["runs"] += len(item["runs"])
     return [
-        {"generation": number, **spans.get(number, {}), **values, "bytes": disk_bytes(folder_of(folder, number))}
+        {"segment": number, **spans.get(number, {}), **values, "bytes": disk_bytes(folder_of(folder, number))}
         for number, values in sorted(sums.items())
     ]
 

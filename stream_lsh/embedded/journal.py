@@ -110,12 +110,12 @@ class Journal:
     def _segment(self, seq: int) -> int:
         """The segment that the newest documents are in."""
         if self._index.window is None:
-            return seq // self._index.settings.documents_of_a_generation
+            return seq // self._index.settings.documents_of_a_segment
         return self._index.window.spans[-1].number if self._index.window.spans else 0
 
     def entries(self) -> Iterator[Entry]:
         """All that are there, in the order of the log."""
-        for segment in self._store.generations():
+        for segment in self._store.segments():
             for seq, value in self._store.rows_of(JOURNAL, 0, segment):
                 yield self._entry(segment, seq, value)
 
@@ -176,7 +176,7 @@ class Journal:
             for shard in range(len(NAMES) + 1)
         ]
         # What an earlier run has deleted may be on the disk still, if it was killed.
-        segments = self._store.generations() if first else ends
+        segments = self._store.segments() if first else ends
         keys = [
             rows_key(JOURNAL, shard, segment, at)
             for segment in segments for shard, at in ((0, 0), (len(NAMES), _LAST))

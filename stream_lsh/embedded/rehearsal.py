@@ -17,7 +17,7 @@ from stream_lsh.embedded.alerts import check_fields
 from stream_lsh.embedded.group_store import FOUNDER, MEMBER, decoded, departures, dropped, group_of, row, went
 from stream_lsh.embedded.group_table import NO_TIMES, reading_groups
 from stream_lsh.errors import UsageError
-from stream_lsh.index.segments.stream_time import LogTime
+from stream_lsh.index.segments.stream_time import StreamTime
 from stream_lsh.index.store.rocksdb import DEPARTED, FOUNDERS, MEMBERS, Store
 
 AT_ONCE = 8192  # documents
@@ -67,7 +67,7 @@ def rehearse(folder: Path, rules: Sequence[Rule]) -> Rehearsal:
             raise UsageError(NO_TIMES.format(folder, "a rule"))
         check_fields(rules, "time_field", fact["source_field"])
         documents, sources = _documents(store)
-        watch, log = Watch(rules), LogTime()
+        watch, log = Watch(rules), StreamTime()
         told: list[Told] = []
         for start in range(0, len(documents), AT_ONCE):
             seen = _seen(documents[start : start + AT_ONCE], log, documents, sources)
@@ -109,7 +109,7 @@ def _parts(store: Store, kind: bytes, numbers: dict[bytes, int]) -> Iterator[NDA
         yield part
 
 
-def _seen(part: NDArray[Any], log: LogTime, documents: NDArray[Any], sources: list[bytes]) -> Seen:
+def _seen(part: NDArray[Any], log: StreamTime, documents: NDArray[Any], sources: list[bytes]) -> Seen:
     def founder(seq: int) -> tuple[int, bytes]:
         at = int(np.searchsorted(documents["seq"], seq))
         if at < len(documents) and documents["seq"][at] == seq:

@@ -29,11 +29,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """What an index has forgotten: its window, the log time (ms since 1970) that it reaches back from, and how often
-    log time went on by more than that at once in this run, so that everything before was forgotten."""
+    """What an index has forgotten: its window, the stream time (ms since 1970) that it reaches back from, and how often
+    stream time went on by more than that at once in this run, so that everything before was forgotten."""
 
     window: str
-    log_time: int
+    stream_time: int
     jumps: int
 
 

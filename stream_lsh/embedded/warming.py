@@ -15,7 +15,7 @@ from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.index.postings.run import Run, merge
 from stream_lsh.settings.model import Settings
 
-DOCUMENTS, GENERATION, DIMENSIONS = 64, 24, 64
+DOCUMENTS, SEGMENT, DIMENSIONS = 64, 24, 64
 WORDS = (
     "The harbour was closed on Tuesday because of a storm from the west, and all ferries stayed where they were.",
     "Der Hafen wurde am Dienstag wegen eines Sturms geschlossen; die Fähren blieben, wo sie waren – überall.",
@@ -41,7 +41,7 @@ def warm_up(settings: Settings, stopped: Callable[[], bool] = lambda: False) -> 
         | {
             "id_field": "id", "text_field": ("text",), "time_field": "time", "memtable_documents": 16,
             "match_within": settings.match_within and ("lang",), "set_field": settings.set_field and "set",
-            "max_document_bytes": 2**20, "segment_documents": GENERATION, "vector_field": None, "bits_field": None,
+            "max_document_bytes": 2**20, "segment_documents": SEGMENT, "vector_field": None, "bits_field": None,
             **({} if settings.dimensions is None else {"dimensions": DIMENSIONS}),
             **({"max_distance": min(3, settings.max_distance or 0)} if settings.measure == "hamming" else {}),
         }

@@ -1,4 +1,4 @@
-"""The truth about vectors and rows of bits: every pair is looked at, and those that could be alike are computed by the
+"""The truth about vectors and bit vectors: every pair is looked at, and those that could be alike are computed by the
 very function that the engine has, so that rounding cannot tell the two apart."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BINS = 4096  # of a background, by cosine or by distance
 
 @dataclass(frozen=True)
 class Items:
-    """Vectors or rows of bits by position.
+    """Vectors or bit vectors by position.
 
     words: uint64[n, size], as `ItemSigner.shingle` makes them: numbers as the bits of float64, or the bits.
     salts: uint64[n], equal where two may match. dimensions: numbers or bits of each.

@@ -37,8 +37,8 @@ KEYS = 29
 LEAST_THRESHOLD = 0.01
 SIGNATURE_BYTES = 16
 """What stands for a signature: a word that a salt changes, and the number of keys."""
-GENERATION = 1 << 22
-"""Documents of a generation, if nothing else is said: a thousand keys each come to the postings that it can have."""
+SEGMENT = 1 << 22
+"""Documents of a segment, if nothing else is said: a thousand keys each come to the postings that it can have."""
 
 
 def layout() -> Banding:

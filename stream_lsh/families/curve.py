@@ -24,7 +24,7 @@ class Curve:
     """P(candidate) of the pairs of an index.
 
     measure: which. banding: its K, b and r. asked: the threshold of the index (copies, cosine) or its distance.
-    dimensions: of its vectors or rows of bits. sampling, shingles: of quotations one shingle in so many is a key, and
+    dimensions: of its vectors or bit vectors. sampling, shingles: of quotations one shingle in so many is a key, and
     texts have so many.
     """
 
@@ -85,7 +85,7 @@ class Curve:
 
     @property
     def blocks(self) -> int:
-        """Blocks of a row of bits, pieces of a text."""
+        """Blocks of a bit vector, pieces of a text."""
         return int(self.asked) + self.banding.rows
 
     def among_strangers(self) -> float:
@@ -135,7 +135,7 @@ def untouched(pieces: int, edits: int) -> float:
 
 
 def clean_blocks(dimensions: int, blocks: int, least: int, flipped: int) -> float:
-    """P(at least so many blocks of a row of bits have none of the bits that are flipped, drawn at random).
+    """P(at least so many blocks of a bit vector have none of the bits that are flipped, drawn at random).
 
     Exact for blocks of equal length, of which a bit more or less changes the third digit; 1 where it is certain.
     """

@@ -1,4 +1,4 @@
-"""Distances of vectors, of rows of bits and of texts, exactly (MMDS 3.5). Vectors are numbers as the bits of float64,
+"""Distances of vectors, of bit vectors and of texts, exactly (MMDS 3.5). Vectors are numbers as the bits of float64,
 texts their code points.
 
 Sums are made in four strands, always the same way: the same two vectors are as near on every machine, and whoever is

@@ -1,4 +1,4 @@
-"""Vectors and rows of bits in, signatures out: what `signer` is to texts (MMDS 3.7).
+"""Vectors and bit vectors in, signatures out: what `signer` is to texts (MMDS 3.7).
 
 Every sum is made in one order, number by number: the same vector has the same signature on every machine.
 """
@@ -27,9 +27,9 @@ _PLANES, _LINES, _OFFSETS = (np.uint64(start) for start in (0x13198A2E03707344, 
 
 
 class ItemSigner:
-    """Signs documents that are vectors or rows of bits; any number of threads may use the same one.
+    """Signs documents that are vectors or bit vectors; any number of threads may use the same one.
 
-    What stands for their shingles is the item itself: of a vector its numbers as the bits of float64, of a row of bits
+    What stands for their shingles is the item itself: of a vector its numbers as the bits of float64, of a bit vector
     its words.
     """
 

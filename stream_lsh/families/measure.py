@@ -7,7 +7,7 @@ copies      Jaccard similarity of the shingles of texts, or of sets: minhashing 
 cosine      of vectors: the side of a random hyperplane (3.7.2). p = 1 - angle / pi.
 euclidean   distance of vectors: the place along a random line, in buckets of a width (3.7.4; Datar, Immorlica, Indyk,
             Mirrokni 2004).
-hamming     distance of rows of bits: their blocks (3.7.1 takes single bits). Of d + c blocks two rows that differ in d
+hamming     distance of bit vectors: their blocks (3.7.1 takes single bits). Of d + c blocks two rows that differ in d
             bits have c in common, so that they meet for certain where each choice of c blocks is a key (pigeonhole;
             Manku, Jain, Das Sarma, WWW 2007).
 sets        weighted Jaccard similarity of sets whose elements have weights: consistent weighted sampling (Ioffe, ICDM
@@ -73,9 +73,9 @@ MOST_SAMPLES = 384
 """Components that a signature of a weighted set gets at most unless the user sets its size. At thresholds of baskets
 and tags, 0.2 to 0.5, one more in a key saves most of the strangers: 74 bands of 2 at 0.3, 170 of 2 at 0.2."""
 ENOUGH_BITS = 24
-"""Bits of a key of a row of bits from which there is no use in more: 2^24 buckets."""
+"""Bits of a key of a bit vector from which there is no use in more: 2^24 buckets."""
 MOST_KEYS = 128
-"""Keys that a row of bits gets at most for the sake of longer ones."""
+"""Keys that a bit vector gets at most for the sake of longer ones."""
 EXPLAINED: tuple[Measure, ...] = ("containment", "tf-idf")
 """Measures of which verdicts say what matches rest on (`family.explainer_of`)."""
 MOST_EDITS = 8
@@ -181,7 +181,7 @@ def banding_of(
     dimensions: int = 0,
     error: float | None = None,
 ) -> Banding:
-    """K, b and r of a measure; see `tuning.choose`. Of rows of bits K is their number, b that of their keys, r the
+    """K, b and r of a measure; see `tuning.choose`. Of bit vectors K is their number, b that of their keys, r the
     blocks of a key. Of short texts K is the bits of a signature, b the pieces that one is posted under.
 
     Raises:
@@ -215,7 +215,7 @@ def banding_of(
 
 
 def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
-    """How many keys a row of bits has, and of how many of its distance + c blocks each is made, c.
+    """How many keys a bit vector has, and of how many of its distance + c blocks each is made, c.
 
     The fewest blocks a key with which keys have ENOUGH_BITS, or else as many as MOST_KEYS allow.
 

@@ -129,8 +129,8 @@ def batch_of(
     times: NDArray[np.int64],
     sets: Keys | None = None,
 ) -> layout.Batch:
-    """Documents for the kernel; none is owned, those without a size are not valid, and numbers and log times are to be
-    set. sets: their shingles, where keys are a sample of these."""
+    """Documents for the kernel; none is owned, those without a size are not valid, and numbers and stream times are to
+    be set. sets: their shingles, where keys are a sample of these."""
     hashed = hashes.of_ids(ids)
     keys, starts = hashes.keys(signatures, fingerprints, hashed, sets)
     if sets is not None:  # what is met is judged by how many keys it has
@@ -147,17 +147,17 @@ def batch_of(
     )  # fmt: skip
 
 
-def parts(places: NDArray[np.int64], generations: NDArray[np.int64], block: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Where a batch has to be cut because generations begin: generation, start and stop.
+def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Where a batch has to be cut because segments begin: segment, start and stop.
 
-    places: int64[n], ascending: how many documents of the log came before each. generations: the number of each one's.
+    places: int64[n], ascending: how many documents of the log came before each. segments: the number of each one's.
     block: it is cut where blocks of so many documents begin, too.
     """
-    blocks = places // block if block else generations
-    cuts = np.flatnonzero((np.diff(generations) != 0) | (np.diff(blocks) != 0)) + 1
+    blocks = places // block if block else segments
+    cuts = np.flatnonzero((np.diff(segments) != 0) | (np.diff(blocks) != 0)) + 1
     for start, stop in pairwise([0, *cuts.tolist(), len(places)]):
         if start < stop:
-            yield int(generations[start]), start, stop
+            yield int(segments[start]), start, stop
 
 
 def owners(ids: list[bytes], shards: int) -> NDArray[np.int64]:

@@ -38,12 +38,12 @@ LOADED_BYTES = 32 << 20  # texts read from the store at a time
 MET = 1 << 16  # rows met that room is kept for, where documents may have any number of keys
 GUESSED = 256  # documents for which they are read ahead
 REMEDY = (
-    "stream-lsh info --index {} --check names the file: a folder generations/*/postings can be deleted, as postings "
+    "stream-lsh info --index {} --check names the file: a folder segments/*/postings can be deleted, as postings "
     "are rebuilt from the rows, and rows have to be restored from a backup"
 )
 
 
-class Matching:
+class BatchRun:
     """A batch on its way through a shard.
 
     Args:

@@ -10,7 +10,7 @@ import orjson
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.families.terms import StoryWords
-from stream_lsh.index.batch_run import Matching
+from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.index import Index
 
 
@@ -30,7 +30,7 @@ def likened(index: Index, text: str, salt: int, shard: int, row: int) -> Likened
     data, one = text.encode("utf-8", "surrogatepass"), np.ones(1, np.int64)
     columns = Columns([b'""'], data, one * len(data), one * NO_TIME, salts=one.view(np.uint64) * np.uint64(salt))
     batch, held = index.sign(columns, want_texts=False), index.shards[shard]
-    similarity = float(Matching(held, batch, store=False, known=False).likened(row)[0])
+    similarity = float(BatchRun(held, batch, store=False, known=False).likened(row)[0])
     if not len(own := batch.shingles.known().shingles):
         return Likened(0.0, [])
     (said,) = StoryWords(index.settings.signing)(data, [held.stored.signature(row)], own)

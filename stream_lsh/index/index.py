@@ -18,18 +18,18 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import DamagedError, StoreError, StreamLshError, UsageError
 from stream_lsh.families.family import explainer_of, signer_of
 from stream_lsh.index.batch import SignedBatch, parts, sign_batch
-from stream_lsh.index.batch_run import Matching
+from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.erasure.eraser import Beside, Erasing
 from stream_lsh.index.evidence import explained
 from stream_lsh.index.kernel import compiling
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.runs import Workers
-from stream_lsh.index.resolution import Fates, Settled, Settling
+from stream_lsh.index.resolution import Fates, Resolution, Resolved
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import DELETION, NO_GROUP, SEQ, TIME, VALID
 from stream_lsh.index.segments.identity import identity
-from stream_lsh.index.segments.removal import Leaving
-from stream_lsh.index.segments.segment import Generation
+from stream_lsh.index.segments.removal import Removal
+from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.segments.window import Window
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 from stream_lsh.index.store.errors import plainly
@@ -95,7 +95,7 @@ class Index:
                 )
                 self.shards.append(shard)
             self.window = Window(self.settings, store.named("window")) if self.settings.window else None
-            self._leaving = Leaving(self.folder, store, self._workers.deletes) if self._workers else None
+            self._leaving = Removal(self.folder, store, self._workers.deletes) if self._workers else None
             if self._leaving is not None and self.window is not None and self.window.spans:
                 self._leaving.sweep(self.window.spans[0].number)
             self._erasing = None
@@ -104,7 +104,7 @@ class Index:
                 self._erasing = Erasing(
                     self.folder, store, self.shards, after, self._workers.deletes, self.settings.id_field
                 )
-            self._settling = Settling()
+            self._settling = Resolution()
             if self.settings.late:
                 fates = Fates.joined([shard.late.fates() for shard in self.shards])
                 self._settling.restore(fates, store.named("settling"))
@@ -169,18 +169,18 @@ class Index:
                 shard.flush()
         batch.documents.words[:, SEQ] = seqs
         places = seqs if places is None else places
-        generations, block = self._generations(batch, places, clock), self.settings.block
+        segments, block = self._segments(batch, places, clock), self.settings.block
         done: list[tuple[int, int, list[Matches]]] = []
-        for generation, start, stop in parts(places, generations, block):
+        for segment, start, stop in parts(places, segments, block):
             groups = NO_NUMBERS
             if block:
                 number = int(places[start]) // block
                 self._enter(number)
                 groups = self._settling.begin(number, (number - 1) * block)
             for shard in self.shards:
-                shard.begin(generation)
+                shard.begin(segment)
             rows = [shard.count for shard in self.shards]
-            found = self._step([Matching(shard, batch) for shard in self.shards], start, stop, groups)
+            found = self._step([BatchRun(shard, batch) for shard in self.shards], start, stop, groups)
             named = None
             if block:
                 settled = self._settling.settle(found, start, stop, seqs, places)
@@ -195,7 +195,7 @@ class Index:
         if block and len(places):  # that of the next document, which a query is to meet as that one will
             self._enter((int(places[-1]) + 1) // block)
         if not done:
-            return self._step([Matching(shard, batch) for shard in self.shards], 0, 0)
+            return self._step([BatchRun(shard, batch) for shard in self.shards], 0, 0)
         return self._explained(
             [
                 Matches.joined([(start, stop, found[number]) for start, stop, found in done])
@@ -222,15 +222,15 @@ class Index:
                 f"shards = {settings.shards} and on_conflict = reject: that needs one with on_conflict = update"
             )
 
-    def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
-        """The generations that the documents of a batch belong to; with a window they get their log times, too."""
+    def _segments(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
+        """The segments that the documents of a batch belong to; with a window they get their stream times, too."""
         if self.window is None:
-            return places // self.settings.documents_of_a_generation
+            return places // self.settings.documents_of_a_segment
         documents = batch.documents
         times, counts = documents.words[:, TIME].astype(np.int64), documents.what & np.uint8(VALID) != 0
         counts |= (documents.what & np.uint8(DELETION) != 0) & (times != NO_TIME)
-        documents.log[:], generations = self.window.enter(times, counts, places, clock)
-        return generations
+        documents.log[:], segments = self.window.enter(times, counts, places, clock)
+        return segments
 
     def _enter(self, block: int) -> None:
         """Go into a block of the log."""
@@ -239,7 +239,7 @@ class Index:
             shard.enter(block)
 
     def _step(
-        self, steps: list[Matching], start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS
+        self, steps: list[BatchRun], start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS
     ) -> list[Matches]:
         """What the shards find, side by side."""
         if self._pool is None:
@@ -249,7 +249,7 @@ class Index:
         return [step.matches() for step in steps]
 
     def _names(
-        self, settled: Settled, batch: SignedBatch, seqs: NDArray[np.int64], start: int, stop: int
+        self, settled: Resolved, batch: SignedBatch, seqs: NDArray[np.int64], start: int, stop: int
     ) -> list[bytes]:
         """The ids of the oldest matches of the documents [start, stop); b"" of who has none."""
         names = []
@@ -264,7 +264,7 @@ class Index:
                 names.append(self.id_of(shard, row))
         return names
 
-    def _judged(self, settled: Settled, named: list[bytes], start: int, stop: int) -> None:
+    def _judged(self, settled: Resolved, named: list[bytes], start: int, stop: int) -> None:
         """Tell the shards what became of their rows."""
         of = self._hashes.of_ids(named)[:, 0]
         of[[not name for name in named]] = 0
@@ -275,11 +275,11 @@ class Index:
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
         """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group. What is seen
-        follows from log time as it stands."""
+        follows from stream time as it stands."""
         batch.documents.words[:, SEQ] = np.int64(NO_GROUP).view(np.uint64)
         if self.window is not None:
             batch.documents.log[:] = self.window.now
-        steps = [Matching(shard, batch, store=False, known=known) for shard in self.shards]
+        steps = [BatchRun(shard, batch, store=False, known=known) for shard in self.shards]
         for step in steps:
             step.run(0, len(batch))
         found = [step.matches() for step in steps]
@@ -297,7 +297,7 @@ class Index:
             batch.documents.log[:] = self.window.now
         found = np.full((n, 2), -1, np.int64)
         for shard in self.shards:
-            known = Matching(shard, batch, store=False).known()
+            known = BatchRun(shard, batch, store=False).known()
             there = np.flatnonzero(known >= 0)
             found[there, 0], found[there, 1] = shard.number, known[there]
         return found
@@ -355,16 +355,16 @@ class Index:
                 shard.flush()
         self._torn = False
 
-    def _forgotten(self) -> dict[int, list[Generation]]:
-        """Leave out the generations that nobody sees any more, in the next manifests; they count until then."""
-        gone: dict[int, list[Generation]] = {}
+    def _forgotten(self) -> dict[int, list[Segment]]:
+        """Leave out the segments that nobody sees any more, in the next manifests; they count until then."""
+        gone: dict[int, list[Segment]] = {}
         if self.window is None:
             return gone
         for number in self.window.gone:
             if not all(shard.lets_go(number) for shard in self.shards):
                 break
             self.window.forget(number)
-            gone[number] = [generation for shard in self.shards for generation in shard.drop(number)]
+            gone[number] = [segment for shard in self.shards for segment in shard.drop(number)]
         return gone
 
     def _write(

@@ -1,11 +1,12 @@
 """What was kept, when several shards have to say so: their matches with what was not kept do not count.
 
-A shard compares with what it knows to have been kept, and with all that is undecided (`undecided`). Here the answers of
-all shards come together, in the order of the log: a document is kept if none of them matches it with one that was.
+A shard compares with what it knows to have been kept, and with all that is provisional (`provisional`). Here the
+answers of all shards come together, in the order of the log: a document is kept if none of them matches it with one
+that was.
 
 Here it is known, too, whether a version that goes was kept. If so the shards are told its group when they are told
 what was kept of its block. Each then names the oldest who may stand for it, and the oldest of these is the new
-representative. From there on representatives are undecided, as documents are, under their own numbers.
+representative. From there on representatives are provisional, as documents are, under their own numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _STOOD, _LEFT, _LIKE = STOOD - REPLACES, LEFT - REPLACES, LIKE - REPLACES  # col
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Resolved:
     """The verdicts on the documents [start, stop) of a batch of n, in columns of n.
 
     found: the shards' matches with what was kept, what went, representatives. kind, similarity, group: of new
@@ -41,7 +42,7 @@ class Settled:
     group: NDArray[np.int64]
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[int, int, Settled]]) -> Settled:
+    def joined(cls, parts: Sequence[tuple[int, int, Resolved]]) -> Resolved:
         """Of a batch that was settled in parts: start, stop, and the verdicts on the documents between."""
         if len(parts) == 1:
             return parts[0][2]
@@ -93,8 +94,8 @@ class Fates:
         return np.where(self.seq[at] == seqs, at, -1) if len(self) else at
 
 
-class Settling:
-    """The fate of those that shards may still take for undecided, one after the other: a table of their numbers,
+class Resolution:
+    """The fate of those that shards may still take for provisional, one after the other: a table of their numbers,
     ascending, of how many documents came before each, and of their verdicts."""
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class Settling:
         return {"block": self._block, "gone": self._gone}
 
     def restore(self, fates: Fates, facts: Mapping[str, Any] | None = None) -> None:
-        """Begin with those that are undecided, in any order, and with the `facts`."""
+        """Begin with those that are provisional, in any order, and with the `facts`."""
         self._fates = fates.at(np.argsort(fates.seq))
         if facts is not None:
             self._block, self._gone = facts["block"], [list(item) for item in facts["gone"]]
@@ -129,13 +130,13 @@ class Settling:
         return np.array(gone, np.int64).reshape(-1, 2)
 
     def forget(self, place: int) -> None:
-        """No shard takes those before this place for undecided any more."""
+        """No shard takes those before this place for provisional any more."""
         self._fates = self._fates.at(np.flatnonzero(self._fates.place >= place))
 
     def settle(
         self, found: Sequence[Matches], start: int, stop: int, seqs: NDArray[np.int64],
         places: NDArray[np.int64] | None,
-    ) -> Settled:  # fmt: skip
+    ) -> Resolved:  # fmt: skip
         """Settle what the shards have found for the documents [start, stop) of a batch with these numbers and places.
         Without places they are only asked about, and nobody meets them."""
         n, mine = len(seqs), slice(start, stop)
@@ -174,10 +175,10 @@ class Settling:
             fates.similarity[len(self._fates) :] = similar[mine]
             fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
             self._fates = fates
-        # Who matches what is known to have been kept is dropped, whatever else there is among the undecided.
+        # Who matches what is known to have been kept is dropped, whatever else there is among the provisional.
         found = [replace(m, more=m.more * 0, not_compared=m.not_compared + np.where(decided, 0, m.more)) for m in found]
         settled = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
-        return Settled(settled, kind, shard_of, row_of, seq_of, similar, group)
+        return Resolved(settled, kind, shard_of, row_of, seq_of, similar, group)
 
     def _inherit(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
         """Of all who may stand for a group the oldest does, from now on."""

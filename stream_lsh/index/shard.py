@@ -1,7 +1,7 @@
-"""One shard of the index: a list of generations, the latest rows and postings in memory, and the kernel over them.
+"""One shard of the index: a list of segments, the latest rows and postings in memory, and the kernel over them.
 
 Rows (with their texts and ids) are the truth: the latest in the store, those that were flushed in the files of their
-generation. Postings are derived, and rebuilt from the rows where they are lost.
+segment. Postings are derived, and rebuilt from the rows where they are lost.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from stream_lsh.errors import DamagedError, StreamLshError
 from stream_lsh.families.measure import MEASURES
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.kernel import compiling
-from stream_lsh.index.kernel.document_frequency import Counted, Rarity
+from stream_lsh.index.kernel.document_frequency import Counted, DocumentFrequency
 from stream_lsh.index.kernel.insert import restore_heads
 from stream_lsh.index.kernel.limits import limits_of
 from stream_lsh.index.kernel.shingle_sets import Sets
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.postings.memtable import Memory, power_of_two
+from stream_lsh.index.postings.memtable import Memtable, power_of_two
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.resolution import Fates
 from stream_lsh.index.rows import layout
 from stream_lsh.index.rows.decisions import lay_over, told
-from stream_lsh.index.rows.deleted_rows import Dead
+from stream_lsh.index.rows.deleted_rows import DeletedRows
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import Rows
@@ -37,10 +37,10 @@ from stream_lsh.index.rows.row_file import Shape, unpacked
 from stream_lsh.index.rows.texts import Texts
 from stream_lsh.index.segments.erased_rows import Keyed, erased_of
 from stream_lsh.index.segments.manifest import BATCH, Manifest
-from stream_lsh.index.segments.provisional_rows import Late
-from stream_lsh.index.segments.sampled_keys import Drawn, Shingle
-from stream_lsh.index.segments.segment import Generation, post_rows, post_undecided_rows
-from stream_lsh.index.segments.segments import Generations
+from stream_lsh.index.segments.provisional_rows import ProvisionalRows
+from stream_lsh.index.segments.sampled_keys import SampledKeys, Shingle
+from stream_lsh.index.segments.segment import Segment, post_provisional_rows, post_rows
+from stream_lsh.index.segments.segments import Segments
 from stream_lsh.index.segments.stored_rows import Stored
 from stream_lsh.index.store.heap import trim
 from stream_lsh.index.store.rocksdb import ROWS, TOLD, Range, Store, rows_key
@@ -80,49 +80,51 @@ class Shard:
         self.shape = shape = Shape(settings)
         self.kernels = compiling.needed(settings)
         self.limits = limits_of(settings, shape, hashes.secret)
-        self.generations = Generations(state, number, shape, workers)
-        self.texts = Texts(store, number, self.generations.number_of)
-        self.ids = Ids(store, number, self.generations.number_of, told_later=settings.late)
+        self.segments = Segments(state, number, shape, workers)
+        self.texts = Texts(store, number, self.segments.number_of)
+        self.ids = Ids(store, number, self.segments.number_of, told_later=settings.late)
         self.shingle = shingle
         self.sets = Sets.of(
             power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact and not self.limits.stories else 0,
             MEASURES.index(settings.measure), settings.dimensions or 0,
         )  # fmt: skip
-        self.counted = Counted(store, number, Rarity.of_shard(settings, shape.signature_words), trimmed=base > 0)
+        self.counted = Counted(
+            store, number, DocumentFrequency.of_shard(settings, shape.signature_words), trimmed=base > 0
+        )
         self._store = store
         self.hashes = hashes
-        drawn = Drawn(self.texts, shingle) if hashes.samples else None
-        self.keyed = Keyed(store, number, shape, hashes, self.generations.number_of, drawn)
+        drawn = SampledKeys(self.texts, shingle) if hashes.samples else None
+        self.keyed = Keyed(store, number, shape, hashes, self.segments.number_of, drawn)
         self._workers = workers
         self._manifest = manifest = Manifest(store, number, base)
         base = manifest.first
         # Rows that a batch comes to; those that stand for representatives of groups that are told of with it, too.
         self._most = 2 * BATCH + settings.block if self.limits.update else BATCH
-        undecided = settings.most_rows * 2 * settings.block
-        self._room = settings.memtable_documents // settings.shards + self._most + undecided
+        provisional = settings.most_rows * 2 * settings.block
+        self._room = settings.memtable_documents // settings.shards + self._most + provisional
         if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
             self._room = max(self._room, manifest.rows - manifest.in_files + self._most)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
         self.rows = Rows(
             base=base, total=base, recent=np.zeros((self._room, shape.width), np.uint64),
-            generations=np.empty((0, 3), np.int64), signature_at=shape.signature_at, log_at=shape.log_at,
+            segments=np.empty((0, 3), np.int64), signature_at=shape.signature_at, log_at=shape.log_at,
             read=np.empty(shape.width, np.uint64), begin=np.empty(layout.MASK, np.uint64), known=-1, kept=base,
             ring=np.empty(ring * shape.head_words, np.uint64), notes=np.empty(ring, np.uint8), seen=base,
-            seen_log=-1, guides=base, dead=Dead.of(base),
+            seen_log=-1, guides=base, dead=DeletedRows.of(base),
         )  # fmt: skip
-        self.stored = Stored(number, self.rows, self.generations)
-        self._segment = base  # the first row of the memory segment
-        self._at = 0  # the generation that it belongs to
-        self.late = Late(settings, self.rows, manifest.undecided, base)
-        manifest.undecided = self.late.facts if settings.late else None
+        self.stored = Stored(number, self.rows, self.segments)
+        self._segment = base  # the first row of the memtable
+        self._at = 0  # the segment that it belongs to
+        self.late = ProvisionalRows(settings, self.rows, manifest.provisional, base)
+        manifest.provisional = self.late.facts if settings.late else None
         self._done = base  # rows before it are posted, in so far as they are decided late
         self._postings = self._room * (settings.signing.bands + 3)  # more only where documents have many keys
-        self.memory = Memory.of(self._postings)
+        self.memory = Memtable.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
         self._told: dict[bytes, bytes] = {}
         try:
-            self._restore(manifest.generations)
+            self._restore(manifest.segments)
         except BaseException:
             with suppress(StreamLshError):
                 self.finish()
@@ -166,7 +168,7 @@ class Shard:
         all = self.late.told(others, names, representatives, self.hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
-        for number, first, last in self.generations.between(all.first, all.last):
+        for number, first, last in self.segments.between(all.first, all.last):
             self._told[rows_key(TOLD, self.number, number, first)] = all.between(first, last).encode()
 
     def _decide(self) -> None:
@@ -174,24 +176,24 @@ class Shard:
         self._post(self._done, min(self.late.first, self.count))
 
     def _post(self, first: int, last: int) -> None:
-        """Post rows in memory, each in its generation."""
+        """Post rows in memory, each in its segment."""
         while first < last:
-            generation = self.generations[self._at]
+            segment = self.segments[self._at]
             stop = last
-            if self._at + 1 < len(self.generations):
-                stop = min(last, self.generations[self._at + 1].first)
+            if self._at + 1 < len(self.segments):
+                stop = min(last, self.segments[self._at + 1].first)
             block = self.rows.recent[first - self._base : stop - self._base]
-            post_rows(block, first, generation.first, self.memory, self.keyed, self.shape)
+            post_rows(block, first, segment.first, self.memory, self.keyed, self.shape)
             first = self._done = stop
             self._advance()
 
     def _advance(self) -> None:
-        """Close the generations whose rows are all posted, but for the newest."""
-        while self._at + 1 < len(self.generations) and self.generations[self._at + 1].first <= self._posted:
+        """Close the segments whose rows are all posted, but for the newest."""
+        while self._at + 1 < len(self.segments) and self.segments[self._at + 1].first <= self._posted:
             self.flush()
-            self.generations[self._at].postings.closed = True
+            self.segments[self._at].postings.closed = True
             self._at += 1
-        self.memory.first = self.generations[self._at].first
+        self.memory.first = self.segments[self._at].first
 
     @property
     def _posted(self) -> int:
@@ -199,13 +201,13 @@ class Shard:
         return self._done if self.limits.late else self.count
 
     def post_representatives(self, first: int) -> None:
-        """Post the rows from `first` on, which stand for representatives, among the undecided."""
+        """Post the rows from `first` on, which stand for representatives, among the provisional."""
         block = self.rows.recent[first - self._base : self.count - self._base]
-        post_undecided_rows(block, first, self.late.newer, self.keyed, self.shape)
+        post_provisional_rows(block, first, self.late.newer, self.keyed, self.shape)
 
     def make_room_for_the_dead(self, documents: int) -> None:
         """So many documents may replace or delete rows, and come to twice as many."""
-        if not self.generations:  # nobody has come, nor does with a batch of nobody
+        if not self.segments:  # nobody has come, nor does with a batch of nobody
             return
         self.rows.dead.reach(self.count + 2 * documents, self.first)
         self.rows.dead.room_for(documents)
@@ -220,7 +222,7 @@ class Shard:
     @property
     def first(self) -> int:
         """The first row that still exists."""
-        return self.generations[0].first if self.generations else self.count
+        return self.segments[0].first if self.segments else self.count
 
     @property
     def held(self) -> int:
@@ -239,48 +241,48 @@ class Shard:
         one atomic write."""
         manifest = self._manifest
         if manifest.rows < self._base:  # flushed before it was committed: its run has to be on disk
-            for generation in self.generations:
-                generation.postings.settle()
+            for segment in self.segments:
+                segment.postings.settle()
             self._look()  # what was a run in memory is one in a file now, and its arrays are gone
-        dead = self.rows.dead.take(self.number, self.generations.places, self.count)
+        dead = self.rows.dead.take(self.number, self.segments.places, self.count)
         values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._told, **dead}
         self._told = {}
         self.rows.dead.took_leave()  # who erases has asked before
         self.ids.forget(self._base)
         manifest.rows, manifest.dead = self.count, int(self.rows.dead.count)
-        manifest.undecided = self.late.facts if self.limits.late else None
-        for generation in self.generations:
-            generation.postings.rows = self._posted - generation.first
+        manifest.provisional = self.late.facts if self.limits.late else None
+        for segment in self.segments:
+            segment.postings.rows = self._posted - segment.first
         (more, ranges), (rare, passed) = self.manifest(), self.counted.take()
         return {**values, **more, **rare}, ranges + passed
 
     def pending(self) -> dict[bytes, bytes]:
-        """The values of the rows that are neither committed nor flushed, each of one generation."""
+        """The values of the rows that are neither committed nor flushed, each of one segment."""
         return self.stored.values(max(self._manifest.rows, self._base), self.count)
 
     def manifest(self) -> tuple[dict[bytes, bytes], list[Range]]:
         """The value that says how many rows are committed and which files hold the flushed ones; and the values of rows
         that are not needed any more with it."""
-        return self._manifest.take(self.generations)
+        return self._manifest.take(self.segments)
 
     def flushed(self) -> dict[bytes, bytes]:
         """The checksums of flushes since it was asked last; the store may have those of flushes that do not count."""
         return self._manifest.flushes()
 
     def lets_go(self, number: int) -> bool:
-        """Whether generation `number` may go: all of it is in files and committed, and another one has begun."""
-        later = next((g for g in self.generations if g.number > number), None)
+        """Whether segment `number` may go: all of it is in files and committed, and another one has begun."""
+        later = next((g for g in self.segments if g.number > number), None)
         return (
             later is not None
             and later.first <= min(self._manifest.rows, self._segment)
-            and (self.generations[self._at].number > number)
+            and (self.segments[self._at].number > number)
         )
 
-    def drop(self, number: int) -> list[Generation]:
-        """Leave out generation `number`, the oldest, from now on and in the next manifest; who gets it closes it."""
-        if not self.generations or self.generations[0].number != number:  # nothing came into it
+    def drop(self, number: int) -> list[Segment]:
+        """Leave out segment `number`, the oldest, from now on and in the next manifest; who gets it closes it."""
+        if not self.segments or self.segments[0].number != number:  # nothing came into it
             return []
-        gone = self.generations.pop(0)
+        gone = self.segments.pop(0)
         self._at -= 1
         self._look()
         rows, first = self.rows, self.first
@@ -294,32 +296,32 @@ class Shard:
     @property
     def changed(self) -> bool:
         """Whether the manifest is another than was committed last."""
-        return self.generations.changed
+        return self.segments.changed
 
     def committed(self) -> None:
         """What `take` gave is durable."""
-        self.generations.committed()
+        self.segments.committed()
 
     @property
     def full(self) -> bool:
-        """Whether the memory segment must be flushed before another batch."""
+        """Whether the memtable must be flushed before another batch."""
         return self.count - self._segment + self._most > self._room or int(self.memory.postings) > self._postings
 
     def flush(self) -> None:
-        """Turn the memory segment into a run."""
-        generation, posted = self.generations[self._at], self._posted
-        first, last = self._segment - generation.first, posted - generation.first
+        """Turn the memtable into a run."""
+        segment, posted = self.segments[self._at], self._posted
+        first, last = self._segment - segment.first, posted - segment.first
         if first == last:
             return
         keys, rows = self.memory.sorted()
         if self._workers is not None:
-            crc = generation.rows.append(self.rows.recent[: last - first])
-            self._manifest.flushed(generation.number, first, last, crc)
+            crc = segment.rows.append(self.rows.recent[: last - first])
+            self._manifest.flushed(segment.number, first, last, crc)
             self.rows.recent[: self.count - posted] = self.rows.recent[last - first : self.count - self._base]
             self.rows.base = posted
             if not self._told:  # the store does not have these names yet
                 self.ids.forget(min(self._base, self._manifest.rows))
-        generation.postings.add(keys, rows, first, last, generation.rows.sync)
+        segment.postings.add(keys, rows, first, last, segment.rows.sync)
         self._segment = posted
         self.memory.clear()
         self.memory.shrink(self._postings)
@@ -327,50 +329,50 @@ class Shard:
         trim()
 
     def begin(self, number: int) -> None:
-        """Begin the next generation, after which nothing comes into the one before."""
-        if self.generations:
-            before = self.generations[-1]
+        """Begin the next segment, after which nothing comes into the one before."""
+        if self.segments:
+            before = self.segments[-1]
             if before.number == number:
                 return
             if before.first == self.count:  # nothing has come
-                self.generations.pop().close()
+                self.segments.pop().close()
         self._open(number, self.count, None)
         self.counted.begin(number, self.limits.window > 0)
 
-    def _open(self, number: int, first: int, known: dict[str, Any] | None) -> Generation:
-        generation = self.generations.open(number, first, known)
-        self._at = min(self._at, len(self.generations) - 1)
+    def _open(self, number: int, first: int, known: dict[str, Any] | None) -> Segment:
+        segment = self.segments.open(number, first, known)
+        self._at = min(self._at, len(self.segments) - 1)
         self._advance()
         self._look()
-        return generation
+        return segment
 
     def poll(self) -> None:
         """Take over what the background threads have done; call it between batches."""
-        if self._workers is not None and self.generations.poll():
+        if self._workers is not None and self.segments.poll():
             self._look()
 
     def _look(self) -> None:
-        """The kernel's tables of runs and generations, as they are now."""
-        self.table, self.rows.generations = self.generations.table(), self.generations.files()
+        """The kernel's tables of runs and segments, as they are now."""
+        self.table, self.rows.segments = self.segments.table(), self.segments.files()
 
     @property
     def pause(self) -> float:
         """Seconds that whoever feeds it should wait for every 1,000 documents, so that merges keep up."""
-        return self.generations.pause
+        return self.segments.pause
 
     def _restore(self, known: list[dict[str, Any]]) -> None:
         for i, item in enumerate(known):
-            generation = self._open(item["number"], item["first"], item)
+            segment = self._open(item["number"], item["first"], item)
             end = known[i + 1]["first"] if i + 1 < len(known) else self._manifest.rows
-            # What is flushed here is committed already, but for what is undecided.
+            # What is flushed here is committed already, but for what is provisional.
             last = min(end, self.late.first) if self.limits.late else end
-            generation.postings.rows = last - generation.first
-            if generation.lost:
+            segment.postings.rows = last - segment.first
+            if segment.lost:
                 # Postings of changed rows would be wrong for good.
-                erased = erased_of(self._store, self.number, generation.number) - generation.first
-                generation.rows.verify(self._store, self.number, generation.number, erased)
-                generation.rebuild(self.memory, self.keyed, self._room)
-            flushed = generation.first + generation.rows.flushed
+                erased = erased_of(self._store, self.number, segment.number) - segment.first
+                segment.rows.verify(self._store, self.number, segment.number, erased)
+                segment.rebuild(self.memory, self.keyed, self._room)
+            flushed = segment.first + segment.rows.flushed
             if self._base == self.count:
                 if flushed > self.count:
                     self.rows.kept = flushed
@@ -378,24 +380,22 @@ class Shard:
             if self._at == i:
                 self._segment = flushed
             while self.count < end:
-                self._replay(generation, end)
+                self._replay(segment, end)
                 if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
                     self.flush()
         self._look()
-        self.rows.dead.restore(
-            self._store, self.number, self.generations.places, self._manifest.rows, self._manifest.dead
-        )
+        self.rows.dead.restore(self._store, self.number, self.segments.places, self._manifest.rows, self._manifest.dead)
         self.ids.restore(self._base, self._manifest.rows)
         row = self._base
-        while row < self.late.first and (found := told(self._store, self.number, self.generations.number_of(row), row)):
+        while row < self.late.first and (found := told(self._store, self.number, self.segments.number_of(row), row)):
             mine = found.between(row, found.last)
             self.ids.name(mine.rows.tolist(), mine.names)
             row = found.last
 
-    def _replay(self, generation: Generation, end: int) -> None:
+    def _replay(self, segment: Segment, end: int) -> None:
         """Rows of one value of the store, posted again."""
         row = self.count
-        first, value = self._store.holding(ROWS, self.number, generation.number, row)
+        first, value = self._store.holding(ROWS, self.number, segment.number, row)
         try:
             block = unpacked(value)
         except (struct.error, ValueError):
@@ -413,13 +413,13 @@ class Shard:
             self._post(row, self.count)
             return
         recent = self.rows.recent[: self.count - self._base]
-        lay_over(self._store, self.number, generation.number, recent, self._base, row, self.late.first)
+        lay_over(self._store, self.number, segment.number, recent, self._base, row, self.late.first)
         self._decide()
         self.late.post_again(row, self.keyed, self.shape)
 
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more."""
-        self.generations.finish()
+        self.segments.finish()
 
     def close(self) -> None:
-        self.generations.close()
+        self.segments.close()

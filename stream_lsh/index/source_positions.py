@@ -1,6 +1,6 @@
 """Where the rows of a shard stood in the inputs: a new representative's text is there, and kept nowhere else.
 
-A value has rows of one input and one generation that a commit brought, and goes with the generation. It has few enough
+A value has rows of one input and one segment that a commit brought, and goes with the segment. It has few enough
 that reading one for a new representative is cheap; the one read last is kept, as representatives are often asked for in
 their order.
 """
@@ -24,7 +24,7 @@ ROWS = 4096  # in a value
 Place = tuple[bytes, int, int]
 """The name of an input, and two numbers that say where in it."""
 _Part = tuple[int, bytes, NDArray[np.int64]]
-"""Generation, input, and int64[3, n]: rows, and their two numbers."""
+"""Segment, input, and int64[3, n]: rows, and their two numbers."""
 
 
 class Places:
@@ -44,8 +44,8 @@ class Places:
         places = np.stack((row_of[stored], first[stored], second[stored]))
         while places.shape[1]:
             row = int(places[0, 0])
-            number = self._shard.generations.number_of(row)
-            here = int(np.searchsorted(places[0], self._shard.generations.end_of(row)))
+            number = self._shard.segments.number_of(row)
+            here = int(np.searchsorted(places[0], self._shard.segments.end_of(row)))
             self._parts.append((number, name, places[:, :here]))
             self._firsts.append(row)
             places = places[:, here:]
@@ -55,7 +55,7 @@ class Places:
         if self._firsts and row >= self._firsts[0]:
             _, name, places = self._parts[bisect_right(self._firsts, row) - 1]
         else:
-            number = self._shard.generations.number_of(row)
+            number = self._shard.segments.number_of(row)
             known = self._read
             if known is None or known[0] != number or not known[2][0, 0] <= row <= known[2][0, -1]:
                 found = self._store.before(PLACES, self._shard.number, number, row)
@@ -84,13 +84,13 @@ class Places:
                 key = rows_key(PLACES, self._shard.number, number, int(places[0, 0]))
                 yield key, name + b"\n" + compressor.compress(steps.tobytes())
 
-    def _decoded(self, value: bytes, generation: int) -> tuple[bytes, NDArray[np.int64]]:
+    def _decoded(self, value: bytes, segment: int) -> tuple[bytes, NDArray[np.int64]]:
         name, _, packed = value.partition(b"\n")
         try:
             steps = np.frombuffer(zstandard.ZstdDecompressor().decompress(packed), np.int64).reshape(3, -1)
         except (zstandard.ZstdError, ValueError) as error:
             raise DamagedError(
-                f"{self._store.path}: where rows of generation {generation} stood in the inputs is damaged "
+                f"{self._store.path}: where rows of segment {segment} stood in the inputs is damaged "
                 f"({error}); restore the folder from a backup"
             ) from None
         return name, np.cumsum(steps, axis=1)

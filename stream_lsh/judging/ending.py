@@ -1,7 +1,7 @@
 """Which groups end under a window, and when: a function of the log, whatever the batches are.
 
 Nobody joins a group whose founder has left the window, and a window later its last member has left it too. That is
-looked at in slots of log time, and a few numbers for each that the log goes on by: a feed that was dense is no pause
+looked at in slots of stream time, and a few numbers for each that the log goes on by: a feed that was dense is no pause
 when it goes. (With every document, where each number is one's; on Kafka a frame takes 4,096, however few it has.)
 """
 
@@ -49,11 +49,12 @@ class Ending:
         return int(self._marks[0, 1])
 
     def enter(self, log: NDArray[np.int64], seqs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`reached` before each of the next documents int64[n], which have these log times and numbers, ascending."""
+        """`reached` before each of the next documents int64[n], which have these stream times and numbers,
+        ascending."""
         slots = log // self._slot
         begins = np.flatnonzero(np.diff(slots, prepend=self._marks[-1, 0]) > 0)
         marks = np.column_stack([slots[begins], seqs[begins]])
-        if self._marks[-1, 0] < 0:  # whether log time had begun for those before the first time, batches decide
+        if self._marks[-1, 0] < 0:  # whether stream time had begun for those before the first time, batches decide
             marks[:1, 1] = 0
         self._marks = np.concatenate([self._marks, marks])
         oldest = np.searchsorted(self._marks[:, 0], slots - self._slots)

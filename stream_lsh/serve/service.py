@@ -232,7 +232,7 @@ class Service:
             window = engine.index.window
             return {
                 "documents": engine.index.count, "next_seq": engine.seq,
-                "log_time": None if window is None else window.now, "jumps": 0 if window is None else window.jumps,
+                "stream_time": None if window is None else window.now, "jumps": 0 if window is None else window.jumps,
             }  # fmt: skip
 
         held = await self.writer.do(Look(read))

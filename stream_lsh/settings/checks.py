@@ -9,7 +9,7 @@ from pydantic_settings import BaseSettings
 from stream_lsh.errors import StoreError
 
 MOST_POSTINGS = 2**32 - 1
-"""Of a generation, and of the blocks of a memory segment."""
+"""Of a segment, and of the blocks of a memtable."""
 
 
 def check_used(settings: BaseSettings, measure: str, idle: Collection[str]) -> None:

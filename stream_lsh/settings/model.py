@@ -19,7 +19,7 @@ from stream_lsh.documents.fields import Fields
 from stream_lsh.documents.items import Item, item_of
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import UsageError
-from stream_lsh.families.containment import GENERATION, MOST_SAMPLING, QUOTATIONS, check, sampling_of
+from stream_lsh.families.containment import MOST_SAMPLING, QUOTATIONS, SEGMENT, check, sampling_of
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.measure import (
     BY_DISTANCE,
@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     measure: Measure = Field(
         default="jaccard",
         description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
-        "euclidean of vectors; hamming, of rows of bits; edit, of short texts; quotations, a share of one text in "
+        "euclidean of vectors; hamming, of bit vectors; edit, of short texts; quotations, a share of one text in "
         "another; stories, the same event in other words; sets, whose elements have weights",
     )
     threshold: float = Field(
@@ -75,7 +75,7 @@ class Settings(BaseSettings):
         "edit: characters inserted, deleted or replaced",
     )  # fmt: skip
     dimensions: int | None = Field(
-        default=None, ge=1, le=16384, description="numbers of a vector, or bits of a row of bits (a multiple of 8)"
+        default=None, ge=1, le=16384, description="numbers of a vector, or bits of a bit vector (a multiple of 8)"
     )
     target_recall: float = Field(
         default=0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found"
@@ -184,7 +184,7 @@ class Settings(BaseSettings):
         "(default: as it is; on Kafka 10m)",
     )
     segment_documents: int | None = Field(
-        default=None, ge=1, le=2**27, description="documents of a generation of the index (default: as many as it can)"
+        default=None, ge=1, le=2**27, description="documents of a segment of the index (default: as many as it can)"
     )
     erase_hours: float | None = Field(
         default=24, ge=0, le=87600,
@@ -358,9 +358,9 @@ class Settings(BaseSettings):
         return None if self.max_future is None else 1000 * seconds_of(self.max_future)
 
     @cached_property
-    def documents_of_a_generation(self) -> int:
+    def documents_of_a_segment(self) -> int:
         """As set, or as many as postings can be counted of with 32 bits."""
-        most = GENERATION if self.measure == "containment" else 2**27
+        most = SEGMENT if self.measure == "containment" else 2**27
         return self.segment_documents or min(most, MOST_POSTINGS // (self.most_rows * (self.banding.bands + 3)))
 
     @cached_property
@@ -373,7 +373,7 @@ class Settings(BaseSettings):
             "shingles": shingles,
             "tokens": signing.tokens,
             "normalize": ",".join(step for step in STEPS if getattr(signing, step)) or "none",
-            "segment_documents": self.documents_of_a_generation,
+            "segment_documents": self.documents_of_a_segment,
         }
         if self.measure not in ("jaccard", "containment"):
             values |= {name: getattr(self, name) for name in MEASURE_SETTINGS}

@@ -48,7 +48,7 @@ class Base:
     """A base record.
 
     values: by key of the store. dead: who is dead of these rows (`dead.died`). facts: with which a cycle begins
-    `generations`, their numbers and first rows, and `answered`, the last frame whose answer nobody can ask for any
+    `segments`, their numbers and first rows, and `answered`, the last frame whose answer nobody can ask for any
     more; with which it ends `erased`, how many versions are, and `at`, when it began (seconds since 1970).
     """
 

@@ -7,13 +7,13 @@ Sections of a change ("C", version 2), little endian:
    all int64; else missing
  7 if ids are updated (6 with one shard): int64, the rows that died, each with its mark
    (index/rows/deleted_rows.py) in the last two bits; else missing
- the next one, if there is a window: the first row that who comes can see, and of each generation that documents of the
-   frame belong to number, log times of its first and its last document, part and place, all int64; else missing
+ the next one, if there is a window: the first row that who comes can see, and of each segment that documents of the
+   frame belong to number, stream times of its first and its last document, part and place, all int64; else missing
  the last one, if versions went that are to be erased: JSON, the facts that say so (index/erasure/queue.py), by name;
    else missing
 Keys and values are those of the store (index/store/rocksdb.py): the rows, ids, texts and places that were added, and
-what was told of earlier rows, by generation. A key
-is a letter, the shard (uint16), the generation (uint32) and the first row (uint64), big endian.
+what was told of earlier rows, by segment. A key
+is a letter, the shard (uint16), the segment (uint32) and the first row (uint64), big endian.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ VERSION = 2
 _HEAD = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # shard, offset, predecessor, rows before and after, key
 LATE = struct.Struct("<qqq")
 
-Late = tuple[int, int, int]
+ProvisionalRows = tuple[int, int, int]
 """The block that began last, and the first rows of the one before it and of it."""
 
 
 class Seen(NamedTuple):
-    """What a window says behind a frame: the first row that who comes can see, and the generations of the frame's
+    """What a window says behind a frame: the first row that who comes can see, and the segments of the frame's
     documents (`index.window`)."""
 
     first: int
@@ -74,9 +74,9 @@ class Change:
 
     offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
     the store: rows, ids, texts and places. reply: the shard's answer, because it cannot be computed again once later
-    frames are stored. late: what is undecided behind it, where several shards keep. dead: who died (`dead.died`), where
-    ids are updated. seen: where there is a window. waits: JSON of the facts of versions that went and are to be erased,
-    b"" = none.
+    frames are stored. late: what is provisional behind it, where several shards keep. dead: who died (`dead.died`),
+    where ids are updated. seen: where there is a window. waits: JSON of the facts of versions that went and are to be
+    erased, b"" = none.
     """
 
     shard: int
@@ -87,7 +87,7 @@ class Change:
     key: bytes
     values: Mapping[bytes, bytes]
     reply: bytes
-    late: Late | None = None
+    late: ProvisionalRows | None = None
     dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     seen: Seen | None = None
     waits: bytes = b""
@@ -126,9 +126,9 @@ class Change:
         if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
             raise FormatError(f"a change is damaged: rows die in it that are not there, of {last}")
         at = first
-        for generation, row in found.generations():
+        for segment, row in found.segments():
             if row < at or row >= last:
-                raise FormatError(f"a change is damaged: rows {first} to {last} cannot begin at {row} ({generation})")
+                raise FormatError(f"a change is damaged: rows {first} to {last} cannot begin at {row} ({segment})")
             at = row
         return found
 
@@ -144,8 +144,8 @@ class Change:
         except (orjson.JSONDecodeError, AttributeError) as error:
             raise FormatError(f"a change of shard {self.shard} is damaged: {error}") from None
 
-    def generations(self) -> Iterator[tuple[int, int]]:
-        """The generations of its rows, ascending, each with the first row in it here.
+    def segments(self) -> Iterator[tuple[int, int]]:
+        """The segments of its rows, ascending, each with the first row in it here.
 
         Raises:
             FormatError: a key is none of this shard's.
@@ -153,11 +153,11 @@ class Change:
         before = -1
         for key in sorted(self.values):
             try:
-                kind, shard, generation, row = parts_of(key)
+                kind, shard, segment, row = parts_of(key)
             except struct.error:
                 shard = -1
             if shard != self.shard:
                 raise FormatError(f"a change of shard {self.shard} is damaged: it has the key {key.hex()}")
-            if kind == ROWS and generation != before:
-                before = generation
-                yield generation, row
+            if kind == ROWS and segment != before:
+                before = segment
+                yield segment, row

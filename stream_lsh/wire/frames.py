@@ -146,8 +146,8 @@ def _texts(
 
 class Places(NamedTuple):
     """What the sequencer looks at of a frame: its segments, and of its n documents partitions and offsets; times: where
-    there is a window, the event times int64[n] that count for log time, of documents and of deletions; NO_TIME of what
-    is rejected."""
+    there is a window, the event times int64[n] that count for stream time, of documents and of deletions; NO_TIME of
+    what is rejected."""
 
     segments: NDArray[np.int64]
     partitions: NDArray[np.int32]

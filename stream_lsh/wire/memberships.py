@@ -7,7 +7,7 @@ Sections ("M", version 2) of the n documents of a frame that count, little endia
  0 offset, predecessor, int64
  1 places in the frame uint16[n]; 2 kinds uint8[n]; 3 groups int64[n]; 4 similarities float64[n]
  5 what each was dropped for, by name, int32[n], -1 for nothing; 6 ends of the names uint32; 7 names, as JSON text
- 8 event times int64[n], none of what cannot be compared; 9 log times int64[n], or empty without a window
+ 8 event times int64[n], none of what cannot be compared; 9 stream times int64[n], or empty without a window
 10 ends of the ids uint32[n]; 11 ids; 12 ends of the sources uint32[n], or empty; 13 sources
 14 its number int64[n], -1 for nothing
 15 versions that went: places among the n uint16[w]; 16 int64[w, 4], of each number, whether it was kept, its group, and
@@ -55,8 +55,8 @@ class Memberships:
     """What became of the n documents of a frame that count.
 
     offset, predecessor: of the frame, as in `Sequenced`. judgement: without the matches that it lists. times, log:
-    int64[n], event times (NO_TIME: none, or it cannot be compared) and log times (empty without a window). sources: as
-    JSON text, b"" for none; empty without a `source_field`.
+    int64[n], event times (NO_TIME: none, or it cannot be compared) and stream times (empty without a window). sources:
+    as JSON text, b"" for none; empty without a `source_field`.
     """
 
     offset: int
@@ -71,7 +71,7 @@ class Memberships:
         cls, offset: int, predecessor: int, judgement: Judgement, source: Source, log: NDArray[np.int64] | None,
         rows: NDArray[np.int64], settings: Settings,
     ) -> bytes:  # fmt: skip
-        """The record of a frame's judgement. log: log times, with a window. rows: those that count."""
+        """The record of a frame's judgement. log: stream times, with a window. rows: those that count."""
         j, found = judgement, dict[bytes, int]()
         kinds = j.kinds[rows]
         of = np.full(len(rows), -1, np.int32)

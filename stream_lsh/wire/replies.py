@@ -19,7 +19,7 @@ if the new version is like it; representatives: places uint16; names uint32; int
 offsets. Then, if ids are updated and several shards keep, who may stand for groups: places uint16 of the document with
 which the block begins; names uint32; int64[h, 4] groups, seqs, source partitions and offsets.
 Then, if the measure explains its matches, what each rests on: ends uint32[m]; JSON.
-Then the columns of the frame's documents, as there, and with a window their log times int64[n]; missing unless it is
+Then the columns of the frame's documents, as there, and with a window their stream times int64[n]; missing unless it is
 this shard's turn to send them.
 """
 
@@ -59,7 +59,7 @@ class Reply:
     `of_seq` is of such a document its own number. In `removed_by` and `new_representatives`, too, a name's number
     stands for the new representative's row. source, accepted: the frame's documents, from the shard whose turn it is
     (`carries`), else None. representatives: source partition and offset of those representatives, by their numbers.
-    log: log times int64[n] of the frame's documents, where these are, if there is a window.
+    log: stream times int64[n] of the frame's documents, where these are, if there is a window.
     """
 
     shard: int

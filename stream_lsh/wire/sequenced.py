@@ -4,7 +4,7 @@ and says which of its documents are accepted.
 Sections of a sequenced frame ("S", version 2):
  0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
  1 decisions, if several shards keep and a block begins in it: those on its shard's documents (`decisions`), else
-   empty; 2 log times int64[n], if there is a window, else empty; 3 accepted uint8[n], or empty: all; 4 the frame
+   empty; 2 stream times int64[n], if there is a window, else empty; 3 accepted uint8[n], or empty: all; 4 the frame
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Sequenced:
     offset: of the frame in the signatures topic. predecessor: offset of the accepted frame before it, -1 for the first.
     first: how many documents were accepted before it. key: of the index. accepted bool[n]: which documents count; the
     others were accepted in an earlier frame. frame: as it was signed. decisions: what was dropped of the shard's
-    documents of the block before the last (`wire.decisions`), if a block begins in it. log: log times int64[n], if
+    documents of the block before the last (`wire.decisions`), if a block begins in it. log: stream times int64[n], if
     there is a window.
     """
 
@@ -65,7 +65,7 @@ class Sequenced:
             undefined(sections[1], "sequenced frame", "decisions")
         log = None
         if settings.window is None:
-            undefined(sections[2], "sequenced frame", "log times")
+            undefined(sections[2], "sequenced frame", "stream times")
         else:
             log = column(sections[2], np.int64)
         offset, predecessor, first, key = _PLACE.unpack(sections[0])
@@ -77,7 +77,7 @@ class Sequenced:
         return numbers(self.offset, n)
 
     def places(self, n: int) -> NDArray[np.int64]:
-        """How many documents were accepted before each of the frame's n; generations begin by that."""
+        """How many documents were accepted before each of the frame's n; segments begin by that."""
         return places_in_log(self.first, self.accepted, n)
 
 

@@ -106,7 +106,7 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     if sequenced.log is not None:
         if len(sequenced.log) != n:
             raise FormatError(
-                f"a sequenced frame is damaged: it has log times of {len(sequenced.log)} documents of {n}"
+                f"a sequenced frame is damaged: it has stream times of {len(sequenced.log)} documents of {n}"
             )
         documents.log[:] = sequenced.log
     owner = owners(source.ids, settings.shards)

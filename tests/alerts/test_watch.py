@@ -144,7 +144,7 @@ def rules(draw: st.DrawFn) -> list[Rule]:
 
 @st.composite
 def feeds(draw: st.DrawFn) -> list[Document]:
-    """Few groups and sources; log time that stands still, goes on by a little, and by more than any rule counts."""
+    """Few groups and sources; stream time that stands still, goes on by a little, and by more than any rule counts."""
     documents: list[Document] = []
     kept: list[int] = []
     log = draw(st.sampled_from([0, 1_700_000_000_000]))

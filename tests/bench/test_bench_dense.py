@@ -83,7 +83,7 @@ def test_a_pipe_into_what_grows(feed: Path, tmp_path: Path) -> None:
     rows = read_rows(report)
     assert rows[-1]["documents"] == 300
     assert all(row["rate"] > 0 and row["batch_ms"] > 0 and row["resident_mb"] > 1 for row in rows)
-    assert rows[-1]["generations"] == 6
+    assert rows[-1]["segments"] == 6
     assert len((tmp_path / "pairs.jsonl").read_bytes().splitlines()) == 100
     report.write_bytes(report.read_bytes()[:-1])  # a line that is being written
     assert len(read_rows(report)) == len(rows) - 1

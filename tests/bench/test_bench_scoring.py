@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.growth import score_generations
+from bench.growth import score_segments
 from bench.scoring import Score, read_truth, score
 
 TRUTH = {("a", "b"): 1.0, ("a", "c"): 0.8, ("b", "d"): 0.79, ("c", "x"): 0.9}
@@ -32,14 +32,14 @@ def test_read_truth(tmp_path: Path, name: str) -> None:
     assert read_truth(tmp_path / name) == {("a", "b"): 0.8, ("a", "c"): 1.0}
 
 
-def test_generations_are_scored_one_by_one() -> None:
+def test_segments_are_scored_one_by_one() -> None:
     truth = {("a", "b"): 0.9, ("b", "c"): 0.8, ("a", "c"): 0.79}
     # In the first one b was dropped, which answers for both its pairs; in the second one a and nothing else.
     reported = [("a", "b"), ("b~1", "a~1"), ("a~1", "z~1"), ("a", "a~1"), ("a~1", "c~1")]
-    found = score_generations(reported, truth, {"a", "b", "c"}, 240_000, 0.8)
-    assert found == {"true_pairs": 4, "missed": 0, "false_pairs": 1, "pairs_of_two_generations": 1}
-    found = score_generations(reported[:4], truth, {"a", "b", "c"}, 240_000, 0.8)
-    assert found == {"true_pairs": 4, "missed": 1, "false_pairs": 0, "pairs_of_two_generations": 1}
-    # A generation that is not there with all its known posts is not asked for.
-    found = score_generations(reported, truth, {"a", "b", "c"}, 120_002, 0.8)
-    assert found == {"true_pairs": 2, "missed": 0, "false_pairs": 0, "pairs_of_two_generations": 1}
+    found = score_segments(reported, truth, {"a", "b", "c"}, 240_000, 0.8)
+    assert found == {"true_pairs": 4, "missed": 0, "false_pairs": 1, "pairs_of_two_segments": 1}
+    found = score_segments(reported[:4], truth, {"a", "b", "c"}, 240_000, 0.8)
+    assert found == {"true_pairs": 4, "missed": 1, "false_pairs": 0, "pairs_of_two_segments": 1}
+    # A segment that is not there with all its known posts is not asked for.
+    found = score_segments(reported, truth, {"a", "b", "c"}, 120_002, 0.8)
+    assert found == {"true_pairs": 2, "missed": 0, "false_pairs": 0, "pairs_of_two_segments": 1}

@@ -318,12 +318,12 @@ def test_info_says_how_many_shards_there_are_and_what_each_holds(
     assert f"  {unique}  " in said
 
 
-def test_info_shows_generations(run: Run, tmp_path: Path) -> None:
+def test_info_shows_segments(run: Run, tmp_path: Path) -> None:
     documents = [{"id": number, "text": f"document number {number} of all"} for number in range(25)]
     feed, state = write_lines(tmp_path / "feed.jsonl", documents), tmp_path / "state"
     run("dedup", feed, "--index", state, "--segment-documents", 10)
     facts = json.loads(run("info", "--index", state, "--json", "--check").stdout)
-    found = [(item["generation"], item["documents"], item["in_files"]) for item in facts["generations"]["latest"]]
+    found = [(item["segment"], item["documents"], item["in_files"]) for item in facts["segments"]["latest"]]
     assert found == [(0, 10, 10), (1, 10, 10), (2, 5, 0)]
-    assert facts["generations"]["number"] == 3
-    assert "generation 1" in run("info", "--index", state).stdout
+    assert facts["segments"]["number"] == 3
+    assert "segment 1" in run("info", "--index", state).stdout

@@ -1,4 +1,4 @@
-"""Vectors and rows of bits on the command line: feeds, dead letters, a single one to look for, what the help says."""
+"""Vectors and bit vectors on the command line: feeds, dead letters, a single one to look for, what the help says."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def test_a_single_row_of_bits(bits: Path, text: str) -> None:
         ("vectors", "[0, 0, 0]", "the vector is a vector of zeros, which has no direction"),
         ("vectors", "harbour", "the vector is a string, but no base64"),
         ("vectors", "  ", "the text is empty"),
-        ("bits", "fff", "the row of bits has 3 hexadecimal digits, not 16"),
-        ("bits", "fgg", "the row of bits is neither hexadecimal nor base64 of 64 bits"),
-        ("bits", "[1, 0]", "the row of bits is a list, not hexadecimal"),
+        ("bits", "fff", "the bit vector has 3 hexadecimal digits, not 16"),
+        ("bits", "fgg", "the bit vector is neither hexadecimal nor base64 of 64 bits"),
+        ("bits", "[1, 0]", "the bit vector is a list, not hexadecimal"),
     ],
 )
 def test_what_cannot_be_looked_for(request: pytest.FixtureRequest, index: str, text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""`stream-lsh tune` and `stream-lsh evaluate` of vectors, rows of bits and short texts."""
+"""`stream-lsh tune` and `stream-lsh evaluate` of vectors, bit vectors and short texts."""
 
 from __future__ import annotations
 

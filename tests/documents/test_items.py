@@ -1,4 +1,4 @@
-"""Vectors and rows of bits as they come in: every way to give one is the same text, and what is none is refused."""
+"""Vectors and bit vectors as they come in: every way to give one is the same text, and what is none is refused."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_what_are_no_bits_is_refused(value: str, reason: str, detail: str) -> No
 
 
 def test_bytes_of_another_length_are_refused() -> None:
-    assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the row of bits has 24 bits, not 16")
+    assert refusal(made(BITS, b"\0\0\0")) == ("bad_bits", "the bit vector has 24 bits, not 16")
 
 
 def test_hexadecimal_that_is_too_short_is_no_base64() -> None:

@@ -107,7 +107,7 @@ def test_a_time_is_over_in_a_later_run_too(tmp_path: Path, rules: Path) -> None:
         document = {"id": number, "text": text(0), "at": START + 60 * minute}
         inputs.append(jobs.write(tmp_path / f"{number}.jsonl", document))
         run(tmp_path, inputs, rules, {"window": "40d"})
-    # Log time is the median: it comes to the last five when they are the larger half of the latest 64.
+    # Stream time is the median: it comes to the last five when they are the larger half of the latest 64.
     assert alerts(tmp_path) == []
     more = jobs.write(tmp_path / "more.jsonl", *(
         {"id": f"m{n}", "text": text(0), "at": START + 60 * 1005 + n} for n in range(20)

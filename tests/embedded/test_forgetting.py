@@ -35,7 +35,8 @@ def kinds(state: Path) -> dict[str, str]:
 
 
 def test_times_as_they_come(tmp_path: Path) -> None:
-    """Missing and null are taken at log time, what is no time is refused; the index knows its window and its field."""
+    """Missing and null are taken at stream time, what is no time is refused; the index knows its window and its
+    field."""
     state = tmp_path / "index"
     first = write(
         tmp_path / "first.jsonl", document("a", TEXT, at=START), document("b", "another one", at=None),
@@ -44,7 +45,7 @@ def test_times_as_they_come(tmp_path: Path) -> None:
     summary = run(state, first, window="2h", time_field="at")
     assert summary.rejected == {"bad_time": 2}
     assert summary.window is not None
-    assert (summary.window.window, summary.window.log_time, summary.window.jumps) == ("2h", START, 0)
+    assert (summary.window.window, summary.window.stream_time, summary.window.jumps) == ("2h", START, 0)
     later = [document(f"l{i}", f"text {i} of many", at=moment(START + HOUR)) for i in range(3)]
     second = write(tmp_path / "second.jsonl", *later, document("f", TEXT), document("b", "another one"))
     assert run(state, first, second).documents == 5
@@ -105,7 +106,7 @@ def test_what_the_command_says(tmp_path: Path) -> None:
     assert f"documents from {moment(START + 7 * HOUR)} on are remembered" in result.stderr
     result = CliRunner().invoke(main, ["info", "--index", str(tmp_path / "index")])
     assert re.search(
-        rf"log time +{moment(START + 9 * HOUR)}\n +remembered since +{moment(START + 7 * HOUR)}", result.stdout
+        rf"stream time +{moment(START + 9 * HOUR)}\n +remembered since +{moment(START + 7 * HOUR)}", result.stdout
     )
     without = CliRunner().invoke(main, ["dedup", str(feed), "--unique", str(tmp_path / "all.jsonl")])
     assert "remembered" not in without.stderr
@@ -126,7 +127,7 @@ def test_in_python(tmp_path: Path) -> None:
         assert deduplicator.query(TEXT) == []
         (three,) = deduplicator.process([Document("a", TEXT)])
         assert (three.kind, three.group) == ("unique", three.seq)
-        for i in range(40):  # generations later
+        for i in range(40):  # segments later
             list(deduplicator.process([Document(f"later {i}", f"{i} a {i} b", time=START + (6 + i) * HOUR)] * 70))
             deduplicator.commit()
         assert len(deduplicator) < 10

@@ -66,7 +66,7 @@ def cases() -> list[Any]:
 def test_verdicts_are_those_of_exhaustive_comparison(
     tmp_path: Path, measure: str, compare_with: Any, shards: int, changes: bool
 ) -> None:
-    """To the last match; over several generations and two runs, the second of which knows no setting."""
+    """To the last match; over several segments and two runs, the second of which knows no setting."""
     feed = feed_of(measure, seed=shards)
     records = feed.history(200) if changes else feed.plain(200)
     more: dict[str, Any] = {"compare_with": compare_with, "shards": shards}
@@ -87,7 +87,7 @@ def test_verdicts_are_those_of_exhaustive_comparison(
         assert sum(verdict["kind"] == "unique" and bool(verdict["matches"]) for verdict in verdicts) > 5
     facts: Any = information(tmp_path / "index", check=True)
     assert facts["health"]["problems"] == []
-    assert facts["generations"]["number"] > 1
+    assert facts["segments"]["number"] > 1
     before = bytes_of(tmp_path)
     for name in OUTPUTS:
         (tmp_path / name).unlink()
@@ -197,7 +197,7 @@ def test_lost_postings_are_made_again(tmp_path: Path, compare_with: Any, changes
     settings = Settings(**sure("containment", **more))
     inputs = written(tmp_path, records)
     run(tmp_path, inputs[:2], settings)
-    lost = sorted((tmp_path / "index").glob("generations/*/postings/run-*"))
+    lost = sorted((tmp_path / "index").glob("segments/*/postings/run-*"))
     assert lost
     for path in lost:
         path.unlink()
@@ -306,7 +306,7 @@ def test_python_and_queries(tmp_path: Path, measure: str) -> None:
         [match, *_] = deduplicator.query(records[0][feed.field])
         assert (match.id, match.similarity) == (0, 1.0)
         for bad in () if measure == "levenshtein" else ("?", None, [1, 2.5], 1.5):
-            with pytest.raises((TypeError, UsageError), match=r"the (row of bits|vector|set|bits to look for)"):
+            with pytest.raises((TypeError, UsageError), match=r"the (bit vector|vector|set|bits to look for)"):
                 deduplicator.query(bad)  # type: ignore[arg-type]
     summary = query(Settings(), inputs, str(tmp_path / "asked"), tmp_path / "index")
     assert (summary.documents, summary.redelivered) == (60, 60)
@@ -332,7 +332,7 @@ def test_an_index_keeps_its_measure(tmp_path: Path) -> None:
 
 def test_folders_hold_no_vectors(tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a text")
-    for measure, what in (("cosine", "of vectors: .* the field vector,"), ("hamming", "of rows of bits: .* bits,")):
+    for measure, what in (("cosine", "of vectors: .* the field vector,"), ("hamming", "of bit vectors: .* bits,")):
         with pytest.raises(UsageError, match=f"folder of text files, and the index is {what}"):
             run(tmp_path / measure, [tmp_path], Settings(**GIVEN[measure]), [])
 

@@ -1,4 +1,4 @@
-"""Exhaustive comparison of vectors, rows of bits, short texts and sets with weights: against the definitions."""
+"""Exhaustive comparison of vectors, bit vectors, short texts and sets with weights: against the definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curves of vectors and rows of bits: against the textbook, against simulation, against all there is."""
+"""The curves of vectors and bit vectors: against the textbook, against simulation, against all there is."""
 
 from __future__ import annotations
 

@@ -178,11 +178,11 @@ def test_bands_that_cannot_be_had_are_refused_in_terms_of_the_measure(given: dic
         Settings.load(None, **given)
 
 
-# -- keys of rows of bits --------------------------------------------------------------------------------------------
+# -- keys of bit vectors --------------------------------------------------------------------------------------------
 
 
 def met(settings: Settings, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Whether rows of bits uint8[n, octets] have a key in common with the first of them."""
+    """Whether bit vectors uint8[n, octets] have a key in common with the first of them."""
     signatures = np.zeros((len(rows), components_of(settings.signing).columns), np.uint8)
     signatures[:, : rows.shape[1]] = rows
     words, masks = as_words(signatures), masks_of(settings.signing)
@@ -355,7 +355,7 @@ def test_indexes_of_copies_are_as_they_were(fingerprint: str, given: dict[str, A
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"measure": "cosine"}, "measure = cosine needs dimensions: numbers of a vector, or bits of a row of bits"),
+    ({"measure": "cosine"}, "measure = cosine needs dimensions: numbers of a vector, or bits of a bit vector"),
     ({"measure": "euclidean", "dimensions": 8}, "measure = euclidean needs max_distance: euclidean: distance up to"),
     ({"measure": "hamming", "max_distance": 3}, "measure = hamming needs dimensions: "),
     ({"measure": "hamming", "dimensions": 64}, "measure = hamming needs max_distance: "),

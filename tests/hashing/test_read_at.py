@@ -40,7 +40,7 @@ static ssize_t reading(const char *name, int fd, void *to, size_t size, off_t at
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, sizeof path - 1);
     path[length < 0 ? 0 : length] = 0;
-    if (!strstr(path, "/generations/")) return real(fd, to, size, at);
+    if (!strstr(path, "/segments/")) return real(fd, to, size, at);
     if (calls++ % 3 == 0) { interrupted++; errno = EINTR; return -1; }
     if (size > 16) { shortened++; size = 1 + size / 3; }
     return real(fd, to, size, at);

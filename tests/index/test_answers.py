@@ -76,7 +76,7 @@ def test_a_feed_of_many_windows(tmp_path: Path, seed: int, compare_with: str, sh
     }  # fmt: skip
     with opened(settings, tmp_path) as index:
         assert index.count < 0.5 * len(documents)
-        assert index.shards[0].generations[0].first > 0
+        assert index.shards[0].segments[0].first > 0
 
 
 CHANGING = [
@@ -160,7 +160,7 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
             if chance.random() < 0.2:
                 documents.append(Document(f"{page['source']} {chance.randrange(3)}", text, time=time))
             if chance.random() < 0.05:
-                old = chance.choice(documents[-chance.choice((50, 1500)) :])  # undecided still, or decided
+                old = chance.choice(documents[-chance.choice((50, 1500)) :])  # provisional still, or decided
                 documents.append(Document(old.id, time=chance.choice((None, time)), deleted=True))
             elif chance.random() < 0.02:
                 documents.append(chance.choice(documents[-50:]))

@@ -29,7 +29,7 @@ from stream_lsh.index.store.rocksdb import Store, rows_key
 from stream_lsh.settings.model import Settings
 
 FEEDER = ("-m", "support.feeder")
-N, FED = 600, 360  # of the last generation so few that its runs are not merged yet
+N, FED = 600, 360  # of the last segment so few that its runs are not merged yet
 SMALL = {"memtable_documents": 16, "segment_documents": 150}
 FEED = nasty(17, N, words=WORDS[:80])
 Whole = tuple[Path, list[dict[str, Any]]]
@@ -37,7 +37,7 @@ Whole = tuple[Path, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module", params=["kept", pytest.param("all", marks=pytest.mark.long)])
 def whole(request: pytest.FixtureRequest) -> Iterator[Whole]:
-    """An index of some generations with all but the last documents, closed; and the verdicts on all of them."""
+    """An index of some segments with all but the last documents, closed; and the verdicts on all of them."""
     settings = Settings(compare_with=request.param, **SMALL)
     with temporary_folder() as folder:
         verdicts = once(FEED, settings, folder / "all")
@@ -78,12 +78,12 @@ def refuses_or_goes_on(folder: Path, verdicts: list[dict[str, Any]]) -> str:
 def names_the_check(folder: Path, said: str) -> None:
     """The kernel does not know which file it is: it must not have the whole index deleted for it."""
     assert f"stream-lsh info --index {folder} --check" in said and "rebuilt from the rows" in said
-    assert re.findall(r"\S*/\S* can be deleted", said) == ["generations/*/postings can be deleted"]
+    assert re.findall(r"\S*/\S* can be deleted", said) == ["segments/*/postings can be deleted"]
     assert "delete the folder" not in said
 
 
 def files(folder: Path, pattern: str) -> list[Path]:
-    found = sorted(folder.glob(f"generations/*/{pattern}"))
+    found = sorted(folder.glob(f"segments/*/{pattern}"))
     assert found
     return found
 
@@ -180,9 +180,9 @@ ROWS_MISSING = r"rows-0\.bin is missing; restore the folder from a backup"
 
 FILES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a run in the place of another": (misplace_a_run, r"is not the file that the index wrote|rebuilt from the rows"),
-    "no segment 1": (lambda folder: lose(folder / "generations/000001"), ROWS_MISSING),
-    "no segments": (lambda folder: lose(folder / "generations"), ROWS_MISSING),
-    "no rows": (lambda folder: lose(folder / "generations/000000/rows-0.bin"), ROWS_MISSING),
+    "no segment 1": (lambda folder: lose(folder / "segments/000001"), ROWS_MISSING),
+    "no segments": (lambda folder: lose(folder / "segments"), ROWS_MISSING),
+    "no rows": (lambda folder: lose(folder / "segments/000000/rows-0.bin"), ROWS_MISSING),
     "no store": (lose_the_store, "is empty, but there are files of what it held"),
     "rows cut off": (cut_rows, r"rows-0\.bin has \d+ bytes instead of \d+; restore"),
     "rows of another format": (change_the_head_of_rows, r"has format .*3.* instead of .*2"),
@@ -244,11 +244,11 @@ def test_values_of_the_store_cut_off_or_missing(copy: Whole, seed: int) -> None:
     store = Store(folder / "db")
     shard = store.named("shard/0")
     kind = (b"r", b"i", b"t")[seed % 3]
-    generation = chance.choice(shard["generations"])
+    segment = chance.choice(shard["segments"])
     if kind == b"r":
-        generation = shard["generations"][-1]
-    first, value = store.holding(kind, 0, generation["number"], generation["first"] + 10**6)
-    key = rows_key(kind, 0, generation["number"], first)
+        segment = shard["segments"][-1]
+    first, value = store.holding(kind, 0, segment["number"], segment["first"] + 10**6)
+    key = rows_key(kind, 0, segment["number"], first)
     if seed < 3:
         store.write({}, [key])
     else:

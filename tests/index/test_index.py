@@ -108,7 +108,7 @@ def test_opening_and_closing_changes_nothing(tmp_path: Path, whole: Whole) -> No
         index.commit({"feed": {"next": 150}})
     for number in range(4):
         if number % 2 == 0:
-            for folder in tmp_path.glob("generations/*/postings"):
+            for folder in tmp_path.glob("segments/*/postings"):
                 shutil.rmtree(folder)
         with opened(Settings(), tmp_path):
             pass
@@ -130,8 +130,8 @@ def test_a_commit_takes_over_what_was_flushed_meanwhile(tmp_path: Path, seed: in
             index.commit({})
 
 
-def test_a_generation_that_was_not_committed_never_began(tmp_path: Path) -> None:
-    """What was lost had begun the next generation behind the last committed row; what comes instead is of this one."""
+def test_a_segment_that_was_not_committed_never_began(tmp_path: Path) -> None:
+    """What was lost had begun the next segment behind the last committed row; what comes instead is of this one."""
     settings = Settings(segment_documents=10, memtable_documents=16, shingles="words:1")
     documents = [Document(i, " ".join(WORDS[9 * i : 9 * i + 9])) for i in range(30)]
     with opened(settings, tmp_path) as index:
@@ -142,7 +142,7 @@ def test_a_generation_that_was_not_committed_never_began(tmp_path: Path) -> None
         fed(index, documents[8:], 8, 3)
         index.commit({})
     with opened(settings, tmp_path) as index:
-        assert [(g.number, g.first) for g in index.shards[0].generations] == [(0, 0), (1, 10), (2, 20)]
+        assert [(g.number, g.first) for g in index.shards[0].segments] == [(0, 0), (1, 10), (2, 20)]
         assert {verdict["kind"] for verdict in fed(index, documents, 30, 30)} == {"redelivered"}
 
 
@@ -188,7 +188,7 @@ def test_an_opening_that_fails_leaves_nothing_open(
     gc.collect()
     assert files_of(tmp_path) == set()
     if not read_only:
-        for folder in tmp_path.glob("generations/*/postings"):
+        for folder in tmp_path.glob("segments/*/postings"):
             shutil.rmtree(folder)
     before = set(threading.enumerate())
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -15,7 +15,7 @@ from support.feeds import WORDS, changing, drifting, nasty
 from support.in_memory import temporary_folder
 from support.indexes import agreed_with_limits, asked, fed, once, opened, same
 from support.long_form import LONG, rotating, seeds
-from support.models.matching import Late, Unique, entries, unique_verdicts
+from support.models.matching import ProvisionalRows, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.document import Document
 from stream_lsh.settings.model import Settings
@@ -124,7 +124,7 @@ def test_sets_are_compared_as_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_query_says_what_the_verdict_would_be_and_changes_nothing(tmp_path: Path, shards: int) -> None:
     settings = any_settings(3, shards=shards, decision_lag=10).model_copy(update={"memtable_documents": 16})
-    model = (Late if settings.late else Unique)(settings)
+    model = (ProvisionalRows if settings.late else Unique)(settings)
     with opened(settings, tmp_path) as index:
         for entry in entries(nasty(31, 120), settings):
             (answer,) = asked(index, [entry.document])

@@ -1,4 +1,4 @@
-"""A process that is killed while it flushes, merges and begins generations leaves an index that goes on as if it had
+"""A process that is killed while it flushes, merges and begins segments leaves an index that goes on as if it had
 not been."""
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def test_killed_at_random_moments(tmp_path: Path, changes: dict[str, Any], docum
         came = sum(verdict["kind"] not in ("rejected", "redelivered", "deleted") for verdict in whole)
         assert index.count == came - sum("replaces" in verdict for verdict in whole)
         (shard, *_) = index.shards
-        assert len(shard.generations) > documents // 500 // 2
-        for generation in shard.generations:
-            for listed in generation.postings.runs:
+        assert len(shard.segments) > documents // 500 // 2
+        for segment in shard.segments:
+            for listed in segment.postings.runs:
                 if listed.path is not None:
                     Run.open(listed.path, check=True)
     files = {path.name for path in (tmp_path / "index").rglob("*") if path.is_file()}

@@ -59,7 +59,7 @@ def check(index: Index, feed: list[Document], whole: list[dict[str, Any]], chanc
 @pytest.mark.long
 @pytest.mark.parametrize(("documents", "states"), [(60_000, 15) if LONG else (6_000, 4)])
 def test_beside_a_process_that_writes(tmp_path: Path, documents: int, states: int) -> None:
-    """It flushes, merges, begins generations and commits all the time."""
+    """It flushes, merges, begins segments and commits all the time."""
     feed = nasty(5, documents, words=WORDS[:60])
     whole = once(feed, Settings(**{**SMALL, "memtable_documents": 65536}), tmp_path / "whole", 1000)
     chance, seen = random.Random(1), []
@@ -92,13 +92,13 @@ def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
         fed(writer, feed[:300], 0, 20)
         writer.commit({"feed": {"next": 300}})
         with opened(Settings(max_matches=3), tmp_path / "index", read_only=True) as reader:
-            files = {run.path for g in reader.shards[0].generations for run in g.postings.runs if run.path}
+            files = {run.path for g in reader.shards[0].segments for run in g.postings.runs if run.path}
             for at in range(300, 900, 30):
                 assert fed(writer, feed[at : at + 30], at, 30) == whole[at : at + 30]
                 writer.commit({"feed": {"next": at + 30}})
                 assert check(reader, feed, whole, random.Random(at)) == 300
-            for generation in writer.shards[0].generations:
-                generation.postings.merged()
+            for segment in writer.shards[0].segments:
+                segment.postings.merged()
             writer.commit({})
             assert not all(path.exists() for path in files)
             assert check(reader, feed, whole, random.Random(0)) == 300
@@ -115,7 +115,7 @@ def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
 
     def counted() -> set[Path]:
         shard = writer.shards[0]
-        return {run.path for g in shard.generations for run in g.postings.runs if run.path}
+        return {run.path for g in shard.segments for run in g.postings.runs if run.path}
 
     for restart in (False, True):
         writer = Index(settings, tmp_path / "index", durable=False)
@@ -127,8 +127,8 @@ def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
                     fed(writer, feed[at : at + 30], at, 30)
                     writer.commit({})
                     assert before <= runs()
-                for generation in writer.shards[0].generations:
-                    generation.postings.merged()
+                for segment in writer.shards[0].segments:
+                    segment.postings.merged()
                 writer.commit({})
                 assert counted() < runs()
             if not restart:

@@ -18,9 +18,9 @@ from stream_lsh.index.kernel.candidates import best, nominate
 from stream_lsh.index.kernel.row_access import word
 from stream_lsh.index.kernel.work import Scratch
 from stream_lsh.index.postings.bucket import passing, read
-from stream_lsh.index.postings.memtable import POOL_WORDS, Memory, append, find, newest, posted
+from stream_lsh.index.postings.memtable import POOL_WORDS, Memtable, append, find, newest, posted
 from stream_lsh.index.postings.run import MOST_POSTINGS, Run, directory_bits, filter_mask, filter_word, filter_words
-from stream_lsh.index.rows.deleted_rows import Dead
+from stream_lsh.index.rows.deleted_rows import DeletedRows
 from stream_lsh.index.rows.layout import MASK, SEQ, Rows
 from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.segments.manifest import BATCH
@@ -73,7 +73,7 @@ def test_a_run_with_as_many_postings_as_there_can_be(tmp_path: Path, room: int) 
     try:
         os.pwrite(fd, values.tobytes(), PAGE + 8 * (MOST_POSTINGS - many))
         table = table_of(directory, filter, bits, fd, 2**39)
-        memory = Memory.of(16)
+        memory = Memtable.of(16)
         for key in np.unique(keys):
             out = np.empty(16, np.int64)
             wanted = [2**39 + row for row in rows[keys == key].tolist()][::-1]
@@ -108,9 +108,9 @@ def test_the_filter_s_words_are_those_of_the_keys_in_order(n: int) -> None:
 
 
 def test_rows_behind_two_to_the_32_bytes(tmp_path: Path) -> None:
-    """Written, summed and read by Python and by the kernel, at the last rows that a generation can have."""
+    """Written, summed and read by Python and by the kernel, at the last rows that a segment can have."""
     settings = Settings()
-    shape, flushed = Shape(settings), settings.documents_of_a_generation - 50
+    shape, flushed = Shape(settings), settings.documents_of_a_segment - 50
     path = tmp_path / "rows"
     RowFile(path, shape, 0).close()
     os.truncate(path, PAGE + 8 * shape.width * flushed)
@@ -124,10 +124,10 @@ def test_rows_behind_two_to_the_32_bytes(tmp_path: Path) -> None:
         first = 2**39
         kernel = Rows(
             base=first + flushed + 50, total=first + flushed + 50, recent=np.zeros((1, shape.width), np.uint64),
-            generations=np.array([[0, -1, 0], [first, file.file, file.start]]), signature_at=shape.signature_at,
+            segments=np.array([[0, -1, 0], [first, file.file, file.start]]), signature_at=shape.signature_at,
             read=np.empty(shape.width, np.uint64), begin=np.empty(MASK, np.uint64), known=-1,
             kept=first + flushed + 50, ring=np.empty(16, np.uint64), notes=np.empty(1, np.uint8), log_at=shape.log_at,
-            seen=first, seen_log=-1, guides=first, dead=Dead.of(first),
+            seen=first, seen_log=-1, guides=first, dead=DeletedRows.of(first),
         )  # fmt: skip
         for k in (0, 1, 49):
             assert word(kernel, first + flushed + k, SEQ) == rows[k, SEQ]
@@ -149,7 +149,7 @@ def test_candidates_of_any_row_are_ranked_by_agreement_then_newest() -> None:
     assert [(int(row), int(agreement)) for row, agreement in found] == [(row, agreement) for agreement, row in pairs]
 
 
-def test_values_of_rows_and_generations_beyond_32_bits(tmp_path: Path) -> None:
+def test_values_of_rows_and_segments_beyond_32_bits(tmp_path: Path) -> None:
     store = Store(tmp_path / "db", sync=False)
     try:
         places = [(0, 0), (0, HUGE - 10), (0, HUGE), (0, 2**40), (HUGE - 1, 2**40 + 5)]
@@ -163,7 +163,7 @@ def test_values_of_rows_and_generations_beyond_32_bits(tmp_path: Path) -> None:
 
 def test_blocks_of_memory_up_to_the_last_word(tmp_path: Path) -> None:
     """The pool of the largest segment has 2^32 words: blocks at its end are found, read and sorted."""
-    memory = Memory.of(1000)
+    memory = Memtable.of(1000)
     memory.pool = np.memmap(tmp_path / "pool", np.uint32, "w+", shape=(HUGE,))
     memory.used = used = HUGE - POOL_WORDS * 900
     memory.first = HUGE + 7
@@ -190,9 +190,9 @@ def test_blocks_of_memory_up_to_the_last_word(tmp_path: Path) -> None:
 def test_settings_keep_postings_and_blocks_below_two_to_the_32(bands: int) -> None:
     """A document has a posting a band and three more; a posting takes four words of memory at the most."""
     sizes = {"bands": bands, "rows": 1, "signature_size": bands}
-    most = Settings(**sizes, memtable_documents=16).documents_of_a_generation
+    most = Settings(**sizes, memtable_documents=16).documents_of_a_segment
     assert most * (bands + 3) <= MOST_POSTINGS and most <= 2**27
-    assert Settings(**sizes, segment_documents=most).documents_of_a_generation == most
+    assert Settings(**sizes, segment_documents=most).documents_of_a_segment == most
     with pytest.raises((UsageError, ValueError), match="segment_documents"):
         Settings(**sizes, segment_documents=most + 1)
     largest = min(4194304, MOST_POSTINGS // (POOL_WORDS * (bands + 3)) - BATCH)

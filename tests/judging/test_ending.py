@@ -53,7 +53,7 @@ def test_few_documents_with_many_numbers_catch_up() -> None:
 
 
 def test_what_was_rejected_before_the_first_time() -> None:
-    """It has no log time yet, or, if it came in one batch with the first time, that one."""
+    """It has no stream time yet, or, if it came in one batch with the first time, that one."""
     for before in (-1, 10**12):
         ending = Ending(MINUTE)
         log = [before, before, 10**12, 10**12 + 10 * MINUTE, 10**12 + 10 * MINUTE]

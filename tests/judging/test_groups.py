@@ -21,7 +21,7 @@ from stream_lsh.judging.groups import LISTED, Group
 from stream_lsh.judging.verdicts import Judgement, Kind
 
 
-class Memory:
+class Memtable:
     """A shelf in dictionaries, which keeps rows as the store does, and names too."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Step:
     left: int | None = None
 
 
-def judged(steps: list[Step], first: int, shelf: Memory) -> Judgement:
+def judged(steps: list[Step], first: int, shelf: Memtable) -> Judgement:
     """Verdicts on some documents, the numbers of which begin with `first`; their rows are their numbers."""
     n, seqs = len(steps), np.arange(first, first + len(steps))
     ids = [json.dumps(step.id).encode() for step in steps]
@@ -86,10 +86,10 @@ def judged(steps: list[Step], first: int, shelf: Memory) -> Judgement:
     )  # fmt: skip
 
 
-def fold_all(steps: list[Step], cuts: list[int], sources: bool, reached: int = 0) -> tuple[list[Any], Memory]:
+def fold_all(steps: list[Step], cuts: list[int], sources: bool, reached: int = 0) -> tuple[list[Any], Memtable]:
     """The events of a feed that comes in these batches, and what is kept in the end. reached: groups with smaller
     numbers have ended before anything came."""
-    shelf, events, first = Memory(), [], 0
+    shelf, events, first = Memtable(), [], 0
     for end in [*sorted({cut for cut in cuts if cut < len(steps)}), len(steps)]:
         batch = steps[first:end]
         judgement = judged(batch, first, shelf)

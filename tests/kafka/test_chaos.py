@@ -1,4 +1,5 @@
-"""Chaos in its short form, and single calamities: nothing is lost, nothing is there twice, nobody waits for the dead.
+"""Chaos in its short form, and single calamities: nothing is lost, nothing is there twice, nobody waits for deleted
+rows.
 
 STREAM_LSH_CHAOS_SEED chooses another seed, STREAM_LSH_CHAOS_MINUTES another length.
 """

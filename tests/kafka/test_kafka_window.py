@@ -66,7 +66,7 @@ def test_the_changelog_is_as_long_as_what_lives(
         def oldest(shard: int) -> int:
             return min(int(path.name) for path in (pipeline.data(first) / f"shard-{shard}" / FOLDER).iterdir())
 
-        until(lambda: all(oldest(shard) > 10 for shard in range(shards)), why="old generations are still there")
+        until(lambda: all(oldest(shard) > 10 for shard in range(shards)), why="old segments are still there")
         first.kill()
         shutil.rmtree(pipeline.data(first))
 

@@ -84,11 +84,11 @@ def applied(state: State) -> list[tuple[bytes, ...]]:
 
 
 def fates(frame: int, told: tuple[bytes, ...], known: dict[int, str]) -> tuple[str, ...]:
-    """A verdict on each document that depends on what the shards were told, and on all that is undecided."""
+    """A verdict on each document that depends on what the shards were told, and on all that is provisional."""
     out = []
     for place in range(FIRST[frame], FIRST[frame + 1]):
-        undecided = [known[at] for at in range(max(0, (place // BLOCK - 1) * BLOCK), place)]
-        out.append(f"{place}:{hash((told, tuple(undecided))) % 997}")
+        provisional = [known[at] for at in range(max(0, (place // BLOCK - 1) * BLOCK), place)]
+        out.append(f"{place}:{hash((told, tuple(provisional))) % 997}")
         known[place] = out[-1]
     return tuple(out)
 

@@ -12,7 +12,7 @@ from stream_lsh.errors import BrokerError, StoreError, StreamLshError
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.serve.pipeline import lives
-from stream_lsh.serve.pipeline.lives import Lives
+from stream_lsh.serve.pipeline.restarts import Restarts
 
 Tell = Callable[[bool], None]
 
@@ -34,7 +34,7 @@ async def ended(*ends: BaseException | None, patience: float = 300) -> tuple[Bas
             raise errors.NodeNotReadyError("away")
         raise end
 
-    found = Lives(KafkaSettings(give_up_seconds=patience), live, lambda: moved.append(found.up_to_date))
+    found = Restarts(KafkaSettings(give_up_seconds=patience), live, lambda: moved.append(found.up_to_date))
     with pytest.raises(Exception) as error:  # which one is what is asked
         await found.run()
     return error.value, moved

@@ -54,8 +54,8 @@ async def test_what_comes_again_is_answered_as_it_was_the_first_time() -> None:
     assert "first_kind" not in answer
     unknown = parsed(await fed(again).wait((0, 9)))  # its first verdict was too long ago
     assert (unknown["seq"], unknown["kind"]) == (None, "unique")
-    undecided = {**again, "first_kind": None}
-    assert parsed(await fed(undecided).wait((0, 9))) == undecided
+    provisional = {**again, "first_kind": None}
+    assert parsed(await fed(provisional).wait((0, 9))) == provisional
 
 
 async def test_a_verdict_is_told_to_who_waits_and_to_who_comes_late() -> None:

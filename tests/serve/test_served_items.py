@@ -1,4 +1,4 @@
-"""Vectors, rows of bits and short texts over HTTP."""
+"""Vectors, bit vectors and short texts over HTTP."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stream_lsh.kafka.run.metrics import Registry, Watch
+from stream_lsh.kafka.run.metrics import Probe, Registry
 from stream_lsh.kafka.tools.exporter import metrics
 from stream_lsh.kafka.tools.status import Report, Role
 
 SEEN = Report(
-    time=0, undecided=0, oldest=0, decided=0, under_way=0, window=1, shards=[], workers=None, unread=None,
+    time=0, provisional=0, oldest=0, decided=0, under_way=0, window=1, shards=[], workers=None, unread=None,
     roles=[Role("judge", [], [], waiting=0, unit="document", seconds=0, left=None)],
 )  # fmt: skip
 
@@ -15,7 +15,7 @@ SEEN = Report(
 def exposition() -> str:
     """Every metric in the text format, those with labels with one sample each."""
     registry = Registry()
-    watch = Watch("match", registry)
+    watch = Probe("match", registry)
     watch.documents(1)
     watch.batch(1, 0.1)
     watch.verdicts("unique", 1)
@@ -24,7 +24,7 @@ def exposition() -> str:
     watch.committed()
     watch.ignored("replay")
     watch.index(0, 1, 1, 1)
-    watch.log_time(1, 0)
+    watch.stream_time(1, 0)
     watch.recovery(0, 1)
     watch.restarted()
     watch.stalled("no_flow")

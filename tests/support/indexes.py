@@ -144,7 +144,7 @@ def in_pieces(
             if erasing and chance.random() < 0.4:
                 index.erase(LATER)
         if erasing and chance.random() < 0.2:
-            for postings in folder.glob("generations/*/postings"):
+            for postings in folder.glob("segments/*/postings"):
                 shutil.rmtree(postings)
     return out
 

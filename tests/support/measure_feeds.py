@@ -35,7 +35,7 @@ def feed_of(measure: str, seed: int, families: int = 20) -> Changing:
 
 @dataclass
 class Items(Changing):
-    """Families of near and equal items: vectors, rows of bits, short texts, sets with weights."""
+    """Families of near and equal items: vectors, bit vectors, short texts, sets with weights."""
 
     measure: str
     seed: int = 0

@@ -216,7 +216,7 @@ def test_with_a_window_frames_have_log_times_and_say_what_times_count() -> None:
     batch = signed_batch(decoded, found, windowed, hashes(), SIGNER)
     assert batch.documents.log.tolist() == log.tolist()
     short = Sequenced.decode(replace(sent, log=log[1:]).encode(windowed), windowed)
-    with pytest.raises(FormatError, match="log times of 3 documents of 4"):
+    with pytest.raises(FormatError, match="stream times of 3 documents of 4"):
         signed_batch(decoded, short, windowed, hashes(), SIGNER)
 
 
@@ -322,7 +322,7 @@ def test_records_come_back(settings: Settings, record: Any) -> None:
 
 def test_heads_and_keys_tell_what_a_record_is() -> None:
     assert head(reply().encode(SETTINGS), SETTINGS) == (1, 9, 8)
-    assert list(change().generations()) == [(0, 100), (7, 102)]
+    assert list(change().segments()) == [(0, 100), (7, 102)]
     assert is_base(base().encode(SETTINGS)) and not is_base(change().encode(SETTINGS)) and not is_base(b"SLSHB")
 
 
@@ -404,7 +404,7 @@ def with_section(data: bytes, number: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("case", "section", "what"),
-    [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "log times")],
+    [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "stream times")],
 )
 def test_what_only_later_versions_write_is_refused(case: int, section: int, what: str) -> None:
     name, data, decode = decoders()[case]

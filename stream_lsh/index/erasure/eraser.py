@@ -46,14 +46,14 @@ from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, ID
 from stream_lsh.index.rows.row_file import blank
 from stream_lsh.index.rows.texts import FRAME_DOCUMENTS
 from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, keep
-from stream_lsh.index.segments.segment import Generation
+from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import nobody_looking
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
 
 MOST = 64  # texts' frames, and values of ids, that a round writes anew
-PAST = 256  # versions that a round takes whose generation has gone
+PAST = 256  # versions that a round takes whose segment has gone
 IDS = 4096  # whose dead letters are looked for at a time
 MEMBERS = 4096  # of a group that a round reads
 REACH = 1 << 19  # rows behind the first of which ids are written anew in a round
@@ -64,7 +64,7 @@ Beside = Callable[[Sequence[Version]], tuple[dict[bytes, bytes], list[Range]]]
 """What a store knows of versions beside the index: values without their ids, and ranges of the keys that had them."""
 
 
-Patch = tuple[Shard, Generation, NDArray[np.int64], NDArray[np.uint64]]
+Patch = tuple[Shard, Segment, NDArray[np.int64], NDArray[np.uint64]]
 """Rows of a file that are to be overwritten: their places, and what with."""
 
 
@@ -190,7 +190,7 @@ class Erasing:
     def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
         """A round with the first that is left, of entries of one shard; whether there was something to do."""
         gone = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
-        if past := list(islice(gone, PAST)):  # their generation is not there any more
+        if past := list(islice(gone, PAST)):  # their segment is not there any more
             self._write({}, self._nameless(past))
             return True
         row = next((int(item.rows[item.left][0]) for item in due if item.left.any()), None)
@@ -263,8 +263,8 @@ class Erasing:
 
     def _erase(self, shard: Shard, rows: NDArray[np.int64], more: dict[bytes, bytes]) -> None:
         """Erase rows of one page, ascending; more: values that are written with theirs."""
-        generation = shard.generations.of(int(rows[0]))
-        known = erased_of(self._store, shard.number, generation.number, int(rows[0]))
+        segment = shard.segments.of(int(rows[0]))
+        known = erased_of(self._store, shard.number, segment.number, int(rows[0]))
         block = shard.stored.at(rows)
         versions = rows[block[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
         values = shard.ids.without(versions, ())
@@ -274,20 +274,20 @@ class Erasing:
         new = ~np.isin(rows, known)
         if new.any():
             fresh = block[new]
-            values |= keep(shard.number, generation.number, rows[new], shard.keyed.lasting(fresh))
+            values |= keep(shard.number, segment.number, rows[new], shard.keyed.lasting(fresh))
         block = blank(block, shard.shape.signature_at)
-        values |= blanked(self._store, shard.number, generation.number, rows, shard.shape.signature_at)
+        values |= blanked(self._store, shard.number, segment.number, rows, shard.shape.signature_at)
         base = int(shard.rows.base)
         in_memory = rows >= base
         shard.rows.recent[rows[in_memory] - base] = block[in_memory]
         filed = ~in_memory
         if filed.any():
-            places = rows[filed] - generation.first
+            places = rows[filed] - segment.first
             if flushes := shard.flushed():
                 self._store.write(flushes)
-            erased = np.union1d(known, rows) - generation.first
-            values |= generation.rows.checksums(self._store, shard.number, generation.number, erased, places)
-            self._patches.append((shard, generation, places, block[filed]))
+            erased = np.union1d(known, rows) - segment.first
+            values |= segment.rows.checksums(self._store, shard.number, segment.number, erased, places)
+            self._patches.append((shard, segment, places, block[filed]))
         self._write(anew, values | more)
 
     def _write(self, anew: dict[bytes, bytes], values: dict[bytes, bytes] | None = None) -> None:
@@ -305,26 +305,26 @@ class Erasing:
             return
         with nobody_looking(self._folder) as free:
             while free and self._patches:
-                shard, generation, places, rows = self._patches.pop()
-                if generation in shard.generations:  # else it has gone meanwhile
-                    generation.rows.patch(places, rows)
+                shard, segment, places, rows = self._patches.pop()
+                if segment in shard.segments:  # else it has gone meanwhile
+                    segment.rows.patch(places, rows)
 
 
 def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
     """The facts of the versions of a shard that went since it was asked last, in seconds since 1970."""
     went = shard.rows.dead.took_leave()
-    # Under `all` others may be reached only through the dead; with several shards others know their ids, too.
+    # Under `all` others may be reached only through deleted rows; with several shards others know their ids, too.
     if not shard.limits.unique or shard.limits.late:
         return {}
     return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))  # not named: the ids stay
 
 
 def _page(shard: Shard, row: int) -> tuple[int, int]:
-    """The rows of the page that a row is in, and of its generation."""
-    generations = shard.generations
+    """The rows of the page that a row is in, and of its segment."""
+    segments = shard.segments
     return (
-        max(generations.of(row).first, row // PAGE * PAGE),
-        min(generations.end_of(row), (row // PAGE + 1) * PAGE),
+        max(segments.of(row).first, row // PAGE * PAGE),
+        min(segments.end_of(row), (row // PAGE + 1) * PAGE),
     )
 
 

@@ -21,7 +21,7 @@ from stream_lsh.index.kernel.row_access import (
 from stream_lsh.index.kernel.work import EVERYTHING, NOBODY, NUMBER, WORK
 from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, count, earliest, empty, key_behind, nowhere, probe, read
 from stream_lsh.index.postings.memtable import find
-from stream_lsh.index.postings.provisional import read_undecided
+from stream_lsh.index.postings.provisional import read_provisional
 from stream_lsh.index.rows.deleted_rows import any_dead
 from stream_lsh.index.rows.layout import FOLLOWED, FOLLOWS
 
@@ -156,8 +156,8 @@ def pass_by(work):  # type: ignore[no-untyped-def]
 
 
 @far(NUMBER(NUMBER, WORK))
-def gather_undecided(i, work):  # type: ignore[no-untyped-def]
-    """Meet the undecided rows in the buckets of document i and make candidates of the oldest and the best, the oldest
+def gather_provisional(i, work):  # type: ignore[no-untyped-def]
+    """Meet the provisional rows in the buckets of document i and make candidates of the oldest and the best, the oldest
     first. Returns how many agree well enough and buckets were not read to the end; -1 if there is no room."""
     batch, limits, scratch, n, cut = work.batch, work.limits, work.scratch, _FIRST, _FIRST
     forget(scratch)
@@ -168,7 +168,7 @@ def gather_undecided(i, work):  # type: ignore[no-untyped-def]
         if len(scratch.out) - n < entries:
             return NOBODY
         key, row, out = batch.keys[j], work.rows.seen, scratch.out[n:]
-        m, more = read_undecided(work.older, work.newer, key, row, entries, out)
+        m, more = read_provisional(work.older, work.newer, key, row, entries, out)
         if entries > limits.bucket:
             m, further = _living_halves(m, limits.bucket, out, work.rows)
             more |= further
@@ -180,7 +180,7 @@ def gather_undecided(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
-    """Of the n undecided rows in `out`, the oldest first, leave those that live, and in the place of one that stands
+    """Of the n provisional rows in `out`, the oldest first, leave those that live, and in the place of one that stands
     for a new representative the new representative; if they are more than `limit`, half of them the oldest, half the
     newest. Returns their number, and whether there are more."""
     there = _FIRST
@@ -199,7 +199,7 @@ def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _choose(limits, scratch):  # type: ignore[no-untyped-def]
-    """Make candidates of the undecided rows met, as many as are verified: half of them the oldest, half those that
+    """Make candidates of the provisional rows met, as many as are verified: half of them the oldest, half those that
     agree best, the oldest first among equals; how many agree well enough in all. Those that are thought to match are
     equals here, too: of a family of copies the oldest is the one that is kept."""
     met, there, least = scratch.met, _FIRST, limits.floor
@@ -242,7 +242,7 @@ def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def leader(work):  # type: ignore[no-untyped-def]
-    """The place of the row to follow among those met: who agrees best, and well enough, of those of this generation
+    """The place of the row to follow among those met: who agrees best, and well enough, of those of this segment
     that live and stand for themselves; -1 if there is none."""
     met, best, place = work.scratch.met, work.limits.follow - 1, NOBODY
     first = max(work.memory.first, work.rows.seen)

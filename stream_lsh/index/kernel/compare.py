@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.kernel.candidates import gather, gather_undecided, leader, nominate, rank
+from stream_lsh.index.kernel.candidates import gather, gather_provisional, leader, nominate, rank
 from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.known import with_text
 from stream_lsh.index.kernel.row_access import agreement_with, word
@@ -26,7 +26,7 @@ def begin(i, found, work):  # type: ignore[no-untyped-def]
 @njit
 def compare(i, work):  # type: ignore[no-untyped-def]
     """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
-    (under `all` that of the same text in this generation) and the place of its leader among the rows met; either may be
+    (under `all` that of the same text in this segment) and the place of its leader among the rows met; either may be
     -1."""
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     begin(i, before, work)
@@ -48,7 +48,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         return code, original, leader(work)
     kept = columns[i, OLDEST]
     if limits.late and code == DONE and kept < 0:
-        there = gather_undecided(i, work)
+        there = gather_provisional(i, work)
         if there < 0:
             return NO_ROOM, NOBODY, NOBODY
         code, compared, _ = verify(i, work)

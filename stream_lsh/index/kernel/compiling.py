@@ -14,7 +14,7 @@ from numba import types
 
 from stream_lsh.hashing import cache
 from stream_lsh.hashing.compiler import FarKernel, Kernel
-from stream_lsh.index.kernel.candidates import gather_undecided
+from stream_lsh.index.kernel.candidates import gather_provisional
 from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.match import match
 from stream_lsh.index.kernel.replace import delete, replace, went_since
@@ -30,7 +30,7 @@ FAR: dict[str, tuple[FarKernel, ...]] = {
     "tf-idf": (weigh, compare, counted, resembles),
     "samples": (gather_sharing, containment_in),
     "measures": (measured,),
-    "late": (gather_undecided,),
+    "late": (gather_provisional,),
     "updates": (went_since, stays_with, replace),
     "deletions": (delete,),
 }

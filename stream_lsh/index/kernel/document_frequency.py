@@ -1,11 +1,11 @@
 """How rare terms are: of how many documents of the log each is, by a hash of it. What stories weigh terms by.
 
 A function of the documents that were stored and count (`story`), in their order: whatever the batches, flushes and
-restarts. Where there is a window an eighth of all counts goes whenever a generation begins, which is where an eighth
+restarts. Where there is a window an eighth of all counts goes whenever a segment begins, which is where an eighth
 of the window ends.
 
 The store has what it was at one commit, and what every commit since has added; when that is more than the whole, or
-where a generation has begun with which something fades, the whole is written again. On Kafka each of these values is in
+where a segment has begun with which something fades, the whole is written again. On Kafka each of these values is in
 the change of its frame, too, the first one that a copy has is a whole one, and the last one says what all come to.
 
 Nobody is named in it: which documents a count comes from cannot be told, so it stays when they are erased. But what a
@@ -36,7 +36,7 @@ BEFORE = 8
 would say nothing."""
 UNIT = 16  # that a document counts, so that what fades does so in small steps
 BITMAP = 16  # words of the bitmap of a row's terms
-_HEAD = struct.Struct("<BqqI")  # whole or added; generation, number of the value; counts
+_HEAD = struct.Struct("<BqqI")  # whole or added; segment, number of the value; counts
 _WHOLE = b"\1"  # with which a whole one begins
 _POWER = 0.8
 # log2(x) ** 0.8 in steps of 1/64, rounded: the same on every machine. Terms that are twice as rare do not say twice as
@@ -45,7 +45,7 @@ _POWERS = np.round((np.arange(64 * 64) / 64) ** _POWER * 2.0**20) / 2.0**20
 _MOST = np.uint32(0xFFFFFFFF - UNIT)
 
 
-class Rarity(Struct):
+class DocumentFrequency(Struct):
     """The counts, of UNIT a document; and scratch for the document at hand, and for the rows that it is compared with.
 
     among: how many documents there are that the one at hand may match, and some. log: slots that were counted since the
@@ -155,11 +155,11 @@ class Counted:
         DamagedError: a value is missing, or damaged.
     """
 
-    def __init__(self, store: Store, shard: int, rarity: Rarity, *, trimmed: bool = False) -> None:
+    def __init__(self, store: Store, shard: int, rarity: DocumentFrequency, *, trimmed: bool = False) -> None:
         self.rarity = rarity
         self.trimmed = trimmed
         self._shard = shard
-        self._generation = -1  # the last one that began
+        self._segment = -1  # the last one that began
         self._number = 0  # of the next value
         self._whole = 0  # bytes of the last whole one
         self._since = 0  # and of those since
@@ -167,16 +167,16 @@ class Counted:
         if len(rarity.counts):
             self._restore(store)
 
-    def begin(self, generation: int, fades: bool) -> None:
-        """A generation begins; whether an eighth goes."""
-        if not len(self.rarity.counts) or generation == self._generation:
+    def begin(self, segment: int, fades: bool) -> None:
+        """A segment begins; whether an eighth goes."""
+        if not len(self.rarity.counts) or segment == self._segment:
             return
-        if fades and self._generation >= 0:
+        if fades and self._segment >= 0:
             counts = self.rarity.counts
             counts -= (counts + np.uint32(7)) >> np.uint32(3)
             self.rarity.logged = 0
             self._anew = True
-        self._generation = generation
+        self._segment = segment
 
     def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
         """The values that make the counts durable, and the ranges of keys that are needed no more."""
@@ -192,7 +192,7 @@ class Counted:
             slots, times = np.unique(rarity.log[: int(rarity.logged)], return_counts=True)
             counts = times.astype(np.uint32) * np.uint32(UNIT)
         whole, rarity.logged = bool(ranges), 0
-        head = _HEAD.pack(whole, self._generation, self._number, len(slots))
+        head = _HEAD.pack(whole, self._segment, self._number, len(slots))
         # Neighbours are near, and most counts are equal, which takes a third when it is compressed.
         steps = np.diff(slots, prepend=np.uint32(0)).astype("<u4")
         value = head + zlib.compress(steps.tobytes() + counts.astype("<u4").tobytes(), 1)
@@ -224,7 +224,7 @@ class Counted:
 
     def _add(self, number: int, value: bytes) -> None:
         """Take over a value: a whole one, or what was added to the one before."""
-        whole, self._generation, named, n = _HEAD.unpack_from(value)
+        whole, self._segment, named, n = _HEAD.unpack_from(value)
         begins = self.trimmed and not self._number
         if named != number or not (whole or begins or number == self._number):
             raise ValueError("out of order")
@@ -247,7 +247,7 @@ def folded(store: Store, shard: int, *, trimmed: bool) -> tuple[dict[bytes, byte
     """
     if next(store.rows_of(RARE, shard, 0), None) is None:
         return {}, []
-    return Counted(store, shard, Rarity.of(1, 0, 0), trimmed=trimmed).folded()
+    return Counted(store, shard, DocumentFrequency.of(1, 0, 0), trimmed=trimmed).folded()
 
 
 def superseded(values: dict[bytes, bytes]) -> list[Range]:

@@ -11,7 +11,7 @@ from stream_lsh.index.kernel.shingle_sets import keep
 from stream_lsh.index.kernel.work import NOBODY
 from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, REPRESENTATIVES, key_behind
 from stream_lsh.index.postings.memtable import append, find
-from stream_lsh.index.postings.provisional import post_undecided
+from stream_lsh.index.postings.provisional import post_provisional
 from stream_lsh.index.rows.layout import (
     CERTAIN,
     COPY,
@@ -92,9 +92,9 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     if limits.late:
         if not flags & CERTAIN:
             for k in range(first, first + limits.bands):
-                post_undecided(work.newer, batch.keys[k], row)
-            post_undecided(work.newer, batch.keys[id_at - 1], row)
-        post_undecided(work.newer, batch.keys[id_at], row)
+                post_provisional(work.newer, batch.keys[k], row)
+            post_provisional(work.newer, batch.keys[id_at - 1], row)
+        post_provisional(work.newer, batch.keys[id_at], row)
     else:
         mine = row - memory.first
         if not flags & DROPPED:
@@ -112,7 +112,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
 
 @njit
 def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_at, mask_words):  # type: ignore[no-untyped-def]
-    """Post a row of the newest generation (counted in it) under its id, and as its flags say under its text, the bands
+    """Post a row of the newest segment (counted in it) under its id, and as its flags say under its text, the bands
     of its mask, and behind the row with the hash `link`, or the group with that number.
 
     keys: from `first` on those of its bands, at `text` behind it that of its text, then its id's.
@@ -138,7 +138,7 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
 
 @njit(allocates=True)
 def replay(block, first, mask_words, keys, starts, bands, memory):  # type: ignore[no-untyped-def]
-    """Post rows uint64[n, width] of the newest generation again, which are the rows from `first` on in it; their keys
+    """Post rows uint64[n, width] of the newest segment again, which are the rows from `first` on in it; their keys
     are given as those of a batch; bands: of each, if it has as many."""
     most = np.int64(0)
     for i in range(len(starts) - 1):

@@ -23,9 +23,9 @@ def newest_of_id(i, work):  # type: ignore[no-untyped-def]
     """The newest row with the id of document i, or -1."""
     place, row, n = work.batch.starts[i + 1] - work.batch.starts[i] - 1, NOBODY, np.int64(1)
     if work.limits.late:
-        row = _undecided_with_id(i, work.newer, work)
+        row = _provisional_with_id(i, work.newer, work)
         if row < 0:
-            row = _undecided_with_id(i, work.older, work)
+            row = _provisional_with_id(i, work.older, work)
         if row >= 0:
             return row
     if _under(i, place, n, work):  # an id that was updated again and again has many rows; more than one key, nobody
@@ -76,8 +76,8 @@ def _under(i, place, most, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _undecided_with_id(i, segment, work):  # type: ignore[no-untyped-def]
-    """The newest undecided row of a block with the document's id, or -1."""
+def _provisional_with_id(i, segment, work):  # type: ignore[no-untyped-def]
+    """The newest provisional row of a block with the document's id, or -1."""
     out, key = work.scratch.out, work.batch.keys[work.batch.starts[i + 1] - 1]
     slot = find(segment, key)
     there = since(segment, slot, key, work.rows.seen)

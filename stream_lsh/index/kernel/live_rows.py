@@ -1,4 +1,4 @@
-"""Who lives in a bucket: the dead are read past, and count in no limit."""
+"""Who lives in a bucket: deleted rows are read past, and count in no limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_living(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-de
     rows, scratch = work.rows, work.scratch
     stretches, aside, out = rows.dead.stretches, rows.dead.aside, scratch.out
     n, below, most = _FIRST, BEHIND_ALL, limit + _ONE
-    newest, oldest, passed = NOBODY, NOBODY, _FIRST  # the dead since the last one that was none
+    newest, oldest, passed = NOBODY, NOBODY, _FIRST  # deleted rows since the last one that was none
     more = True
     while more and below > rows.seen:
         room = out[n : n + most]

@@ -8,7 +8,7 @@ from rows has representatives in it.
 
 With several shards members stand in all of them, and who went stood in one. So what went is told to all as what was
 kept is, and with the block that begins then each names its oldest living member. All of them are posted among the
-undecided; whoever knows the answers of all shards knows which is the oldest. The rows of the others say from where on
+provisional; whoever knows the answers of all shards knows which is the oldest. The rows of the others say from where on
 their shards look the next time.
 """
 
@@ -24,7 +24,7 @@ from stream_lsh.index.kernel.row_access import copy_words, see, word
 from stream_lsh.index.kernel.work import AT_LEAST, CODE, DONE, NOBODY, NUMBER, REPRESENTATIVE_POSTED, WORK
 from stream_lsh.index.postings.bucket import FOLLOWERS, REPRESENTATIVES, earliest, key_behind, probe, read
 from stream_lsh.index.postings.memtable import append, find
-from stream_lsh.index.postings.provisional import post_undecided
+from stream_lsh.index.postings.provisional import post_provisional
 from stream_lsh.index.rows.deleted_rows import DIED, LIVES, STANDS, bury, leave, mark_of
 from stream_lsh.index.rows.keys import posting_key
 from stream_lsh.index.rows.layout import (
@@ -263,7 +263,7 @@ def _store(i, representative, row, time, work):  # type: ignore[no-untyped-def]
     if row >= 0 and not work.limits.late:
         new[GROUP] = word(rows, row, GROUP)
     if work.limits.late:
-        post_undecided(work.newer, batch.keys[batch.starts[i + 1] - 1], at)
+        post_provisional(work.newer, batch.keys[batch.starts[i + 1] - 1], at)
     else:
         if representative >= 0:
             _post_representative(new, at - memory.first, work)

@@ -1,4 +1,4 @@
-"""Rows as the kernel reads them: from memory, from the ring of heads, or from a generation's file."""
+"""Rows as the kernel reads them: from memory, from the ring of heads, or from a segment's file."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _WORD, _FIRST, _UNKNOWN = np.int64(1), np.int64(0), np.int64(-1)
 @njit
 def _read_words(rows, row, column, size):  # type: ignore[no-untyped-def]
     """Read words of a row that is in a file into `rows.read`."""
-    generations = rows.generations
-    g = len(generations) - 1
-    while generations[g, FIRST_ROW] > row:
+    segments = rows.segments
+    g = len(segments) - 1
+    while segments[g, FIRST_ROW] > row:
         g -= 1
-    place = generations[g, ROWS_AT] + 8 * ((row - generations[g, FIRST_ROW]) * rows.recent.shape[1] + column)
-    read_at(generations[g, ROW_FILE], rows.read.ctypes.data, 8 * size, place)
+    place = segments[g, ROWS_AT] + 8 * ((row - segments[g, FIRST_ROW]) * rows.recent.shape[1] + column)
+    read_at(segments[g, ROW_FILE], rows.read.ctypes.data, 8 * size, place)
 
 
 @njit
@@ -74,7 +74,7 @@ def name_of(rows, row, limits):  # type: ignore[no-untyped-def]
 
 @njit
 def see(rows, oldest):  # type: ignore[no-untyped-def]
-    """Pass over the rows whose log time is before `oldest`: nobody who comes sees them again. In steps that double,
+    """Pass over the rows whose stream time is before `oldest`: nobody who comes sees them again. In steps that double,
     then by bisection, as rows may be in files."""
     if rows.seen_log >= oldest:
         return
@@ -95,10 +95,10 @@ def see(rows, oldest):  # type: ignore[no-untyped-def]
     rows.seen_log = _UNKNOWN
     if low < rows.total:
         rows.seen_log = np.int64(word(rows, low, rows.log_at))
-        g = len(rows.generations) - 1
-        while rows.generations[g, FIRST_ROW] > low:
+        g = len(rows.segments) - 1
+        while rows.segments[g, FIRST_ROW] > low:
             g -= 1
-        rows.guides = rows.generations[g, FIRST_ROW]
+        rows.guides = rows.segments[g, FIRST_ROW]
 
 
 @njit(forceinline=True)

@@ -20,7 +20,7 @@ def prepare(i, work):  # type: ignore[no-untyped-def]
 @njit
 def matches_of(i, work):  # type: ignore[no-untyped-def]
     """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
-    (under `any` that of the same text in this generation) and the place of its leader among the rows met; either may be
+    (under `any` that of the same text in this segment) and the place of its leader among the rows met; either may be
     -1."""
     if not work.limits.stories:
         return compare(i, work)

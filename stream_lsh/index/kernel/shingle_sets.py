@@ -55,7 +55,7 @@ class Sets(Struct):
     bit_slots: Numbers2  # [s, 4]
     marked: Number
     measure: Number  # how two of them are compared, see `families.distances`
-    dimensions: Number  # of vectors or rows of bits
+    dimensions: Number  # of vectors or bit vectors
     large: Words
     large_slots: Numbers2  # [s, 4]
     large_kept: Number

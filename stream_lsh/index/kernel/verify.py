@@ -42,7 +42,7 @@ _ENOUGH = np.int64(1 << 20)  # elements of the sets that are read at a time
 @njit
 def verify(i, work):  # type: ignore[no-untyped-def]
     """Verify the candidates, the best first, until enough match. Returns DONE or what is missing, how many were
-    verified, and the row of the same text in this generation, or -1."""
+    verified, and the row of the same text in this segment, or -1."""
     rows, limits, scratch = work.rows, work.limits, work.scratch
     compared, matched, original = _FIRST, _FIRST, NOBODY
     while scratch.candidates > 0 and compared < limits.max_candidates and matched < limits.matches:

@@ -6,9 +6,9 @@ import numpy as np
 from numba import types
 
 from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
-from stream_lsh.index.kernel.document_frequency import Rarity
+from stream_lsh.index.kernel.document_frequency import DocumentFrequency
 from stream_lsh.index.kernel.shingle_sets import Sets
-from stream_lsh.index.postings.memtable import Memory
+from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.rows.layout import INCOMPLETE, INVALID, KIND, MORE, RESULTS, STATUS, Batch, Limits, Rows
 
 DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, REPRESENTATIVE_POSTED, NO_LOG = (np.int64(code) for code in range(7))
@@ -78,17 +78,17 @@ class Results(Struct):
 
 
 class Work(Struct):
-    """Everything. runs int64[r, COLUMNS]: the table of runs, the newest first. older, newer: what is undecided."""
+    """Everything. runs int64[r, COLUMNS]: the table of runs, the newest first. older, newer: what is provisional."""
 
     batch: Batch
     rows: Rows
-    memory: Memory
+    memory: Memtable
     runs: Numbers2
-    older: Memory
-    newer: Memory
+    older: Memtable
+    newer: Memtable
     limits: Limits
     sets: Sets
-    rarity: Rarity
+    rarity: DocumentFrequency
     scratch: Scratch
     results: Results
 

@@ -1,4 +1,4 @@
-"""Reading a bucket: the rows posted under a key, newest first, from the segment in memory and the runs on disk."""
+"""Reading a bucket: the rows posted under a key, newest first, from the memtable and the runs on disk."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def power_of_two(least: int) -> int:
     return 1 << max(0, least - 1).bit_length()
 
 
-class Memory(Struct):
-    """The arrays of one memory segment; some slots are always empty.
+class Memtable(Struct):
+    """The arrays of one memtable; some slots are always empty.
 
     slots: uint64[s, 2], key and value; the key is 0 where the slot is empty. The value's high half is the newest block,
     the low half the number of rows; without a block the low half is the row. pool: the blocks; used: its words in use.
@@ -68,7 +68,7 @@ class Memory(Struct):
         """Have room for so many postings more, of documents with many keys."""
         there = int(self.postings) + postings
         if 3 * there > 2 * len(self.slots):
-            larger = Memory.of(2 * there)
+            larger = Memtable.of(2 * there)
             move(self.slots, larger.slots, larger.shift)
             self.slots, self.shift = larger.slots, larger.shift
         if POOL_WORDS * there + 1 > len(self.pool):
@@ -79,7 +79,7 @@ class Memory(Struct):
     def shrink(self, postings: int) -> None:
         """Have room for so many postings again, empty."""
         if POOL_WORDS * postings + 1 < len(self.pool):
-            usual = Memory.of(postings)
+            usual = Memtable.of(postings)
             self.slots, self.shift, self.pool = usual.slots, usual.shift, usual.pool
 
     def sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:

@@ -1,7 +1,7 @@
-"""Which runs of a generation are merged next, and how much a feed is slowed that outruns the merges; no disk, no clock.
+"""Which runs of a segment are merged next, and how much a feed is slowed that outruns the merges; no disk, no clock.
 
 The pattern is Lucene's tiered merging: four neighbours of a level become one of the next, so that a posting is written
-again once a level and the number of runs grows with the logarithm of the generation. A run's level says how often
+again once a level and the number of runs grows with the logarithm of the segment. A run's level says how often
 what is in it was merged.
 """
 

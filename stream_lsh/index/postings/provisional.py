@@ -16,7 +16,7 @@ from stream_lsh.index.rows.layout import CERTAIN, DELETED, REPRESENTATIVE
 
 
 @njit
-def post_undecided(segment, key, row):  # type: ignore[no-untyped-def]
+def post_provisional(segment, key, row):  # type: ignore[no-untyped-def]
     """Post a row (not before any posted earlier) under a key."""
     append(segment, np.int64(key >> segment.shift), key, row - segment.first)
 
@@ -29,14 +29,14 @@ def post_again(segment, keys, starts, bands, row, flags):  # type: ignore[no-unt
         id_at = starts[i + 1] - 1
         if not flags[i] & (CERTAIN | DELETED):
             for k in range(starts[i], starts[i] + bands):
-                post_undecided(segment, keys[k], row + i)
-            post_undecided(segment, keys[id_at - 1], row + i)
+                post_provisional(segment, keys[k], row + i)
+            post_provisional(segment, keys[id_at - 1], row + i)
         if not flags[i] & REPRESENTATIVE:
-            post_undecided(segment, keys[id_at], row + i)
+            post_provisional(segment, keys[id_at], row + i)
 
 
 @njit
-def read_undecided(older, newer, key, row, limit, out):  # type: ignore[no-untyped-def]
+def read_provisional(older, newer, key, row, limit, out):  # type: ignore[no-untyped-def]
     """The rows of both blocks under a key from `row` on, in `out`, the oldest first; if they are more than `limit`,
     half of them the oldest, half the newest. Returns their number, and whether there are more."""
     before, after = find(older, key), find(newer, key)

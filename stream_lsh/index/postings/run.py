@@ -1,4 +1,4 @@
-"""A run: sorted, immutable postings of a range of rows of a generation, in a file that never changes.
+"""A run: sorted, immutable postings of a range of rows of a segment, in a file that never changes.
 
 Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1],
 where the keys with given d high bits begin) and the postings (uint64[n]: the 32 bits of the key behind those d in the
@@ -33,7 +33,7 @@ MAGIC = b"stream_lsh run 2\n"
 FILTER_BITS = 10  # per key; four bits of one 64-bit word are set: under 2 % of foreign keys pass
 ENTRY_KEYS = 32  # of a directory's entry, about
 FEWEST_BITS = KEY_BITS - 32  # of the directory: what it does not say of a key has 32 bits
-MOST_POSTINGS = (1 << 32) - 1  # of a generation: places in a run have 32 bits
+MOST_POSTINGS = (1 << 32) - 1  # of a segment: places in a run have 32 bits
 SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("postings", np.uint64))
 CHUNK = 1 << 20  # postings merged at a time
 _HIGH = np.uint64(0xFFFFFFFF00000000)
@@ -42,7 +42,7 @@ REMEDY = "delete the folder {} and start again: postings are rebuilt from the ro
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Postings of the rows [first, last) of a generation: in memory, or in a file that is open.
+    """Postings of the rows [first, last) of a segment: in memory, or in a file that is open.
 
     size: number of postings. postings: those of a run in memory, else None. file: descriptor, -1 in memory. start:
     position of the postings in it.
@@ -149,7 +149,7 @@ class Run:
         return start + int(np.searchsorted(self.between(start, stop)[0], np.uint64(bound)))
 
     def line(self, first: int) -> NDArray[np.int64]:
-        """The run as a line of the kernel's table, for a generation whose first row is `first`; it must outlive it."""
+        """The run as a line of the kernel's table, for a segment whose first row is `first`; it must outlive it."""
         postings = self.start if self.postings is None else self.postings.ctypes.data
         line = (
             self.filter.ctypes.data, len(self.filter), self.directory.ctypes.data, self.bits, self.file, postings,

@@ -1,4 +1,4 @@
-"""The postings of one generation of a shard on disk: runs, written and merged in the background.
+"""The postings of one segment of a shard on disk: runs, written and merged in the background.
 
 A flush makes a run in memory that answers at once and is written by another thread. The manifest, which says what runs
 count, goes into the store with the next commit, and files are deleted only after it; whatever else lies in the folder
@@ -49,14 +49,14 @@ class _Merging:
 
 
 class Postings:
-    """The runs of one generation of a shard, oldest first.
+    """The runs of one segment of a shard, oldest first.
 
     Args:
         state: folder of the index. folder: where the files are. shard: that they are named by. listed: the runs that
             the manifest names. next: number of the next file. workers: None = read only.
 
     Attributes:
-        changed: whether the manifest is another than was committed last. rows: how many of the generation's rows are
+        changed: whether the manifest is another than was committed last. rows: how many of the segment's rows are
         committed; what covers later ones does not count yet.
 
     Raises:

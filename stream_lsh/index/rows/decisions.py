@@ -36,7 +36,7 @@ _DELETED, _REPRESENTATIVE = np.uint64(DELETED), np.uint64(REPRESENTATIVE)
 
 
 class Told(NamedTuple):
-    """What became of the rows [first, last) of a generation: all were kept, and founded a group, but d.
+    """What became of the rows [first, last) of a segment: all were kept, and founded a group, but d.
 
     rows int64[d], kinds int64[d]. of uint64[d], names: first word of the id's hash, and id, of what each was dropped
     for; 0 and b"" of what was kept. similarities float64[d], groups int64[d].
@@ -122,13 +122,13 @@ def untell(rows: NDArray[np.uint64]) -> None:
     rows[documents, GROUP] = rows[documents, SEQ]
 
 
-def told(store: Store, shard: int, generation: int, row: int) -> Told | None:
-    """What the store has about a row of a generation; None if its fate is not known there.
+def told(store: Store, shard: int, segment: int, row: int) -> Told | None:
+    """What the store has about a row of a segment; None if its fate is not known there.
 
     Raises:
         DamagedError: it cannot be read.
     """
-    found = store.before(TOLD, shard, generation, row)
+    found = store.before(TOLD, shard, segment, row)
     try:
         known = None if found is None else Told.decode(*found)
     except (struct.error, ValueError):
@@ -139,10 +139,10 @@ def told(store: Store, shard: int, generation: int, row: int) -> Told | None:
 
 
 def lay_over(
-    store: Store, shard: int, generation: int, rows: NDArray[np.uint64], first: int, begin: int, last: int
+    store: Store, shard: int, segment: int, rows: NDArray[np.uint64], first: int, begin: int, last: int
 ) -> None:
     """Have in rows uint64[n, width], those from `first` on of a shard, what others have told since of those in
-    [begin, last), which are of one generation, and as they were when they came.
+    [begin, last), which are of one segment, and as they were when they came.
 
     Raises:
         DamagedError: it is missing, or cannot be read.
@@ -151,7 +151,7 @@ def lay_over(
     for unknown in (begin + np.flatnonzero(kinds == UNKNOWN)).tolist():
         if unknown < begin:
             continue
-        found = told(store, shard, generation, unknown)
+        found = told(store, shard, segment, unknown)
         if found is None:
             raise DamagedError(
                 f"{store.path}: what became of row {unknown} of shard {shard} is missing; restore the folder from a "

@@ -1,10 +1,10 @@
 """Stretches of a bucket in which nobody lives, so that whoever reads it passes over them.
 
-The dead stay posted until their generation goes, and count in no limit. So that a bucket full of them is read once and
+The dead stay posted until their segment goes, and count in no limit. So that a bucket full of them is read once and
 not for every document: under this key nobody lives from this row down to that one. Who is dead stays so, whatever is
 flushed, merged or read from elsewhere meanwhile. What is forgotten here is read again: no answer depends on it.
 To leave postings out when runs are merged would not do instead: a feed whose documents are deleted as they come has
-10,000 of them in a bucket of the memory segment, long before any merge, and takes 100 µs a document without this, 13
+10,000 of them in a bucket of the memtable, long before any merge, and takes 100 µs a document without this, 13
 with it.
 """
 
@@ -19,11 +19,11 @@ from stream_lsh.hashing.structs import Struct, Words2
 
 BITS = 16  # of the number of stretches that are known: 1.5 MB, touched as they are
 SHORTEST = np.int64(16)
-"""Dead rows that are worth an entry."""
+"""Deleted rows that are worth an entry."""
 _SHIFT, _ODD = np.uint64(64 - BITS), np.uint64(0x9E3779B97F4A7C15)
 
 
-class Stretches(Struct):
+class DeletedRanges(Struct):
     """slots: uint64[n, 3], each with the stretch that came last: key, newest row, oldest row. An empty one has the key
     0, which none has."""
 

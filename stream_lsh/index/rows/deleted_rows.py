@@ -1,8 +1,8 @@
-"""Dead rows: versions that were replaced or deleted, and rows that are there for something else than to be met. A mark
-of two bits each, in memory as in the store, where a value has the marks of some rows of one generation. Whoever meets a
-thousand dead rows reads none of them: the mark says whether there is a new representative behind it.
+"""Deleted rows: versions that were replaced or deleted, and rows that are there for something else than to be met. A
+mark of two bits each, in memory as in the store, where a value has the marks of some rows of one segment. Whoever meets
+a thousand deleted rows reads none of them: the mark says whether there is a new representative behind it.
 
-Rows and postings of the dead stay until their generation goes; under `kept` nobody counts them.
+Rows and postings of deleted rows stay until their segment goes; under `kept` nobody counts them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Bytes, Number, Numbers2, Struct, Words
-from stream_lsh.index.rows.deleted_ranges import Stretches
+from stream_lsh.index.rows.deleted_ranges import DeletedRanges
 from stream_lsh.index.store.rocksdb import DEAD, Store, parts_of, rows_key
 
 DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
@@ -29,15 +29,15 @@ LIVES, DIED, STANDS = (
     np.uint64(3),
 )  # it is met; it is not; its representative is, whose row it names
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
-_MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; those that all dead rows have
+_MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; those that all deleted rows have
 _NONE = np.int64(-1)
 _BITS = np.array([1, 2], np.uint8)  # of a mark
 
 Place = tuple[int, int]
-"""Number and first row of a generation."""
+"""Number and first row of a segment."""
 
 
-class Dead(Struct):
+class DeletedRows(Struct):
     """The marks of the rows from `first` on, which begins a chunk; rows behind the last one live.
 
     changed: the chunks that were written to since the last commit. count: how many are dead of the rows that are there.
@@ -53,7 +53,7 @@ class Dead(Struct):
     aside: Number
     went: Numbers2  # [room, WENT]
     gone: Number
-    stretches: Stretches
+    stretches: DeletedRanges
 
     @classmethod
     def of(cls, row: int) -> Self:
@@ -61,7 +61,7 @@ class Dead(Struct):
         none = np.empty(0, np.uint64), np.empty(0, np.uint8)
         return cls(
             marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE,
-            went=np.empty((0, WENT), np.int64), gone=0, stretches=Stretches.of(),
+            went=np.empty((0, WENT), np.int64), gone=0, stretches=DeletedRanges.of(),
         )  # fmt: skip
 
     def reach(self, row: int, oldest: int) -> None:
@@ -97,13 +97,13 @@ class Dead(Struct):
         words[:1] >>= np.uint64(2 * (place & 31))
         self.count = int.from_bytes(words.tobytes(), "little").bit_count()
 
-    def take(self, shard: int, generations: Sequence[Place], last: int) -> dict[bytes, bytes]:
+    def take(self, shard: int, segments: Sequence[Place], last: int) -> dict[bytes, bytes]:
         """The values that were changed since it was asked last, of the rows before `last`."""
         values = {}
         for chunk in np.flatnonzero(self.changed).tolist():
             begin = int(self.first) + chunk * CHUNK
             bits = _bits(self.marks[chunk * _WORDS : (chunk + 1) * _WORDS].tobytes())
-            for (number, start), later in zip_longest(generations, generations[1:]):
+            for (number, start), later in zip_longest(segments, segments[1:]):
                 a, b = max(start, begin), min(later[1] if later else last, begin + CHUNK)
                 if a < b and bits[a - begin : b - begin].any():
                     packed = np.packbits(bits[a - begin : b - begin], bitorder="little")
@@ -111,20 +111,20 @@ class Dead(Struct):
         self.changed[:] = 0
         return values
 
-    def restore(self, store: Store, shard: int, generations: Sequence[Place], last: int, count: int) -> None:
+    def restore(self, store: Store, shard: int, segments: Sequence[Place], last: int, count: int) -> None:
         """Have what is in the store, of the rows before `last`: so many are dead.
 
         Raises:
             DamagedError: it is not what was written.
         """
         found = 0
-        for number, first in generations:
+        for number, first in segments:
             for row, value in store.rows_of(DEAD, shard, number):
                 bits = _bits(value)
                 dead = np.flatnonzero(bits.any(axis=1))
                 if row < first or row + dead.max(initial=0) >= last:
                     raise _damaged(store, shard)
-                self.reach(last, generations[0][1])
+                self.reach(last, segments[0][1])
                 marks = (bits[dead] @ _BITS).astype(np.uint64)
                 places = (row + dead - int(self.first)).astype(np.uint64)
                 np.bitwise_or.at(self.marks, places >> np.uint64(5), marks << (places & np.uint64(31)) * np.uint64(2))
@@ -147,11 +147,11 @@ def died(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def marked(store: Store, shard: int, generations: Sequence[Place], dead: NDArray[np.int64]) -> dict[bytes, bytes]:
+def marked(store: Store, shard: int, segments: Sequence[Place], dead: NDArray[np.int64]) -> dict[bytes, bytes]:
     """The values in which these are dead, too, as `died` gives them; of a shard that nobody has opened."""
     values = {}
     rows, bits = dead >> 2, (dead[:, None] >> np.array([0, 1]) & 1).astype(np.uint8)
-    for (number, first), later in zip_longest(generations, generations[1:]):
+    for (number, first), later in zip_longest(segments, segments[1:]):
         mine = (rows >= first) & (rows < (later[1] if later else np.iinfo(np.int64).max))
         begins = np.maximum(rows // CHUNK * CHUNK, first)
         for begin in np.unique(begins[mine]).tolist():
@@ -163,10 +163,10 @@ def marked(store: Store, shard: int, generations: Sequence[Place], dead: NDArray
     return values
 
 
-def dead_between(store: Store, shard: int, generation: int, first: int, last: int) -> NDArray[np.int64]:
-    """Who of some rows of a generation is dead, by the store, as `died` gives it."""
-    found, before = [np.empty(0, np.int64)], store.before(DEAD, shard, generation, first)
-    for begin, value in store.rows_of(DEAD, shard, generation, first if before is None else before[0]):
+def dead_between(store: Store, shard: int, segment: int, first: int, last: int) -> NDArray[np.int64]:
+    """Who of some rows of a segment is dead, by the store, as `died` gives it."""
+    found, before = [np.empty(0, np.int64)], store.before(DEAD, shard, segment, first)
+    for begin, value in store.rows_of(DEAD, shard, segment, first if before is None else before[0]):
         if begin >= last:
             break
         bits = _bits(value)[max(0, first - begin) : last - begin]
@@ -175,9 +175,9 @@ def dead_between(store: Store, shard: int, generation: int, first: int, last: in
     return np.concatenate(found)
 
 
-def dead_in(store: Store, shard: int, generation: int) -> int:
-    """How many rows of a generation are dead, by the store."""
-    return sum(int(_bits(value)[:, 0].sum()) for _, value in store.rows_of(DEAD, shard, generation))
+def dead_in(store: Store, shard: int, segment: int) -> int:
+    """How many rows of a segment are dead, by the store."""
+    return sum(int(_bits(value)[:, 0].sum()) for _, value in store.rows_of(DEAD, shard, segment))
 
 
 def _bits(marks: bytes) -> NDArray[np.uint8]:

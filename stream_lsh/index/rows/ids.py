@@ -26,16 +26,14 @@ _Opened = tuple[int, bytes, NDArray[np.uint32], int]
 
 
 class Ids:
-    """Ids by row; rows are added in order. generation_of: the number of the generation that a row belongs to.
+    """Ids by row; rows are added in order. segment_of: the number of the segment that a row belongs to.
     told_later: what a row was dropped for may be known later than its id."""
 
-    def __init__(
-        self, store: Store, shard: int, generation_of: Callable[[int], int], *, told_later: bool = False
-    ) -> None:
+    def __init__(self, store: Store, shard: int, segment_of: Callable[[int], int], *, told_later: bool = False) -> None:
         self._told_later = told_later
         self._store = store
         self._shard = shard
-        self._generation_of = generation_of
+        self._segment_of = segment_of
         self._base = 0  # row of the first id in `_recent`
         self._recent: list[Named] = []
         self._stored = lru_cache(CACHED)(self._read_stored)
@@ -65,8 +63,8 @@ class Ids:
         values = {}
         at, last = first, self.last
         while at < last:
-            number, end = self._generation_of(at), min(at + BLOCK, last)
-            while self._generation_of(end - 1) != number:  # a value belongs to one generation
+            number, end = self._segment_of(at), min(at + BLOCK, last)
+            while self._segment_of(end - 1) != number:  # a value belongs to one segment
                 end -= 1
             named = self._recent[at - self._base : end - self._base]
             values[rows_key(IDS, self._shard, number, at)] = _value([name for pair in named for name in pair])
@@ -83,7 +81,7 @@ class Ids:
             if row >= end:
                 first, value, ends, body = self._open(row)
                 names, end = _taken_apart(value, ends, body), first + len(ends) // 2
-                anew[rows_key(IDS, self._shard, self._generation_of(row), first)] = names
+                anew[rows_key(IDS, self._shard, self._segment_of(row), first)] = names
             at = 2 * (row - first)
             names[at : at + 2] = b"null" if row in gone else names[at], b""
         self._stored.cache_clear()
@@ -119,7 +117,7 @@ class Ids:
         starts = [int(ends[k - 1]) if k else 0 for k in (at, at + 1)]
         name, of = (value[body + a : body + int(ends[at + k])] for k, a in enumerate(starts))
         if not of and self._told_later:
-            known = told(self._store, self._shard, self._generation_of(row), row)
+            known = told(self._store, self._shard, self._segment_of(row), row)
             of = b"" if known is None else known.name_of(row)
         return name, of
 
@@ -127,7 +125,7 @@ class Ids:
         """The value that holds a row's id: its first row, its bytes, the ids' ends and where the ids begin."""
         if self._opened is not None and 0 <= row - self._opened[0] < len(self._opened[2]) // 2:
             return self._opened
-        first, value = self._store.holding(IDS, self._shard, self._generation_of(row), row)
+        first, value = self._store.holding(IDS, self._shard, self._segment_of(row), row)
         try:
             (n,) = _COUNT.unpack_from(value)
             ends = np.frombuffer(value, np.uint32, 2 * n, _COUNT.size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.structs import Bytes, Flag, Number, Numbers, Numbers2, Real, Struct, Unsigned, Words, Words2
-from stream_lsh.index.rows.deleted_rows import Dead
+from stream_lsh.index.rows.deleted_rows import DeletedRows
 
 
 def _numbers(*values: int) -> tuple[np.int64, ...]:
@@ -16,7 +16,7 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 # Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
 # stands behind, 0 if it stands for itself; of an REPRESENTATIVE the row of who is meant. SIMILARITY: with that one, a
 # float's bits. GROUP: number of the founder. MASK, under `all` only: the bands in which it is posted. With a window the
-# log time follows; then the signature.
+# stream time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
@@ -35,7 +35,7 @@ VALID, OWNED, DELETION = _numbers(1, 2, 4)
 NEW, REDELIVERED, ID_REUSED, INVALID, GONE, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # what became of it
 WENT_SINCE = np.int64(-2)
 
-# Columns of the table of generations.
+# Columns of the table of segments.
 FIRST_ROW, ROW_FILE, ROWS_AT = _numbers(0, 1, 2)
 # Columns of the table of runs: addresses and lengths. POSTINGS: position in the FILE, or address if that is -1. FIRST:
 # row of the shard that the run counts its rows from; LAST: the row after its last one.
@@ -45,10 +45,10 @@ COLUMNS = 8
 # OLDEST_SEQ, GROUP_OF: the verdict as far as the shard knows it, and the first one of a redelivered document; row and
 # number are -1 where there is none. OLDEST of a redelivered document is WENT_SINCE if the version that it was dropped
 # for is not there any more: that one's id is not said again. MORE: matches that are not listed; of those decided late,
-# what was not compared of the undecided. INCOMPLETE: what was not compared. REPLACES: number of the version that went,
-# or -1; STOOD: whether it was kept; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of who was posted in its
-# place, or -1; LEFT: the group that it was in; LIKE: whether the new version is similar to it, so that it may take its
-# place.
+# what was not compared of the provisional. INCOMPLETE: what was not compared. REPLACES: number of the version that
+# went, or -1; STOOD: whether it was kept; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of who was posted in
+# its place, or -1; LEFT: the group that it was in; LIKE: whether the new version is similar to it, so that it may take
+# its place.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
 REPLACES, STOOD, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
 RESULTS = 15
@@ -72,7 +72,7 @@ class Batch(Struct):
 
     words: those of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS. keys, starts:
     document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`. hits: the runs that
-    may hold each key (`buckets.passing`). log: their log times, where there is a window.
+    may hold each key (`buckets.passing`). log: their stream times, where there is a window.
     """
 
     words: Words2  # [n, MASK]
@@ -90,21 +90,22 @@ class Batch(Struct):
 
 
 class Rows(Struct):
-    """The shard's rows: those before `base` in the generations' files, later ones in memory; and the heads (the first
+    """The shard's rows: those before `base` in the segments' files, later ones in memory; and the heads (the first
     words of the signatures) of the latest ones in a ring, from row `kept` on as far as they are not overwritten.
 
-    total: number of rows of all generations. read: scratch, what is read of a row in a file. begin: the words before
+    total: number of rows of all segments. read: scratch, what is read of a row in a file. begin: the words before
     MASK of the row in a file that was asked for last, which is `known`. notes: what is known of
-    the rows in the ring, FOLLOWS and FOLLOWED. seen: the first row that the document at hand sees; log time never goes
-    back, so it sees all after it. guides: the first row of its generation, behind which others may stand that are seen.
+    the rows in the ring, FOLLOWS and FOLLOWED. seen: the first row that the document at hand sees; stream time never
+    goes back, so it sees all after it. guides: the first row of its segment, behind which others may stand that are
+    seen.
     """
 
     base: Number
     total: Number
     recent: Words2  # [room, width]
-    generations: Numbers2  # [g, 3] oldest first
+    segments: Numbers2  # [g, 3] oldest first
     signature_at: Number  # word of a row at which its signature begins
-    log_at: Number  # that of its log time, where there is a window
+    log_at: Number  # that of its stream time, where there is a window
     read: Words
     begin: Words
     known: Number
@@ -112,9 +113,9 @@ class Rows(Struct):
     ring: Words  # [h * w]
     notes: Bytes  # [h]
     seen: Number
-    seen_log: Number  # its log time, -1 if it is not known
+    seen_log: Number  # its stream time, -1 if it is not known
     guides: Number
-    dead: Dead
+    dead: DeletedRows
 
 
 FOLLOWS, FOLLOWED = _numbers(1, 2)  # it stands behind another one; others stand behind it
@@ -130,7 +131,7 @@ class Limits(Struct):
     late: Flag  # under `kept`, as there are others: rows are posted once it is known whether they were kept
     store: Flag  # else documents are only looked up
     update: Flag  # an id that comes with another text replaces what was there; else it is rejected
-    window: Number  # of log time, in ms, in which a row is seen; 0 = always
+    window: Number  # of stream time, in ms, in which a row is seen; 0 = always
     threshold: Real
     full: Number  # agreement of equal signatures
     floor: Number  # least agreement of a candidate that is verified

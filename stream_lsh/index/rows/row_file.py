@@ -1,4 +1,4 @@
-"""The file with the rows of one generation of a shard: what was flushed is the truth and lies nowhere else.
+"""The file with the rows of one segment of a shard: what was flushed is the truth and lies nowhere else.
 
 Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...). It only grows; what stands
 behind the flushed rows is overwritten.
@@ -125,7 +125,7 @@ class RowFile:
         return crc
 
     def patch(self, places: NDArray[np.int64], rows: NDArray[np.uint64]) -> None:
-        """Write other rows in the place of some of the generation; durable when it returns."""
+        """Write other rows in the place of some of the segment; durable when it returns."""
         try:
             for place, row in zip(places.tolist(), rows, strict=True):
                 os.pwrite(self.file, row.tobytes(), self._place(place))
@@ -139,7 +139,7 @@ class RowFile:
         os.fdatasync(self.file)
 
     def read(self, first: int, last: int) -> NDArray[np.uint64]:
-        """The rows [first, last) of the generation.
+        """The rows [first, last) of the segment.
 
         Raises:
             DamagedError: the file has become shorter.
@@ -167,7 +167,7 @@ class RowFile:
             crc = zlib.crc32(block.data.cast("B"), crc)
         return crc
 
-    def flushes(self, store: Store, shard: int, generation: int) -> Iterator[tuple[int, int, int]]:
+    def flushes(self, store: Store, shard: int, segment: int) -> Iterator[tuple[int, int, int]]:
         """Its flushes: the first row of each, the one after its last, and the checksum. Each begins where the one
         before ends. (The store may have others: of flushes that were never committed.)
 
@@ -176,31 +176,31 @@ class RowFile:
         """
         first = 0
         while first < self.flushed:
-            flush = store.named(flush_name(shard, generation, first))
+            flush = store.named(flush_name(shard, segment, first))
             if flush is None:
                 raise self._damaged(first)
             yield first, flush["last"], flush["crc"]
             first = flush["last"]
 
-    def verify(self, store: Store, shard: int, generation: int, erased: NDArray[np.int64] = NONE) -> None:
+    def verify(self, store: Store, shard: int, segment: int, erased: NDArray[np.int64] = NONE) -> None:
         """Compare it with the checksums of its flushes. erased: places, ascending.
 
         Raises:
             DamagedError: it has other rows than were written.
         """
-        for first, last, crc in self.flushes(store, shard, generation):
+        for first, last, crc in self.flushes(store, shard, segment):
             if self.checksum(first, last, erased) != crc:
                 raise self._damaged(first)
 
     def checksums(
-        self, store: Store, shard: int, generation: int, erased: NDArray[np.int64], places: NDArray[np.int64]
+        self, store: Store, shard: int, segment: int, erased: NDArray[np.int64], places: NDArray[np.int64]
     ) -> dict[bytes, bytes]:
         """The checksums of the flushes that some places are in, when those erased are blank."""
         values = {}
-        for first, last, _ in self.flushes(store, shard, generation):
+        for first, last, _ in self.flushes(store, shard, segment):
             if ((places >= first) & (places < last)).any():
                 flush = {"last": last, "crc": self.checksum(first, last, erased)}
-                values[name_key(flush_name(shard, generation, first))] = orjson.dumps(flush)
+                values[name_key(flush_name(shard, segment, first))] = orjson.dumps(flush)
         return values
 
     def _damaged(self, first: int) -> DamagedError:
@@ -212,9 +212,9 @@ class RowFile:
         self.file = -1
 
 
-def flush_name(shard: int, generation: int, first: int) -> str:
+def flush_name(shard: int, segment: int, first: int) -> str:
     """The name in the store of a flush into a row file, from the row `first` on: its `last` row and `crc`."""
-    return f"flush/{shard}/{generation}/{first}"
+    return f"flush/{shard}/{segment}/{first}"
 
 
 def blank(rows: NDArray[np.uint64], signature_at: int) -> NDArray[np.uint64]:

@@ -119,20 +119,20 @@ def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 class Texts:
-    """The texts of one shard's rows: those not yet committed, a cache, and the store. generation_of: the number of the
-    generation that a row belongs to."""
+    """The texts of one shard's rows: those not yet committed, a cache, and the store. segment_of: the number of the
+    segment that a row belongs to."""
 
-    def __init__(self, store: Store, shard: int, generation_of: Callable[[int], int]) -> None:
+    def __init__(self, store: Store, shard: int, segment_of: Callable[[int], int]) -> None:
         self._store = store
         self._shard = shard
-        self._generation_of = generation_of
+        self._segment_of = segment_of
         self._pending: list[tuple[int, bytes]] = []
         self._cache: OrderedDict[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]] = OrderedDict()
         self._cached = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
     def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
-        """Take the frames of a batch whose documents became the rows `row_of` (-1: none), all of one generation."""
+        """Take the frames of a batch whose documents became the rows `row_of` (-1: none), all of one segment."""
         for frame in frames:
             stored = np.flatnonzero(row_of[frame.documents] >= 0)
             if len(stored):
@@ -151,14 +151,14 @@ class Texts:
         """What is to be committed; afterwards it is read from the store."""
         pending, self._pending = self._pending, []
         return {
-            rows_key(TEXTS, self._shard, self._generation_of(first), first): value for first, value in pending
+            rows_key(TEXTS, self._shard, self._segment_of(first), first): value for first, value in pending
         }  # fmt: skip
 
     def without(self, rows: Sequence[int]) -> dict[bytes, bytes]:
         """The values of the store in which these documents' texts are empty; they are committed."""
         values, at = {}, 0
         while at < len(rows):
-            number = self._generation_of(rows[at])
+            number = self._segment_of(rows[at])
             first, value = self._store.holding(TEXTS, self._shard, number, rows[at])
             slots, ends, data = self._open(first, value)
             end = bisect_left(rows, first + len(slots), at + 1)
@@ -199,7 +199,7 @@ class Texts:
         if self._pending and row >= self._pending[0][0]:
             first, value = self._pending[bisect_right(self._pending, row, key=lambda item: item[0]) - 1]
         else:
-            first, value = self._store.holding(TEXTS, self._shard, self._generation_of(row), row)
+            first, value = self._store.holding(TEXTS, self._shard, self._segment_of(row), row)
         frame = self._cache.get(first)
         if frame is None:
             frame = self._open(first, value)

@@ -1,6 +1,6 @@
 """What is left of a version that was erased: a row without what its document said, and the keys it is posted under.
 
-Postings of the dead stay until their generation goes. They are keyed hashes, which nobody makes of a blank row again,
+Postings of deleted rows stay until their segment goes. They are keyed hashes, which nobody makes of a blank row again,
 so they are values of the store: postings can be rebuilt from rows that were erased, too.
 """
 
@@ -16,7 +16,7 @@ from stream_lsh.errors import DamagedError
 from stream_lsh.index.rows.keys import Hashes, Keys
 from stream_lsh.index.rows.layout import ERASED, FLAGS, ID, TEXT
 from stream_lsh.index.rows.row_file import NONE, Shape, blank, packed, unpacked
-from stream_lsh.index.segments.sampled_keys import Drawn
+from stream_lsh.index.segments.sampled_keys import SampledKeys
 from stream_lsh.index.store.rocksdb import ERASED_KEYS, ROWS, Store, rows_key
 
 PAGE = 1 << 14  # rows: a value has only such of one page
@@ -25,22 +25,22 @@ _HEAD = struct.Struct("<II")  # rows, keys of each
 
 
 class Keyed:
-    """The keys that the rows of a shard are posted under. generation_of: the number of the generation that a row
+    """The keys that the rows of a shard are posted under. segment_of: the number of the segment that a row
     belongs to. drawn: where keys are a sample of the shingles, who makes these."""
 
     def __init__(
-        self, store: Store, shard: int, shape: Shape, hashes: Hashes, generation_of: Callable[[int], int],
-        drawn: Drawn | None = None,
+        self, store: Store, shard: int, shape: Shape, hashes: Hashes, segment_of: Callable[[int], int],
+        drawn: SampledKeys | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._shard = shard
         self._shape = shape
         self._hashes = hashes
-        self._generation_of = generation_of
+        self._segment_of = segment_of
         self.drawn = drawn
 
     def keys(self, block: NDArray[np.uint64], row: int) -> Keys:
-        """Of rows uint64[n, width] of one generation, which are those from `row` on.
+        """Of rows uint64[n, width] of one segment, which are those from `row` on.
 
         Raises:
             DamagedError: those of a row that was erased are missing.
@@ -48,7 +48,7 @@ class Keyed:
         keys, starts = self.said(block, row)
         erased = row + np.flatnonzero(block[:, FLAGS] & np.uint64(ERASED))
         if len(erased):
-            for rows, theirs in kept(self._store, self._shard, self._generation_of(row), int(erased[0])):
+            for rows, theirs in kept(self._store, self._shard, self._segment_of(row), int(erased[0])):
                 if rows[0] >= row + len(block):
                     break
                 here = (rows >= row) & (rows < row + len(block))
@@ -80,13 +80,13 @@ class Keyed:
             yield first, min(first + step, len(block))
 
 
-def kept(store: Store, shard: int, generation: int, row: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
-    """What was erased of a generation from about this row on: rows int64[n], ascending, and their keys uint64[n, k].
+def kept(store: Store, shard: int, segment: int, row: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+    """What was erased of a segment from about this row on: rows int64[n], ascending, and their keys uint64[n, k].
 
     Raises:
         DamagedError: it cannot be read.
     """
-    for _, value in store.rows_of(ERASED_KEYS, shard, generation, row // PAGE * PAGE):
+    for _, value in store.rows_of(ERASED_KEYS, shard, segment, row // PAGE * PAGE):
         try:
             yield kept_in(value)
         except (struct.error, ValueError):
@@ -104,30 +104,28 @@ def kept_in(value: bytes) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     return rows, np.frombuffer(value, np.uint64, n * k, _HEAD.size + rows.nbytes).reshape(n, k)
 
 
-def erased_of(store: Store, shard: int, generation: int, row: int = 0) -> NDArray[np.int64]:
-    """The rows of a generation from about this one on that were erased, ascending."""
-    return np.sort(np.concatenate([NONE, *(rows for rows, _ in kept(store, shard, generation, row))]))
+def erased_of(store: Store, shard: int, segment: int, row: int = 0) -> NDArray[np.int64]:
+    """The rows of a segment from about this one on that were erased, ascending."""
+    return np.sort(np.concatenate([NONE, *(rows for rows, _ in kept(store, shard, segment, row))]))
 
 
-def keep(shard: int, generation: int, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> dict[bytes, bytes]:
+def keep(shard: int, segment: int, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> dict[bytes, bytes]:
     """The value with the keys uint64[n, k] of rows of one page, at least one, ascending."""
     value = b"".join((_HEAD.pack(*keys.shape), rows.tobytes(), keys.tobytes()))
-    return {rows_key(ERASED_KEYS, shard, generation, int(rows[0])): value}
+    return {rows_key(ERASED_KEYS, shard, segment, int(rows[0])): value}
 
 
-def blanked(
-    store: Store, shard: int, generation: int, rows: NDArray[np.int64], signature_at: int
-) -> dict[bytes, bytes]:
-    """The values of the rows of a generation in which these, ascending, are blank, as far as the store has them."""
+def blanked(store: Store, shard: int, segment: int, rows: NDArray[np.int64], signature_at: int) -> dict[bytes, bytes]:
+    """The values of the rows of a segment in which these, ascending, are blank, as far as the store has them."""
     values, at = dict[bytes, bytes](), 0
     while at < len(rows):
-        found, stop = store.before(ROWS, shard, generation, int(rows[at])), at + 1
+        found, stop = store.before(ROWS, shard, segment, int(rows[at])), at + 1
         if found is not None:
             block = unpacked(found[1]).copy()
             here = rows[at : np.searchsorted(rows, found[0] + len(block))] - found[0]
             if len(here):
                 block[here] = blank(block[here], signature_at)
-                values[rows_key(ROWS, shard, generation, found[0])] = packed(block)
+                values[rows_key(ROWS, shard, segment, found[0])] = packed(block)
                 stop = at + len(here)
         at = stop
     return values

@@ -10,7 +10,7 @@ import orjson
 
 from stream_lsh.index.rows.deleted_rows import DEAD_ROWS
 from stream_lsh.index.rows.row_file import flush_name
-from stream_lsh.index.segments.segments import Generations
+from stream_lsh.index.segments.segments import Segments
 from stream_lsh.index.store.rocksdb import ROWS, Range, Store, name_key, rows_key
 
 BATCH = 4096
@@ -24,77 +24,77 @@ class Manifest:
         base: the first row, if there are none yet.
 
     Attributes:
-        rows, dead: rows that are committed, and how many of them are dead. undecided: as `late.Late` said at that
-            commit, None where nothing is decided late. generations: their lines, as they were when it was read.
+        rows, dead: rows that are committed, and how many of them are dead. provisional: as `late.Late` said at that
+            commit, None where nothing is decided late. segments: their lines, as they were when it was read.
     """
 
     def __init__(self, store: Store, shard: int, base: int) -> None:
-        known: Mapping[str, Any] = store.named(f"shard/{shard}") or {"rows": base, "generations": []}
+        known: Mapping[str, Any] = store.named(f"shard/{shard}") or {"rows": base, "segments": []}
         self.rows: int = known["rows"]
         self.dead: int = known.get(DEAD_ROWS, 0)
-        self.undecided: dict[str, Any] | None = known.get("undecided")
-        self.generations: list[dict[str, Any]] = known["generations"]
-        self.first: int = self.generations[0]["first"] if self.generations else self.rows
+        self.provisional: dict[str, Any] | None = known.get("provisional")
+        self.segments: list[dict[str, Any]] = known["segments"]
+        self.first: int = self.segments[0]["first"] if self.segments else self.rows
         self._shard = shard
         self._flushes: dict[bytes, bytes] = {}
-        self._left: list[Range] = []  # keys of generations that went
+        self._left: list[Range] = []  # keys of segments that went
         self._passed = self.first  # rows whose values in the store are deleted
 
     @property
     def in_files(self) -> int:
         """The first row that was in no file when it was read."""
-        return _in_files(self.generations, self.first)
+        return _in_files(self.segments, self.first)
 
-    def flushed(self, generation: int, first: int, last: int, crc: int) -> None:
-        """Rows of a generation, counted from its first, are in its file."""
+    def flushed(self, segment: int, first: int, last: int, crc: int) -> None:
+        """Rows of a segment, counted from its first, are in its file."""
         value = orjson.dumps({"last": last, "crc": crc})
-        self._flushes[name_key(flush_name(self._shard, generation, first))] = value
+        self._flushes[name_key(flush_name(self._shard, segment, first))] = value
 
     def flushes(self) -> dict[bytes, bytes]:
         """The checksums of flushes since it was asked last; the store may have those of flushes that do not count."""
         values, self._flushes = self._flushes, {}
         return values
 
-    def forget(self, generation: int) -> None:
-        """A generation has gone."""
-        left = ranges_of(self._shard, generation)
+    def forget(self, segment: int) -> None:
+        """A segment has gone."""
+        left = ranges_of(self._shard, segment)
         self._flushes = {key: v for key, v in self._flushes.items() if not any(a <= key < b for a, b in left)}
         self._left += left
 
-    def take(self, generations: Generations) -> tuple[dict[bytes, bytes], list[Range]]:
+    def take(self, segments: Segments) -> tuple[dict[bytes, bytes], list[Range]]:
         """The values to be written, and the ranges of keys that are not needed any more with them."""
         # Not one that begins behind it: the document that begins it has not come yet, others may come before.
-        known = [g.manifest() for g in generations if g.first < self.rows]
-        facts: dict[str, Any] = {"rows": self.rows, "generations": known}
+        known = [g.manifest() for g in segments if g.first < self.rows]
+        facts: dict[str, Any] = {"rows": self.rows, "segments": known}
         if self.dead:
             facts[DEAD_ROWS] = self.dead
-        if self.undecided is not None:
-            facts["undecided"] = self.undecided
+        if self.provisional is not None:
+            facts["provisional"] = self.provisional
         values = {name_key(f"shard/{self._shard}"): orjson.dumps(facts)}
         values.update(self.flushes())  # also when closing: a run that counts has the checksum of its rows
         ranges, self._left = self._left, []
         in_files = _in_files(known, 0)
-        if self.undecided is not None:  # what is undecided may stand in one value with the last of them
+        if self.provisional is not None:  # what is provisional may stand in one value with the last of them
             in_files -= BATCH - 1
         if in_files > self._passed:
             self._passed = in_files
-            number = generations.number_of(max(in_files, generations[0].first))
+            number = segments.number_of(max(in_files, segments[0].first))
             end = rows_key(ROWS, self._shard, number, in_files)
             ranges.append((rows_key(ROWS, self._shard, 0, 0), end))
         return values, ranges
 
 
-def ranges_of(shard: int, generation: int) -> list[Range]:
-    """The keys of a shard about a generation that do not go with its column family."""
-    flushed = name_key(flush_name(shard, generation, 0))[:-1]
+def ranges_of(shard: int, segment: int) -> list[Range]:
+    """The keys of a shard about a segment that do not go with its column family."""
+    flushed = name_key(flush_name(shard, segment, 0))[:-1]
     return [
         (flushed, flushed[:-1] + b"0"),  # what follows "/"
-        (rows_key(ROWS, shard, generation, 0), rows_key(ROWS, shard, generation + 1, 0)),
+        (rows_key(ROWS, shard, segment, 0), rows_key(ROWS, shard, segment + 1, 0)),
     ]
 
 
 def _in_files(known: list[dict[str, Any]], base: int) -> int:
-    """The first row that is in no file yet, by the generations of the manifest."""
+    """The first row that is in no file yet, by the segments of the manifest."""
     for item, later in zip_longest(known, known[1:]):
         base = item["first"] + (item["runs"][-1]["last"] if item["runs"] else 0)
         if later is not None and base < later["first"]:

@@ -1,4 +1,4 @@
-"""The rows of a shard whose fate is not known yet, by the blocks of the log that they came in (`undecided`)."""
+"""The rows of a shard whose fate is not known yet, by the blocks of the log that they came in (`provisional`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index.postings.memtable import Memory
+from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.resolution import Fates
 from stream_lsh.index.rows.decisions import Told, decide, tell
 from stream_lsh.index.rows.keys import Hashes
@@ -27,7 +27,7 @@ from stream_lsh.index.rows.layout import (
 )
 from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.index.segments.erased_rows import Keyed
-from stream_lsh.index.segments.segment import post_undecided_rows
+from stream_lsh.index.segments.segment import post_provisional_rows
 from stream_lsh.settings.model import Settings
 
 
@@ -36,8 +36,8 @@ def facts(block: int, first: int, second: int) -> dict[str, Any]:
     return {"block": block, "rows": [first, second]}
 
 
-class Late:
-    """Rows from `first` on are undecided: those of the block of the log that began last, and of the one before it.
+class ProvisionalRows:
+    """Rows from `first` on are provisional: those of the block of the log that began last, and of the one before it.
 
     Args:
         rows: the shard's. known: as `facts` gave it, None of a shard that begins with the row `base`.
@@ -52,13 +52,13 @@ class Late:
         self._size = settings.block
         self.block: int = known["block"]
         most = settings.most_rows * settings.block * (settings.signing.bands + 2)
-        self.older, self.newer = (Memory.of(max(1, most)) for _ in range(2))
+        self.older, self.newer = (Memtable.of(max(1, most)) for _ in range(2))
         for table, first in zip((self.older, self.newer), known["rows"], strict=True):
             table.begin(first)
 
     @property
     def first(self) -> int:
-        """The first row that is undecided."""
+        """The first row that is provisional."""
         return int(self.older.first)
 
     @property
@@ -83,7 +83,7 @@ class Late:
         self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
         similarities: NDArray[np.float64], groups: NDArray[np.int64],
     ) -> None:  # fmt: skip
-        """What became of undecided rows, see `told.tell`."""
+        """What became of provisional rows, see `told.tell`."""
         tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
     def appoint(self, first: int, representatives: NDArray[np.bool_]) -> None:
@@ -115,7 +115,7 @@ class Late:
         )  # fmt: skip
 
     def fates(self) -> Fates:
-        """What became of the undecided rows; their numbers are their places, as nothing else is known of these,
+        """What became of the provisional rows; their numbers are their places, as nothing else is known of these,
         those of representatives the blocks in which they are."""
         rows = self._rows
         waiting = rows.recent[self.first - int(rows.base) : int(rows.total) - int(rows.base)]
@@ -129,9 +129,9 @@ class Late:
         return Fates(seqs, places, kinds, np.ascontiguousarray(waiting[:, SIMILARITY]).view(np.float64), groups)
 
     def post_again(self, row: int, keyed: Keyed, shape: Shape) -> None:
-        """Post the rows in memory from `row` on again, as far as they are undecided."""
+        """Post the rows in memory from `row` on again, as far as they are provisional."""
         base, count = int(self._rows.base), int(self._rows.total)
         for table, end in ((self.older, self.second), (self.newer, count)):
             at, last = max(row, int(table.first)), min(end, count)
             if at < last:
-                post_undecided_rows(self._rows.recent[at - base : last - base], at, table, keyed, shape)
+                post_provisional_rows(self._rows.recent[at - base : last - base], at, table, keyed, shape)

@@ -1,7 +1,7 @@
-"""Generations that are not named any more by the manifest: closed, and deleted beside the work, as soon as nobody reads
+"""Segments that are not named any more by the manifest: closed, and deleted beside the work, as soon as nobody reads
 them.
 
-A reader has every generation open that counted when it was opened, and keeps it on the disk that long. What a crash
+A reader has every segment open that counted when it was opened, and keeps it on the disk that long. What a crash
 leaves behind goes when the index is opened again.
 """
 
@@ -14,30 +14,30 @@ from contextlib import suppress
 from pathlib import Path
 
 from stream_lsh.errors import StreamLshError
-from stream_lsh.index.segments.segment import FOLDER, Generation, folder_of
+from stream_lsh.index.segments.segment import FOLDER, Segment, folder_of
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import nobody_looking
 from stream_lsh.index.store.rocksdb import Store
 
 
-class Leaving:
-    """The generations of an index that are to be deleted. pool: a thread for that."""
+class Removal:
+    """The segments of an index that are to be deleted. pool: a thread for that."""
 
     def __init__(self, state: Path, store: Store, pool: ThreadPoolExecutor) -> None:
         self._state = state
         self._store = store
         self._pool = pool
-        self._waiting: dict[int, list[Generation]] = {}
+        self._waiting: dict[int, list[Segment]] = {}
         self._deleting: Future[None] | None = None
 
     def sweep(self, first: int) -> None:
-        """Delete what there is of generations before this one."""
+        """Delete what there is of segments before this one."""
         names = [path.name for path in (self._state / FOLDER).glob("*")]
-        found = {int(name) for name in names if name.isdecimal()} | set(self._store.generations())
+        found = {int(name) for name in names if name.isdecimal()} | set(self._store.segments())
         self.add({number: () for number in found if number < first})
 
-    def add(self, gone: Mapping[int, Iterable[Generation]]) -> None:
-        """Delete generations, of which these are open, and those that could not be deleted before.
+    def add(self, gone: Mapping[int, Iterable[Segment]]) -> None:
+        """Delete segments, of which these are open, and those that could not be deleted before.
 
         Raises:
             StoreError: the system has refused to delete one.
@@ -53,11 +53,11 @@ class Leaving:
         deleted = False
         for number, parts in list(self._waiting.items()):
             while parts:
-                generation = parts.pop()
+                segment = parts.pop()
                 with suppress(StreamLshError):  # of a merge whose result nobody needs
-                    generation.postings.finish()
-                generation.close()
-                del generation  # its files are open as long as somebody knows them
+                    segment.postings.finish()
+                segment.close()
+                del segment  # its files are open as long as somebody knows them
             folder = folder_of(self._state, number)
             with nobody_looking(self._state) as free, nobody_looking(folder) as unread:
                 if free and unread:

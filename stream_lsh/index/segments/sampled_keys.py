@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index.postings.memtable import Memory, post_all
+from stream_lsh.index.postings.memtable import Memtable, post_all
 from stream_lsh.index.rows import layout
 from stream_lsh.index.rows.keys import Hashes, Keys, ends_of
 from stream_lsh.index.rows.texts import ALL, Texts
@@ -15,7 +15,7 @@ from stream_lsh.index.rows.texts import ALL, Texts
 Shingle = Callable[[bytes, NDArray[np.int64]], Keys]
 
 
-class Drawn:
+class SampledKeys:
     """Makes sets of shingles of the texts of a shard's rows again."""
 
     def __init__(self, texts: Texts, shingle: Shingle) -> None:
@@ -47,7 +47,7 @@ class Drawn:
 
 
 def post_sample(
-    memory: Memory, hashes: Hashes, row: int, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]
+    memory: Memtable, hashes: Hashes, row: int, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]
 ) -> None:
     """Post the last row under a sample of these shingles; salt: uint64[1]."""
     keys = hashes.sample(shingles, salt)

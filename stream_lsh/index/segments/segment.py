@@ -1,4 +1,4 @@
-"""A generation of a shard: an interval of the log with rows and postings of its own.
+"""A segment of a shard: an interval of the log with rows and postings of its own.
 
 It never merges with another one, so that it can go as a whole: without rewriting, without a pause. What it has in the
 store (ids, texts) lies in a column family that all shards share.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stream_lsh.index.kernel.insert import replay
-from stream_lsh.index.postings.memtable import Memory
+from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.postings.provisional import post_again
 from stream_lsh.index.postings.runs import Postings, Workers
 from stream_lsh.index.rows.layout import FLAGS
@@ -23,11 +23,11 @@ from stream_lsh.index.segments.erased_rows import Keyed
 from stream_lsh.index.store.files import looking, make_folder
 
 BLOCK = 4096  # rows read at a time
-FOLDER = "generations"
+FOLDER = "segments"
 
 
-class Generation:
-    """Generation `number` of a shard, open. Its rows are those from `first` on of the shard.
+class Segment:
+    """Segment `number` of a shard, open. Its rows are those from `first` on of the shard.
 
     Args:
         known: its line of the manifest; None = it is new. workers: None = read only.
@@ -70,8 +70,8 @@ class Generation:
                 self.postings.sweep()
             self._opened = opened.pop_all()
 
-    def rebuild(self, memory: Memory, keyed: Keyed, room: int) -> None:
-        """Make the postings again from the rows, with an empty memory segment that takes `room` rows."""
+    def rebuild(self, memory: Memtable, keyed: Keyed, room: int) -> None:
+        """Make the postings again from the rows, with an empty memtable that takes `room` rows."""
         first, at, most = 0, 0, 2 * len(memory.slots) // 3  # reached only where documents have many keys
         for block in self._blocks():
             post_rows(block, self.first + at, self.first, memory, keyed, self._shape)
@@ -97,8 +97,8 @@ class Generation:
         self._opened.close()
 
 
-def post_rows(block: Any, first: int, begin: int, memory: Memory, keyed: Keyed, shape: Shape) -> None:
-    """Post rows uint64[n, width] in memory, which are those from `first` on of the shard, whose generation begins with
+def post_rows(block: Any, first: int, begin: int, memory: Memtable, keyed: Keyed, shape: Shape) -> None:
+    """Post rows uint64[n, width] in memory, which are those from `first` on of the shard, whose segment begins with
     the row `begin`."""
     for start, stop in keyed.parts(block, first):
         keys, starts = keyed.keys(block[start:stop], first + start)
@@ -107,12 +107,12 @@ def post_rows(block: Any, first: int, begin: int, memory: Memory, keyed: Keyed, 
         replay(part, first + start - begin, shape.mask_words, keys, starts, shape.bands, memory)
 
 
-def post_undecided_rows(block: Any, first: int, table: Memory, keyed: Keyed, shape: Shape) -> None:
-    """Post rows uint64[n, width] where the undecided ones are, which are those from `first` on of the shard."""
+def post_provisional_rows(block: Any, first: int, table: Memtable, keyed: Keyed, shape: Shape) -> None:
+    """Post rows uint64[n, width] where the provisional ones are, which are those from `first` on of the shard."""
     flags = (block[:, FLAGS] & np.uint64(0xFFFF)).astype(np.int64)
     post_again(table, *keyed.keys(block, first), shape.bands, first, flags)
 
 
 def folder_of(state: Path, number: int) -> Path:
-    """The folder of a generation's files."""
+    """The folder of a segment's files."""
     return state / FOLDER / f"{number:06d}"

@@ -1,4 +1,4 @@
-"""The generations of a shard, the oldest first: which of them a row is in, and their files as the kernel reads them."""
+"""The segments of a shard, the oldest first: which of them a row is in, and their files as the kernel reads them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.rows import layout
 from stream_lsh.index.rows.deleted_rows import Place
 from stream_lsh.index.rows.row_file import Shape
-from stream_lsh.index.segments.segment import Generation
+from stream_lsh.index.segments.segment import Segment
 
 
-class Generations(list[Generation]):
-    """Those of one shard that are open; state, shape, workers: as of a `Generation`."""
+class Segments(list[Segment]):
+    """Those of one shard that are open; state, shape, workers: as of a `Segment`."""
 
     def __init__(self, state: Path, shard: int, shape: Shape, workers: Workers | None) -> None:
         super().__init__()
@@ -30,22 +30,22 @@ class Generations(list[Generation]):
         self._shape = shape
         self._workers = workers
 
-    def open(self, number: int, first: int, known: dict[str, Any] | None) -> Generation:
-        """The next one, as `Generation` has it."""
-        generation = Generation(self._state, number, self._shard, first, self._shape, known, self._workers)
-        self.append(generation)
-        return generation
+    def open(self, number: int, first: int, known: dict[str, Any] | None) -> Segment:
+        """The next one, as `Segment` has it."""
+        segment = Segment(self._state, number, self._shard, first, self._shape, known, self._workers)
+        self.append(segment)
+        return segment
 
-    def of(self, row: int) -> Generation:
+    def of(self, row: int) -> Segment:
         """The one that a row belongs to.
 
         Raises:
             DamagedError: there is none.
         """
-        for generation in reversed(self):
-            if generation.first <= row:
-                return generation
-        raise DamagedError(f"row {row} of shard {self._shard} is in no generation; restore the folder from a backup")
+        for segment in reversed(self):
+            if segment.first <= row:
+                return segment
+        raise DamagedError(f"row {row} of shard {self._shard} is in no segment; restore the folder from a backup")
 
     def number_of(self, row: int) -> int:
         """The number of the one that a row belongs to."""
@@ -57,15 +57,15 @@ class Generations(list[Generation]):
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Where the rows [first, last) are: numbers, and the first and the last row, the latter not included."""
-        for generation, later in zip_longest(self, self[1:]):
-            begin, end = max(first, generation.first), min(last, later.first if later else last)
+        for segment, later in zip_longest(self, self[1:]):
+            begin, end = max(first, segment.first), min(last, later.first if later else last)
             if begin < end:
-                yield generation.number, begin, end
+                yield segment.number, begin, end
 
     @property
     def places(self) -> list[Place]:
         """Their numbers and first rows."""
-        return [(generation.number, generation.first) for generation in self]
+        return [(segment.number, segment.first) for segment in self]
 
     # -- for the kernel ---------------------------------------------------------------------------------------------
 
@@ -89,26 +89,26 @@ class Generations(list[Generation]):
     def poll(self) -> bool:
         """Take over what the background threads have done; whether that is something.
 
-        The newest generation first: then what is in no file is never older than something that is in one.
+        The newest segment first: then what is in no file is never older than something that is in one.
         """
-        changed = [generation.postings.poll() for generation in reversed(self)]  # of all, whatever the newest says
+        changed = [segment.postings.poll() for segment in reversed(self)]  # of all, whatever the newest says
         return any(changed)
 
     @property
     def changed(self) -> bool:
         """Whether their runs are others than were committed last."""
-        return any(generation.postings.changed for generation in self)
+        return any(segment.postings.changed for segment in self)
 
     def committed(self) -> None:
         """What they said of themselves is durable."""
-        for generation in self:
-            generation.postings.committed()
+        for segment in self:
+            segment.postings.committed()
 
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge any more."""
-        for generation in self:
-            generation.postings.finish()
+        for segment in self:
+            segment.postings.finish()
 
     def close(self) -> None:
-        for generation in self:
-            generation.close()
+        for segment in self:
+            segment.close()

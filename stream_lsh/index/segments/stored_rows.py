@@ -1,4 +1,4 @@
-"""The rows of a shard as arrays, and as values of the store: in memory, or in the files of their generations."""
+"""The rows of a shard as arrays, and as values of the store: in memory, or in the files of their segments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stream_lsh.index.rows.decisions import untell
 from stream_lsh.index.rows.layout import Rows
 from stream_lsh.index.rows.row_file import packed
 from stream_lsh.index.segments.manifest import BATCH
-from stream_lsh.index.segments.segments import Generations
+from stream_lsh.index.segments.segments import Segments
 from stream_lsh.index.store.rocksdb import ROWS, rows_key
 
 
@@ -19,10 +19,10 @@ class Stored:
     Whatever reads them raises DamagedError where the file that they were flushed to has become shorter.
     """
 
-    def __init__(self, shard: int, rows: Rows, generations: Generations) -> None:
+    def __init__(self, shard: int, rows: Rows, segments: Segments) -> None:
         self._shard = shard
         self._rows = rows
-        self._generations = generations
+        self._segments = segments
 
     def words(self, row: int) -> NDArray[np.uint64]:
         """The words of a row (`layout`)."""
@@ -39,8 +39,8 @@ class Stored:
         base, recent = int(self._rows.base), self._rows.recent
         out, in_memory = np.empty((len(rows), recent.shape[1]), np.uint64), rows >= base
         out[in_memory] = recent[rows[in_memory] - base]
-        generations = np.searchsorted([generation.first for generation in self._generations], rows, "right")
-        apart = (np.diff(rows, prepend=-2) != 1) | (np.diff(generations, prepend=-1) != 0) | in_memory
+        segments = np.searchsorted([segment.first for segment in self._segments], rows, "right")
+        apart = (np.diff(rows, prepend=-2) != 1) | (np.diff(segments, prepend=-1) != 0) | in_memory
         begins = np.flatnonzero(apart)
         for i, end in zip(begins.tolist(), np.append(begins[1:], len(rows)).tolist(), strict=False):
             if not in_memory[i]:
@@ -49,7 +49,7 @@ class Stored:
         return out
 
     def value(self, first: int, last: int) -> bytes:
-        """The value of the rows [first, last), which are of one generation, and all flushed or none of them."""
+        """The value of the rows [first, last), which are of one segment, and all flushed or none of them."""
         return packed(self._block(first, last))
 
     def value_untold(self, first: int, last: int) -> bytes:
@@ -59,9 +59,9 @@ class Stored:
         return packed(block)
 
     def values(self, first: int, last: int) -> dict[bytes, bytes]:
-        """The values of the rows [first, last), which are all in memory, each of one generation."""
+        """The values of the rows [first, last), which are all in memory, each of one segment."""
         values = {}
-        for number, begin, end in self._generations.between(first, last):
+        for number, begin, end in self._segments.between(first, last):
             for at in range(begin, end, BATCH):  # not more in a value than a shard that opens has room for
                 values[rows_key(ROWS, self._shard, number, at)] = self.value(at, min(at + BATCH, end))
         return values
@@ -70,5 +70,5 @@ class Stored:
         base = int(self._rows.base)
         if first >= base:
             return self._rows.recent[first - base : last - base]
-        generation = self._generations.of(first)
-        return generation.rows.read(first - generation.first, last - generation.first)
+        segment = self._segments.of(first)
+        return segment.rows.read(first - segment.first, last - segment.first)

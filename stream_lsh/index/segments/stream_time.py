@@ -1,8 +1,8 @@
-"""Log time: what time it is by the documents themselves. It never goes back, and no clock is asked.
+"""Stream time: what time it is by the documents themselves. It never goes back, and no clock is asked.
 
 It is the running maximum of the median of the last 64 event times (of all, while there are fewer; of an even number the
 lower one of the middle). So up to 31 mad times among any 64 move nothing, and what comes late or is filled in later
-turns nothing back. A document without an event time is taken at the log time as it stands.
+turns nothing back. A document without an event time is taken at the stream time as it stands.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.hashing.kernels import njit
 
 LAST = 64
-BEFORE = -1  # log time before the first event time
+BEFORE = -1  # stream time before the first event time
 
 
-class LogTime:
-    """Log time up to some document.
+class StreamTime:
+    """Stream time up to some document.
 
     Args:
         known: as `facts` gave it; None = no document yet.
 
     Attributes:
-        now: log time as it stands, ms since 1970; BEFORE if there was no event time yet.
+        now: stream time as it stands, ms since 1970; BEFORE if there was no event time yet.
     """
 
     def __init__(self, known: Mapping[str, Any] | None = None) -> None:
@@ -44,7 +44,7 @@ class LogTime:
         return {"last": [int(self._last[k % LAST]) for k in range(oldest, self._entered)], "time": self.now}
 
     def advance(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Log times int64[n] of the next documents, which have these event times (NO_TIME: none)."""
+        """Stream times int64[n] of the next documents, which have these event times (NO_TIME: none)."""
         out = np.empty(len(times), np.int64)
         ordered = np.full(LAST, np.iinfo(np.int64).max)
         ordered[: min(self._entered, LAST)] = np.sort(self._last[: min(self._entered, LAST)])
@@ -55,13 +55,13 @@ class LogTime:
 
 
 def begun(log: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Log times, of which those before the very first event time have that one's: there is only what is rejected."""
+    """Stream times, of which those before the very first event time have that one's: there is only what is rejected."""
     first = int(np.searchsorted(log, BEFORE, "right"))
     return log if first in (0, len(log)) else np.maximum(log, log[first])
 
 
 def jumps(log: NDArray[np.int64], before: int, window: int) -> int:
-    """How often log time goes on by more than the window (ms) from one document to the next; before: as it stood."""
+    """How often stream time goes on by more than the window (ms) from one document to the next; before: as it stood."""
     known = log if before == BEFORE else np.concatenate(([before], log))
     return int(np.count_nonzero(np.diff(known[known != BEFORE]) > window))
 

@@ -1,9 +1,9 @@
-"""What an index with a window remembers of the log: its time, and the generations that it is cut into.
+"""What an index with a window remembers of the log: its time, and the segments that it is cut into.
 
-A generation ends where it is full, or where the next one's documents are of another part of the log: an eighth of the
-window, but at least a minute. Where documents are few it goes on over several parts, for a generation has its price,
+A segment ends where it is full, or where the next one's documents are of another part of the log: an eighth of the
+window, but at least a minute. Where documents are few it goes on over several parts, for a segment has its price,
 however small: files, a column family, and both again when it goes. All that is a function of the log, and so the same
-for all shards. A generation whose last document has left the window is seen by nobody who comes, and can go.
+for all shards. A segment whose last document has left the window is seen by nobody who comes, and can go.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import UsageError
-from stream_lsh.index.segments.stream_time import BEFORE, LogTime, begun, jumps
+from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, begun, jumps
 from stream_lsh.settings.model import Settings
 
-SHARE, LEAST = 8, 60_000  # a generation is this share of the window, and at least so long (ms)
+SHARE, LEAST = 8, 60_000  # a segment is this share of the window, and at least so long (ms)
 FEWEST = 1 << 19  # and at least one in so many of the documents that it has room for: 256 by default
 
 
@@ -31,7 +31,7 @@ def slot_of(window: int) -> int:
 
 @dataclass(slots=True)
 class Span:
-    """A generation: log times of its first and its last document; documents before it, and in generations' worth."""
+    """A segment: stream times of its first and its last document; documents before it, and in segments' worth."""
 
     number: int
     first: int
@@ -47,33 +47,33 @@ class Window:
         known: as `facts` gave it; None = no document yet.
 
     Attributes:
-        spans: the generations that are there, oldest first. jumps: how often log time went on by more than the window
+        spans: the segments that are there, oldest first. jumps: how often stream time went on by more than the window
         from one document to the next, so that everything was forgotten.
     """
 
     def __init__(self, settings: Settings, known: dict[str, Any] | None = None) -> None:
-        known = known or {"jumps": 0, "generations": []}
+        known = known or {"jumps": 0, "segments": []}
         self._settings = settings
         self._length = settings.window_ms
         self._cut = slot_of(self._length)
-        self._log = LogTime(known.get("log"))
+        self._log = StreamTime(known.get("log"))
         self.jumps: int = known["jumps"]
-        self.spans = [Span(**item) for item in known["generations"]]
+        self.spans = [Span(**item) for item in known["segments"]]
 
     @property
     def now(self) -> int:
-        """Log time as it stands; BEFORE if there was no event time yet."""
+        """Stream time as it stands; BEFORE if there was no event time yet."""
         return self.spans[-1].last if self.spans else BEFORE
 
     @property
     def facts(self) -> dict[str, Any]:
         """What it goes on from, ready for JSON."""
-        return {"log": self._log.facts, "jumps": self.jumps, "generations": [asdict(span) for span in self.spans]}
+        return {"log": self._log.facts, "jumps": self.jumps, "segments": [asdict(span) for span in self.spans]}
 
     def enter(
         self, times: NDArray[np.int64], counts: NDArray[np.bool_], places: NDArray[np.int64], clock: int | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Log times and generations int64[n] of the next documents.
+        """Stream times and segments int64[n] of the next documents.
 
         Args:
             times: event times, NO_TIME without one. counts: bool[n]; of what is rejected no time counts. places: how
@@ -95,15 +95,15 @@ class Window:
         return log, self.cut(log, places)
 
     def cut(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Generations int64[n] of the next documents, by their log times and places."""
+        """Segments int64[n] of the next documents, by their stream times and places."""
         self.jumps += jumps(log, self.now, self._length)
         if not len(log) or log[-1] == BEFORE:  # all of them are rejected
             return np.zeros(len(log), np.int64)
-        return self._generations(log, places)
+        return self._segments(log, places)
 
-    def _generations(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Generations of documents, at least one, with these log times and places; they are entered."""
-        room = self._settings.documents_of_a_generation
+    def _segments(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Segments of documents, at least one, with these stream times and places; they are entered."""
+        room = self._settings.documents_of_a_segment
         slots, parts, numbers = log // self._cut, places // room, np.empty(len(log), np.int64)
         at = end = 0
         while at < len(log):
@@ -121,11 +121,11 @@ class Window:
         return numbers
 
     def since(self, number: int) -> tuple[Span, ...]:
-        """The generations from this number on, as they are now."""
+        """The segments from this number on, as they are now."""
         return tuple(replace(span) for span in self.spans if span.number >= number)
 
     def follow(self, spans: Iterable[Span]) -> None:
-        """Go where another one has gone, of whom these are the latest generations."""
+        """Go where another one has gone, of whom these are the latest segments."""
         for span in spans:
             if self.spans and self.spans[-1].number == span.number:
                 self.spans[-1] = span
@@ -134,10 +134,10 @@ class Window:
 
     @property
     def gone(self) -> list[int]:
-        """The numbers of the generations that nobody sees any more, oldest first; never the newest."""
+        """The numbers of the segments that nobody sees any more, oldest first; never the newest."""
         return [span.number for span in self.spans[:-1] if self.now - span.last > self._length]
 
     def forget(self, number: int) -> None:
-        """The oldest generation, which has this number, is not there any more."""
+        """The oldest segment, which has this number, is not there any more."""
         assert self.spans[0].number == number
         del self.spans[0]

@@ -1,6 +1,6 @@
 """The column families of a store: their names, and how RocksDB keeps what is in each.
 
-Values are blobs of many rows, written once. What a generation has goes as a whole; ids and texts, of which some are
+Values are blobs of many rows, written once. What a segment has goes as a whole; ids and texts, of which some are
 erased one by one, are in families of their own, and in the files of the keys.
 """
 
@@ -10,18 +10,18 @@ from rocksdict import BottommostLevelCompaction, CompactOptions, DBCompressionTy
 
 FACTS = "default"
 ROWS, ANSWERS, GROUPS = "rows", "answers", "groups"
-GENERATION = "generation-"  # and its number; what it has alone, and the shard, follow
+SEGMENT = "segment-"  # and its number; what it has alone, and the shard, follow
 BLOBS_ANEW = {"enable_blob_garbage_collection": "true", "blob_garbage_collection_age_cutoff": "1.0"}
 _BUFFER = 8 << 20  # bytes of a column family in memory before they are written to a file
-_ROWS_BUFFER = 32 << 20  # those of a memory segment: most are deleted before they would be written
+_ROWS_BUFFER = 32 << 20  # those of a memtable: most are deleted before they would be written
 _LOG_BYTES = 128 << 20
 _BLOB_BYTES = 1024  # values from this size on lie in files of their own, which merges of keys do not copy
 _OPEN_FILES = 512
 
 
 def alone(name: str) -> bool:
-    """Whether a column family has only ids or texts of a generation."""
-    return name.startswith(GENERATION) and name.count("-") > 1
+    """Whether a column family has only ids or texts of a segment."""
+    return name.startswith(SEGMENT) and name.count("-") > 1
 
 
 def options(name: str) -> Options:
@@ -39,7 +39,7 @@ def options(name: str) -> Options:
         options.set_max_bytes_for_level_base(4 * _BUFFER)
     if name == ANSWERS:
         # What is deleted leaves the disk: files more than half of which is gone are written again. Not those of a
-        # generation, which goes as a whole: every merge of its keys would write its texts again, and take the files
+        # segment, which goes as a whole: every merge of its keys would write its texts again, and take the files
         # away from who reads beside.
         options.set_enable_blob_gc(True)
         options.set_blob_gc_age_cutoff(1.0)

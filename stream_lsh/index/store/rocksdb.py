@@ -1,8 +1,8 @@
 """The durable part of an index: one RocksDB, written in atomic batches.
 
-Keys are a letter for the kind, the shard (uint16), the generation (uint32) and the first row of the value's rows
+Keys are a letter for the kind, the shard (uint16), the segment (uint32) and the first row of the value's rows
 (uint64), big endian, so that a value is found by seeking backwards from a row; other facts are JSON under `m/NAME`.
-Values are blobs of many rows. A generation has column families of its own: one for the ids of each shard, one for its
+Values are blobs of many rows. A segment has column families of its own: one for the ids of each shard, one for its
 texts, one for all else. So each of them is written from the front to the back, its files need no merging, and what is
 erased (`purge`) takes the rewriting of the one or two files that it is in, however large the index is. The rows that no
 file has yet, which come and go, have one too, and so have the answers that a replica keeps for a while, and what is
@@ -23,7 +23,7 @@ from rocksdict import AccessType, ColumnFamily, Options, Rdict, RdictIter, ReadO
 
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
-from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, GENERATION, alone, anew
+from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, SEGMENT, alone, anew
 from stream_lsh.index.store.errors import output_error, plainly, state_error
 
 ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED_KEYS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
@@ -48,7 +48,7 @@ class Store:
 
     Args:
         sync: writes are on the disk when they return. read_only: as it was committed last, beside whoever writes to it.
-        joint: ids and texts of a generation stand with all else, as revisions before have it; unless the store has
+        joint: ids and texts of a segment stand with all else, as revisions before have it; unless the store has
             some that do not.
 
     Raises:
@@ -77,7 +77,7 @@ class Store:
                 # what was there before and after we may have missed something.
                 self._db.close()
             self._families = {name: self._db.get_column_family(name) for name in names if name != FACTS}
-            # Generations that an older revision has made, everything of which is in one family.
+            # Segments that an older revision has made, everything of which is in one family.
             self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
             self._all_joint = joint and not any(alone(name) for name in self._families)
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
@@ -124,15 +124,15 @@ class Store:
             return FACTS
         if (passing := _PASSING.get(key[:1])) is not None:
             return passing
-        kind, shard, generation, _ = _KEY.unpack(key)
-        name = f"{GENERATION}{generation}"
+        kind, shard, segment, _ = _KEY.unpack(key)
+        name = f"{SEGMENT}{segment}"
         if kind in _OF_ALL_SHARDS:
             return f"{name}-{_OF_ALL_SHARDS[kind]}"
         return name if kind not in _ALONE or self._is_joint(name) else f"{name}-{_ALONE[kind]}-{shard}"
 
     def _is_joint(self, name: str) -> bool:
-        """Whether a column family has ids and texts of a generation with all else that there is of it."""
-        return name in self._joint or (self._all_joint and name.startswith(GENERATION))
+        """Whether a column family has ids and texts of a segment with all else that there is of it."""
+        return name in self._joint or (self._all_joint and name.startswith(SEGMENT))
 
     def _handle(self, key: bytes) -> ColumnFamily | None:
         name = self._family_of(key)
@@ -143,14 +143,14 @@ class Store:
             self._handles[name] = self._db.get_column_family_handle(name)
         return self._handles[name]
 
-    def generations(self) -> list[int]:
-        """The numbers of the generations that it has values of."""
-        names = [name for name in self._families if name.startswith(GENERATION)]
+    def segments(self) -> list[int]:
+        """The numbers of the segments that it has values of."""
+        names = [name for name in self._families if name.startswith(SEGMENT)]
         return sorted({int(name.split("-")[1]) for name in names})
 
-    def drop(self, generation: int) -> None:
-        """Let go of all values of a generation, with their files; nobody reads or writes them any more."""
-        name = f"{GENERATION}{generation}"
+    def drop(self, segment: int) -> None:
+        """Let go of all values of a segment, with their files; nobody reads or writes them any more."""
+        name = f"{SEGMENT}{segment}"
         for name in [known for known in list(self._handles) if known == name or known.startswith(f"{name}-")]:
             del self._handles[name]
             family = self._families.pop(name)
@@ -197,11 +197,11 @@ class Store:
             raise state_error(self.path, error) from None
 
     def purge_all(self) -> None:
-        """Write all files with values of generations anew, without what was there before."""
+        """Write all files with values of segments anew, without what was there before."""
         self.shorten(wait=True)
         try:
             for name, family in self._families.items():
-                if name.startswith(GENERATION):
+                if name.startswith(SEGMENT):
                     if not alone(name):
                         family.set_options(BLOBS_ANEW)
                     family.compact_range(None, None, anew())
@@ -253,10 +253,10 @@ class Store:
                 yield cursor.key(), cursor.value()
                 cursor.next()
 
-    def rows_of(self, kind: bytes, shard: int, generation: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """All values of a kind that a generation has of a shard from the row `first` on: their first rows, ascending,
+    def rows_of(self, kind: bytes, shard: int, segment: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
+        """All values of a kind that a segment has of a shard from the row `first` on: their first rows, ascending,
         and their bytes."""
-        begin = rows_key(kind, shard, generation, first)
+        begin = rows_key(kind, shard, segment, first)
         cursor = self._cursor(self._family_of(begin))
         if cursor is not None:
             cursor.seek(begin)
@@ -264,13 +264,13 @@ class Store:
                 yield parts_of(cursor.key())[3], cursor.value()
                 cursor.next()
 
-    def holding(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes]:
+    def holding(self, kind: bytes, shard: int, segment: int, row: int) -> tuple[int, bytes]:
         """The value of a kind that holds a row: its first row, and its bytes.
 
         Raises:
             DamagedError: there is none.
         """
-        found = self.before(kind, shard, generation, row)
+        found = self.before(kind, shard, segment, row)
         if found is None:
             raise DamagedError(
                 f"{self.path}: row {row} of shard {shard} is missing; restore the folder from a backup or start a new "
@@ -278,13 +278,13 @@ class Store:
             )
         return found
 
-    def before(self, kind: bytes, shard: int, generation: int, row: int) -> tuple[int, bytes] | None:
+    def before(self, kind: bytes, shard: int, segment: int, row: int) -> tuple[int, bytes] | None:
         """The last value of a kind that begins with this row or one before it: its first row, and its bytes."""
-        found = self.last(_KEY.pack(kind, shard, generation, row))
+        found = self.last(_KEY.pack(kind, shard, segment, row))
         try:
             if found is not None:
                 *where, first = _KEY.unpack(found[0])
-                if where == [kind, shard, generation]:
+                if where == [kind, shard, segment]:
                     return first, found[1]
         except struct.error:
             pass
@@ -303,7 +303,7 @@ class Store:
         return None
 
     def numbers(self, kind: bytes, shard: int) -> list[int]:
-        """The numbers (first rows, offsets) under which a shard has values of a kind that is in no generation,
+        """The numbers (first rows, offsets) under which a shard has values of a kind that is in no segment,
         ascending."""
         found: list[int] = []
         cursor = self._cursor(self._family_of(_KEY.pack(kind, shard, 0, 0)))
@@ -376,27 +376,27 @@ def _manifests(path: Path) -> dict[str, int]:
 
 
 def _has_ids(name: str, family: Rdict) -> bool:
-    """Whether a column family has all that there is of a generation."""
-    if not name.startswith(GENERATION) or alone(name):
+    """Whether a column family has all that there is of a segment."""
+    if not name.startswith(SEGMENT) or alone(name):
         return False
     cursor = family.iter(ReadOptions())
     cursor.seek(IDS)
     return bool(cursor.valid()) and cursor.key().startswith(IDS)
 
 
-def rows_key(kind: bytes, shard: int, generation: int, first: int) -> bytes:
+def rows_key(kind: bytes, shard: int, segment: int, first: int) -> bytes:
     """The key of a value whose first row is `first`."""
-    return _KEY.pack(kind, shard, generation, first)
+    return _KEY.pack(kind, shard, segment, first)
 
 
 def parts_of(key: bytes) -> tuple[bytes, int, int, int]:
-    """Kind, shard, generation and first row of such a key.
+    """Kind, shard, segment and first row of such a key.
 
     Raises:
         struct.error: it is none.
     """
-    kind, shard, generation, first = _KEY.unpack(key)
-    return kind, shard, generation, first
+    kind, shard, segment, first = _KEY.unpack(key)
+    return kind, shard, segment, first
 
 
 def name_key(name: str) -> bytes:

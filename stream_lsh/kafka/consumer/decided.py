@@ -22,7 +22,7 @@ from stream_lsh.kafka.client.clients import consuming, shorten
 from stream_lsh.kafka.consumer.position import REBUILD, facts_of
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions, told_of
@@ -139,7 +139,7 @@ class Decided:
 class DecisionLog:
     """The topic, read from its beginning into `decided`."""
 
-    def __init__(self, settings: KafkaSettings, consumer: AIOKafkaConsumer, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, consumer: AIOKafkaConsumer, watch: Probe) -> None:
         self._settings = settings
         self._place = TopicPartition(Topics.of(settings).decisions, 0)
         self._consumer = consumer
@@ -149,7 +149,7 @@ class DecisionLog:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: KafkaSettings, watch: Watch) -> AsyncIterator[DecisionLog]:
+    async def open(cls, settings: KafkaSettings, watch: Probe) -> AsyncIterator[DecisionLog]:
         """At its beginning.
 
         Raises:

@@ -12,11 +12,11 @@ from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
 
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import producing, seen
-from stream_lsh.kafka.consumer.member import Positions
+from stream_lsh.kafka.consumer.group_member import Positions
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
@@ -29,7 +29,7 @@ BATCH_BYTES = 1_000_000  # below Kafka's default limit
 
 @asynccontextmanager
 async def delivering(
-    settings: KafkaSettings, watch: Watch, partition: int | None = None, batch_bytes: int = BATCH_BYTES
+    settings: KafkaSettings, watch: Probe, partition: int | None = None, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[Delivery]:
     """A `Delivery` of a role, with `partition` for that source partition. Its producer fences an earlier one and ends
     the transaction of that one before this returns.
@@ -50,7 +50,7 @@ async def delivering(
 class Delivery:
     """Delivers records and the input positions that they stand for, for a consumer group through one producer."""
 
-    def __init__(self, settings: KafkaSettings, watch: Watch, producer: AIOKafkaProducer, group: str) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe, producer: AIOKafkaProducer, group: str) -> None:
         self._watch = watch
         self._producer = producer
         self._underway = Underway(producer)

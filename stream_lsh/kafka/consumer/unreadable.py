@@ -20,7 +20,7 @@ from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import FOREIGN, Watch
+from stream_lsh.kafka.run.metrics import FOREIGN, Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 SAY_SECONDS = 30.0  # between two warnings
@@ -44,7 +44,7 @@ async def named(client: AIOKafkaAdminClient, settings: KafkaSettings, topic: str
 class Unreadable:
     """What a role does about them."""
 
-    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         self._settings = settings
         self._watch = watch
         self._log = logging.getLogger(f"stream_lsh.kafka.{watch.role}")

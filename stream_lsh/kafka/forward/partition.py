@@ -21,7 +21,7 @@ from stream_lsh.kafka.consumer.delivery import Delivery, Row
 from stream_lsh.kafka.consumer.position import REBUILD, Reading
 from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.forward")
@@ -62,7 +62,7 @@ class SourcePartition:
         partition: int,
         settings: KafkaSettings,
         delivery: Delivery,
-        watch: Watch,
+        watch: Probe,
         most_bytes: int,
         pause: float,
         moved: Callable[[], None],

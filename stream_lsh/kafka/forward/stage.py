@@ -20,7 +20,7 @@ from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
-from stream_lsh.kafka.consumer.member import Gone, Member
+from stream_lsh.kafka.consumer.group_member import Gone, GroupMember
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.forward.assignor import PairedAssignor
@@ -28,7 +28,7 @@ from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.lives import Stage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.forward")
@@ -46,12 +46,12 @@ class ForwardStage(Stage):
 
     role: ClassVar[str] = "forward"
 
-    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         super().__init__(settings, watch)
         self._topics = Topics.of(settings)
         self._group = self._topics.group(self.role)
         read = [self._topics.documents, self._topics.verdicts]
-        self._member = Member(settings, self.role, read, self._take_over, self._give_up)
+        self._member = GroupMember(settings, self.role, read, self._take_over, self._give_up)
         # Topics with a small limit do not take batches of the usual size.
         limits = {topic.name: topic.max_message_bytes for topic in wanted(settings)}
         self._batch_bytes = min(BATCH_BYTES, limits[self._topics.unique] - 1024)

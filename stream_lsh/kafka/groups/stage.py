@@ -22,14 +22,14 @@ from stream_lsh.embedded.alerts import check_fields
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
-from stream_lsh.kafka.consumer.member import Member
+from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.groups.copy import FOLDER, Copy, Folded
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 
@@ -52,13 +52,13 @@ class GroupStage(Stage):
 
     role: ClassVar[str] = "group"
 
-    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         super().__init__(settings, watch)
         self._rules = rules_of(settings)
         self._topics = Topics.of(settings)
         self._input = TopicPartition(self._topics.memberships, 0)
         self._changelog = TopicPartition(self._topics.group_changelog, 0)
-        self._member = Member(settings, self.role, [self._input.topic], self._take_over, self._give_up)
+        self._member = GroupMember(settings, self.role, [self._input.topic], self._take_over, self._give_up)
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._delivery: Delivery | None = None
         self._copy: Copy | None = None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.batch import owners, parts
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.resolution import Fates, Settled, Settling
+from stream_lsh.index.resolution import Fates, Resolution, Resolved
 from stream_lsh.index.rows.layout import NEAR, NEW, UNIQUE
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions
@@ -27,12 +27,12 @@ class Deciding:
     """Decides frame by frame.
 
     known: the decisions on the frames before, the last ones, as far as shards may still take their documents for
-    undecided; documents: how many of the log have been decided with them.
+    provisional; documents: how many of the log have been decided with them.
     """
 
     def __init__(self, settings: Settings, known: Iterable[Decisions], documents: int) -> None:
         self._settings = settings
-        self._settling = Settling()
+        self._settling = Resolution()
         self._names: dict[int, tuple[int, bytes]] = {}  # by number: its place, and what a document was dropped for
         self._documents = documents
         known = list(known)
@@ -56,7 +56,7 @@ class Deciding:
             self._forget(block * self._settings.block)
             found = [reply.matches.between(start, stop) for reply in replies]
             settled.append((start, stop, self._settling.settle(found, start, stop, seqs, at)))
-        verdicts = Settled.joined(settled)
+        verdicts = Resolved.joined(settled)
         self._documents += n if accepted is None else int(np.count_nonzero(accepted))
         new = np.flatnonzero(np.logical_and.reduce([reply.matches.status == NEW for reply in replies]))
         decisions = self._decisions(replies, source, new, verdicts, seqs, at)
@@ -64,7 +64,7 @@ class Deciding:
         return [self._named(reply, found) for reply, found in zip(replies, verdicts.found, strict=True)], decisions
 
     def _decisions(
-        self, replies: Sequence[Reply], source: Source, new: NDArray[np.int64], settled: Settled,
+        self, replies: Sequence[Reply], source: Source, new: NDArray[np.int64], settled: Resolved,
         seqs: NDArray[np.int64], at: NDArray[np.int64],
     ) -> Decisions:  # fmt: skip
         fates = Fates(seqs[new], at[new], settled.kind[new], settled.similarity[new], settled.group[new])
@@ -102,7 +102,7 @@ class Deciding:
             del self._names[oldest]
 
 
-def _representatives(replies: Sequence[Reply], settled: Settled, at: NDArray[np.int64]) -> Fates:
+def _representatives(replies: Sequence[Reply], settled: Resolved, at: NDArray[np.int64]) -> Fates:
     """Who may stand for groups from a document of the frame on; at: the places of these."""
     document, group, _, seq = np.concatenate([reply.matches.representatives for reply in replies]).T
     stands = np.isin(seq, np.concatenate([found.representatives[:, 3] for found in settled.found]))

@@ -20,7 +20,7 @@ from aiokafka import ConsumerRecord, TopicPartition
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.consumer.decided import DecisionLog, Judged
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
-from stream_lsh.kafka.consumer.member import Member
+from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
@@ -28,7 +28,7 @@ from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.replies import Reply, head
 
@@ -49,11 +49,11 @@ class JudgeStage(Stage):
 
     role: ClassVar[str] = "judge"
 
-    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         super().__init__(settings, watch)
         self._topics = Topics.of(settings)
         self._input = TopicPartition(self._topics.matches, 0)
-        self._member = Member(settings, self.role, [self._input.topic], self._take_over, self._give_up)
+        self._member = GroupMember(settings, self.role, [self._input.topic], self._take_over, self._give_up)
         self._delivery: Delivery | None = None
         self._open = AsyncExitStack()  # what belongs to an assignment
         self._gather: Gather[bytes] | None = None

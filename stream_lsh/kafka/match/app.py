@@ -40,7 +40,7 @@ from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.match.watchdog import LOOK_SECONDS, Again, Stall, Watchdog
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed
-from stream_lsh.kafka.run.metrics import FOREIGN, Watch, served
+from stream_lsh.kafka.run.metrics import FOREIGN, Probe, served
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
 
@@ -96,7 +96,7 @@ class MatchApp(Host):
 
     BootStrategy = BootStrategy
 
-    def __init__(self, settings: KafkaSettings, watch: Watch, *, serve: bool = False) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe, *, serve: bool = False) -> None:
         self.settings = settings
         self.watch = watch
         self.names = Topics.of(settings)
@@ -335,10 +335,10 @@ class MatchApp(Host):
             log.info("%s was not shortened, but will be: %s", self.names.changelog, error)
 
 
-def create(settings: KafkaSettings, watch: Watch | None = None) -> MatchApp:
+def create(settings: KafkaSettings, watch: Probe | None = None) -> MatchApp:
     """The application of these settings, for `faust worker`; kernels are compiled before it joins the group."""
     warm_up(settings)
-    return MatchApp(settings, watch or Watch("match"), serve=True)
+    return MatchApp(settings, watch or Probe("match"), serve=True)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,10 +18,10 @@ from stream_lsh.index.store.rocksdb import ERASED_KEYS, IDS, ROWS, TEXTS, Store,
 from stream_lsh.wire.bases import Base
 
 Line = Mapping[str, Any]
-"""A generation in a shard's manifest."""
+"""A segment in a shard's manifest."""
 
 
-def erased_by(base: Base, store: Store, folder: Path, generations: Sequence[Line], shape: Shape) -> dict[bytes, bytes]:
+def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], shape: Shape) -> dict[bytes, bytes]:
     """The values of a shard, which has these rows, that a base record changes: they lose what was erased."""
     shard, values = base.shard, dict[bytes, bytes]()
     for key, value in base.values.items():
@@ -34,7 +34,7 @@ def erased_by(base: Base, store: Store, folder: Path, generations: Sequence[Line
     values = {key: value for key, value in values.items() if store.value(key) != value}
     for key in [key for key in values if key[:1] == ERASED_KEYS]:
         number = parts_of(key)[2]
-        line = next(line for line in generations if line["number"] == number)
+        line = next(line for line in segments if line["number"] == number)
         with _rows_of(folder, shard, line, shape) as file:
             rows, _ = kept_in(values[key])
             places = rows - line["first"]
@@ -45,9 +45,9 @@ def erased_by(base: Base, store: Store, folder: Path, generations: Sequence[Line
     return values
 
 
-def overwrite(store: Store, folder: Path, shard: int, generations: Sequence[Line], shape: Shape) -> None:
+def overwrite(store: Store, folder: Path, shard: int, segments: Sequence[Line], shape: Shape) -> None:
     """Have the rows that count as erased blank in files, too."""
-    for line in generations:
+    for line in segments:
         with _rows_of(folder, shard, line, shape) as file:
             if file is None:
                 continue
@@ -70,13 +70,13 @@ def purge(store: Store, keys: Iterable[bytes]) -> None:
 
 
 def _page_of(key: bytes) -> tuple[bytes, int, int]:
-    kind, _, generation, row = parts_of(key)
-    return kind, generation, row // PAGE
+    kind, _, segment, row = parts_of(key)
+    return kind, segment, row // PAGE
 
 
 @contextmanager
 def _rows_of(folder: Path, shard: int, line: Line, shape: Shape) -> Iterator[RowFile | None]:
-    """The file with the flushed rows of a generation, None if there are none."""
+    """The file with the flushed rows of a segment, None if there are none."""
     if not line["runs"]:
         yield None
         return

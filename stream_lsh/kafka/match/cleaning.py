@@ -10,7 +10,7 @@ from stream_lsh.index.erasure.eraser import Erasing
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import dead_between
-from stream_lsh.index.segments.segment import Generation
+from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import ERASED_KEYS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
@@ -89,9 +89,9 @@ class Cleaning:
     def _cleaned(self, frame: int, before: int) -> Iterator[Base]:
         """The records of a cycle. Rows that come meanwhile are in changes behind the first one."""
         shard, last = self._shard, self._shard.count
-        first = shard.generations[0].first
-        generations = [place for place in shard.generations.places if place[1] < last]
-        facts = {"generations": generations, "answered": self._answered}
+        first = shard.segments[0].first
+        segments = [place for place in shard.segments.places if place[1] < last]
+        facts = {"segments": segments, "answered": self._answered}
         counts, _ = folded(self._store, shard.number, trimmed=shard.counted.trimmed)  # now: what comes adds to it
         yield self._base(Mark(BEGINS, frame, first, last, before), facts=facts)
         if counts:
@@ -108,11 +108,11 @@ class Cleaning:
                     values, size = {}, 0
         if values:
             yield self._base(Mark(HAS_ROWS, frame, first, first, before), values)
-        for (number, at), later in zip_longest(generations, generations[1:]):
-            generation = next(known for known in shard.generations if known.number == number)
+        for (number, at), later in zip_longest(segments, segments[1:]):
+            segment = next(known for known in shard.segments if known.number == number)
             end = later[1] if later is not None else last
             while at < end:
-                record = self._rows(generation, at, end, frame, before)
+                record = self._rows(segment, at, end, frame, before)
                 yield record
                 at = record.mark.last
         gone = sum(item.versions for item in self._erasing.waiting if item.there < before)
@@ -124,27 +124,27 @@ class Cleaning:
     ) -> Base:
         return Base(self._shard.number, self._key, mark, values or {}, facts=facts or {})
 
-    def _rows(self, generation: Generation, first: int, end: int, frame: int, before: int) -> Base:
-        """The next rows of a generation, with all that is stored of them."""
+    def _rows(self, segment: Segment, first: int, end: int, frame: int, before: int) -> Base:
+        """The next rows of a segment, with all that is stored of them."""
         shard, number = self._shard, self._shard.number
         last, size = min(end, first + RECORD_ROWS), 0
         base = int(shard.rows.base)
         if first < base < last:  # a value is of flushed rows or of others
             last = base
-        for row, value in self._store.rows_of(TEXTS, number, generation.number, first):
+        for row, value in self._store.rows_of(TEXTS, number, segment.number, first):
             if row >= last:
                 break
             if size and size + len(value) > RECORD_BYTES:
                 last = row
                 break
             size += len(value)
-        values = {rows_key(ROWS, number, generation.number, first): shard.stored.value(first, last)}
+        values = {rows_key(ROWS, number, segment.number, first): shard.stored.value(first, last)}
         for kind in (IDS, TEXTS, PLACES, ERASED_KEYS):
-            for row, value in self._store.rows_of(kind, number, generation.number, first):
+            for row, value in self._store.rows_of(kind, number, segment.number, first):
                 if row >= last:
                     break
-                values[rows_key(kind, number, generation.number, row)] = value
-        dead = dead_between(self._store, number, generation.number, first, last)
+                values[rows_key(kind, number, segment.number, row)] = value
+        dead = dead_between(self._store, number, segment.number, first, last)
         return Base(number, self._key, Mark(HAS_ROWS, frame, first, last, before), values, dead)
 
     def ended(self) -> None:

@@ -24,7 +24,7 @@ from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in, died, marked
 from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.index.segments.manifest import ranges_of
 from stream_lsh.index.segments.provisional_rows import facts
-from stream_lsh.index.segments.removal import Leaving
+from stream_lsh.index.segments.removal import Removal
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import make_folder
 from stream_lsh.index.store.rocksdb import Store, name_key
@@ -34,7 +34,7 @@ from stream_lsh.kafka.match.forgetting import Forgetting
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
-from stream_lsh.wire.changes import Change, Late
+from stream_lsh.wire.changes import Change, ProvisionalRows
 from stream_lsh.wire.envelope import OLDER
 
 FORMAT, CLEANED = 2, 3  # CLEANED: of what is erased from, which revisions before do not know
@@ -53,7 +53,7 @@ class _Applied:
     deleted: list[bytes] = field(default_factory=list)
     begun: list[tuple[int, int]] = field(default_factory=list)
     dead: list[NDArray[np.int64]] = field(default_factory=list)
-    late: Late | None = None
+    late: ProvisionalRows | None = None
     size: int = 0
 
 
@@ -102,7 +102,7 @@ class Copy:
         self._key: bytes | None = bytes.fromhex(facts["key"]) if facts["key"] else None
         self.forgetting = Forgetting(settings, facts.get("window"), self.last) if settings.window is not None else None
         self._deletes = ThreadPoolExecutor(1, f"delete-{shard}")
-        self._leaving = Leaving(folder, self.store, self._deletes)
+        self._leaving = Removal(folder, self.store, self._deletes)
         if self.forgetting is not None and self.forgetting.window.spans:
             self._leaving.sweep(self.forgetting.window.spans[0].number)
         self.cycle = Cycle(facts.get("cleaning"), -1 if self.last < 0 else None)
@@ -197,7 +197,7 @@ class Copy:
                         "together. Delete the folder: it is rebuilt from the changelog"
                     )
                 applied.values.update(change.values)
-                applied.begun += change.generations()
+                applied.begun += change.segments()
                 applied.dead.append(change.dead)
                 applied.late = change.late
                 applied.values.update({name_key(name): fact for name, fact in change.waiting()})
@@ -220,20 +220,20 @@ class Copy:
         self._torn = False
 
     def _manifest(self) -> dict[str, Any]:
-        return self.store.named(f"shard/{self.number}") or {"generations": []}
+        return self.store.named(f"shard/{self.number}") or {"segments": []}
 
     def _write_applied(self, applied: _Applied) -> None:
         values, manifest = applied.values, self._manifest()
-        known = manifest["generations"]
+        known = manifest["segments"]
         for number, first in applied.begun:
             if known and number <= known[-1]["number"]:
                 continue
             while known and known[-1]["first"] >= first:  # nothing has come into it
                 known.pop()
             known.append({"number": number, "first": first, "next": 0, "runs": []})
-        manifest |= {"rows": self.count, "generations": known}
+        manifest |= {"rows": self.count, "segments": known}
         if applied.late is not None:
-            manifest["undecided"] = facts(*applied.late)
+            manifest["provisional"] = facts(*applied.late)
         values |= self._buried(manifest, np.concatenate([np.empty(0, np.int64), *applied.dead]))
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         passed = superseded(values)
@@ -243,11 +243,11 @@ class Copy:
 
     def _buried(self, manifest: dict[str, Any], gone: NDArray[np.int64]) -> dict[bytes, bytes]:
         """The values in which these are dead, too, as `died` gives them, and their number in the manifest."""
-        generations = [(item["number"], item["first"]) for item in manifest["generations"]]
-        gone = gone[gone >> 2 >= (generations[0][1] if generations else self.count)]  # others were trimmed away
+        segments = [(item["number"], item["first"]) for item in manifest["segments"]]
+        gone = gone[gone >> 2 >= (segments[0][1] if segments else self.count)]  # others were trimmed away
         if not len(gone):
             return {}
-        values = marked(self.store, self.number, generations, gone)
+        values = marked(self.store, self.number, segments, gone)
         new = died(values, self.store)
         manifest[DEAD_ROWS] = manifest.get(DEAD_ROWS, 0) + len(new)
         return values
@@ -270,8 +270,8 @@ class Copy:
             if self.last < 0 and start > 0:
                 self.cycle.take(mark.frame)
                 self.last, self.count, self._base = mark.frame, mark.last, mark.first
-                lines = [{"number": number, "first": first} for number, first in base.facts["generations"]]
-                manifest = {"rows": self.count, "generations": [{**line, "next": 0, "runs": []} for line in lines]}
+                lines = [{"number": number, "first": first} for number, first in base.facts["segments"]]
+                manifest = {"rows": self.count, "segments": [{**line, "next": 0, "runs": []} for line in lines]}
             elif offset == start and (mark.frame > self.last or self.cycle.taking is not None):
                 self._ignored, self.outrun = max(self._ignored, mark.frame), True
             elif offset == start:
@@ -280,7 +280,7 @@ class Copy:
             values |= base.values
             values |= self._buried(manifest, base.dead)
         elif mark.part == HAS_ROWS and mark.last <= self.count and self.cycle.taking is None and not self.outrun:
-            shape, lines = Shape(self.settings), manifest["generations"]
+            shape, lines = Shape(self.settings), manifest["segments"]
             values |= erased_by(base, self.store, self.folder, lines, shape)
             if self._anew is not None:
                 self._anew += values
@@ -290,7 +290,7 @@ class Copy:
                 rare, passed = folded(self.store, self.number, trimmed=self._base > 0)
                 if rare:
                     self.store.write(rare, ranges=passed)
-            overwrite(self.store, self.folder, self.number, manifest["generations"], Shape(self.settings))
+            overwrite(self.store, self.folder, self.number, manifest["segments"], Shape(self.settings))
             self._purge()
         if counts:
             self.cycle.at = base.facts["at"]
@@ -311,16 +311,16 @@ class Copy:
 
     def _forget_copied(self, forgetting: Forgetting, manifest: dict[str, Any]) -> None:
         """Let go of what has left the window, where the shard is not open."""
-        known = manifest["generations"]
-        decided = manifest["undecided"]["rows"][0] if self.settings.late else self.count
+        known = manifest["segments"]
+        decided = manifest["provisional"]["rows"][0] if self.settings.late else self.count
         asked = self._answers.first_row(self.count)
         gone = forgetting.forget(
             [(item["number"], item["first"]) for item in known],
             lambda number, behind: behind <= decided and behind < asked, self.last,
         )  # fmt: skip
         if gone:
-            manifest["generations"] = [item for item in known if item["number"] > gone[-1]]
-            if DEAD_ROWS in manifest:  # their marks go with the generations
+            manifest["segments"] = [item for item in known if item["number"] > gone[-1]]
+            if DEAD_ROWS in manifest:  # their marks go with the segments
                 manifest[DEAD_ROWS] -= sum(dead_in(self.store, self.number, number) for number in gone)
             ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
             values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}

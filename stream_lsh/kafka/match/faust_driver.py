@@ -26,7 +26,7 @@ from stream_lsh.kafka.consumer.position import Bounds, bounds
 from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Unanswered
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 FETCH_WAIT_MS = 25
@@ -46,7 +46,7 @@ class Host(faust.App):
     """
 
     settings: KafkaSettings
-    watch: Watch
+    watch: Probe
     names: Topics
     client_options: dict[str, Any]
     hand_overs: int

@@ -16,7 +16,7 @@ from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.sequenced import Sequenced
 
@@ -52,7 +52,7 @@ class Flow:
         changelog: str,
         matches: str,
         failed: Callable[[BaseException], object],
-        watch: Watch,
+        watch: Probe,
         unreadable: Unreadable,
     ) -> None:
         self.held = held

@@ -1,7 +1,7 @@
-"""What a shard that follows a changelog remembers of a window: its generations, and from where on the changelog is
+"""What a shard that follows a changelog remembers of a window: its segments, and from where on the changelog is
 needed. Pure.
 
-Every frame goes to every shard, so a generation begins with the same frame in all changelogs. Once it is forgotten, and
+Every frame goes to every shard, so a segment begins with the same frame in all changelogs. Once it is forgotten, and
 no answer is kept that has rows of it, the changelog is needed from the frame on with which the next one began.
 """
 
@@ -20,12 +20,12 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change, Seen
 
 First = tuple[int, int]
-"""A generation's number and its first row."""
+"""A segment's number and its first row."""
 
 
 @dataclass(slots=True)
 class Begin:
-    """With which frame a generation began (offset in signatures), and where its change stands in the changelog, None if
+    """With which frame a segment began (offset in signatures), and where its change stands in the changelog, None if
     that is not known."""
 
     frame: int
@@ -64,9 +64,9 @@ class Forgetting:
     def cut(
         self, frame: int, log: NDArray[np.int64], places: NDArray[np.int64], accepted: NDArray[np.bool_] | None
     ) -> NDArray[np.int64]:
-        """Generations int64[n] of the documents of the next frame.
+        """Segments int64[n] of the documents of the next frame.
 
-        Who is not accepted is no document of the log: no generation begins with it. It goes with its neighbours.
+        Who is not accepted is no document of the log: no segment begins with it. It goes with its neighbours.
         """
         if accepted is None:
             numbers = self.window.cut(log, places)
@@ -81,12 +81,12 @@ class Forgetting:
         for number in numbers:
             self._begins.setdefault(number, Begin(frame))
 
-    def behind(self, generations: NDArray[np.int64], firsts: Iterable[First], count: int) -> Seen:
-        """What the change of a frame says, whose documents belong to these generations; firsts: of those that the shard
+    def behind(self, segments: NDArray[np.int64], firsts: Iterable[First], count: int) -> Seen:
+        """What the change of a frame says, whose documents belong to these segments; firsts: of those that the shard
         has rows of, ascending; count: its rows."""
         gone = set(self.window.gone)
         self.seen = next((first for number, first in firsts if number not in gone), count)
-        return Seen(self.seen, self.window.since(int(generations[0])))
+        return Seen(self.seen, self.window.since(int(segments[0])))
 
     def follow(self, change: Change, place: int) -> None:
         """A change was applied, which stands there in the changelog."""
@@ -121,7 +121,7 @@ class Forgetting:
                 self.needed = oldest.place
 
     def forget(self, firsts: Iterable[First], ready: Callable[[int, int], bool], last: int) -> list[int]:
-        """Let generations go that nobody sees any more; their numbers.
+        """Let segments go that nobody sees any more; their numbers.
 
         ready: whether one may go, behind which rows begin with that one. last: offset of the last frame.
         """

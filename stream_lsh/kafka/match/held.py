@@ -391,7 +391,7 @@ class Held:
 
     @property
     def oldest(self) -> int | None:
-        """With a window, the log time of the first document of the oldest generation that is here, if there is one."""
+        """With a window, the stream time of the first document of the oldest segment that is here, if there is one."""
         forgetting = None if self._replica is None else self._replica.forgetting
         return next((span.first for span in forgetting.window.spans[:1]), None) if forgetting is not None else None
 

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
 from stream_lsh.index.batch import Shingles, parts
-from stream_lsh.index.batch_run import Matching
+from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.erasure.eraser import Erasing, left_by
 from stream_lsh.index.evidence import explained
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.rows.deleted_rows import died
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.segments.segment import FOLDER, Generation
+from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 from stream_lsh.index.source_positions import Places
 from stream_lsh.index.store.errors import plainly
@@ -177,16 +177,16 @@ class Replica(Copy):
         shard.poll()
         self._torn = True  # from here to the write nothing else may be written: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
-        step, places, block = Matching(shard, batch), sequenced.places(len(batch)), self.settings.block
-        forgetting, gone, seen = self.forgetting, dict[int, list[Generation]](), None
+        step, places, block = BatchRun(shard, batch), sequenced.places(len(batch)), self.settings.block
+        forgetting, gone, seen = self.forgetting, dict[int, list[Segment]](), None
         if forgetting is None:
-            generations = places // self.settings.documents_of_a_generation
+            segments = places // self.settings.documents_of_a_segment
         else:
-            generations = forgetting.cut(sequenced.offset, batch.documents.log, places, sequenced.accepted)
-        for generation, start, stop in parts(places, generations, block):
+            segments = forgetting.cut(sequenced.offset, batch.documents.log, places, sequenced.accepted)
+        for segment, start, stop in parts(places, segments, block):
             values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
             groups = self._enter(shard, int(places[start]) // block, sequenced) if block else NO_NUMBERS
-            shard.begin(generation)
+            shard.begin(segment)
             # A block begins with a document that counts; whatever is before it in its frame leaves no trace.
             begin = start if sequenced.accepted is None else start + int(np.argmax(sequenced.accepted[start:stop]))
             step.run(begin, stop, groups)
@@ -197,7 +197,7 @@ class Replica(Copy):
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
         reply = self._reply(sequenced, frame, step.matches(), shard, batch.shingles).encode(self.settings)
         if forgetting is not None:
-            seen = forgetting.behind(generations, shard.generations.places, shard.count)
+            seen = forgetting.behind(segments, shard.segments.places, shard.count)
             gone = self._forgotten(shard, forgetting, sequenced.offset)
         waits: dict[str, Any] = {}
         if self._erase_after is not None and forgetting is None:
@@ -209,7 +209,7 @@ class Replica(Copy):
         self.count = shard.count
         late = (shard.late.block, shard.late.first, shard.late.second) if block else None
         dead = died(local, self.store)
-        if seen is not None:  # a generation that nobody sees any more is still here, or not
+        if seen is not None:  # a segment that nobody sees any more is still here, or not
             dead = dead[dead >> 2 >= seen.first]
         change = Change(
             self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late,
@@ -228,10 +228,10 @@ class Replica(Copy):
             shard.flush()
         return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
 
-    def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Generation]]:
+    def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Leave out of the shard what nobody sees any more; it counts until the next manifest."""
         gone = forgetting.forget(
-            shard.generations.places,
+            shard.segments.places,
             lambda number, behind: shard.lets_go(number) and behind < self._answers.first_row(self.count),
             frame,
         )

@@ -19,7 +19,7 @@ from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import Stopped, unless, waited
 from stream_lsh.kafka.client.connection import FINAL, cause, explain
 from stream_lsh.kafka.run import logs
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import lacking
 
@@ -60,7 +60,7 @@ class Stage(ABC):
 
     role: ClassVar[str]
 
-    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         self.settings = settings
         self.watch = watch
 
@@ -144,7 +144,7 @@ async def keep_running(
     make: Callable[[], Stage],
     stop: asyncio.Event,
     settings: KafkaSettings,
-    watch: Watch,
+    watch: Probe,
 ) -> None:
     """Run a role, one life after the other, until `stop` is set.
 

@@ -1,4 +1,4 @@
-"""What a worker counts, in Prometheus' terms; how it is asked; `Watch`, through which a role tells what it does."""
+"""What a worker counts, in Prometheus' terms; how it is asked; `Probe`, through which a role tells what it does."""
 
 from __future__ import annotations
 
@@ -62,10 +62,12 @@ class Registry:
         self.forgotten = gauge(
             "alerts_dropped", "Groups and sources for which a rule had no room any more before their time was over."
         )
-        self.log_time = gauge("stream_time_timestamp_seconds", "With a window: the time by the documents, since 1970.")
+        self.stream_time = gauge(
+            "stream_time_timestamp_seconds", "With a window: the time by the documents, since 1970."
+        )
         self.jumps = counter("stream_time_jumps", "How often that went on by more than the window at once.")
         self.oldest = gauge(
-            "oldest_segment_timestamp_seconds", "Log time of the oldest generation that a shard holds.", "shard"
+            "oldest_segment_timestamp_seconds", "Stream time of the oldest segment that a shard holds.", "shard"
         )
         self.last_commit = gauge("last_commit_timestamp_seconds", "When a role committed last, seconds since 1970.")
 
@@ -106,7 +108,7 @@ async def served(health: Health, registry: Registry, host: str, port: int) -> As
         await runner.cleanup()
 
 
-class Watch:
+class Probe:
     """What one role tells of its work; cheap, and safe to call from any thread.
 
     Without `registry` and `health` it has its own (for tests, and for a stage that runs alone).
@@ -189,9 +191,9 @@ class Watch:
         """`frames` are on their way to the judge."""
         self.registry.in_flight.labels(self.role).set(frames)
 
-    def log_time(self, time: int, jumps: int) -> None:
-        """Log time (ms) stands there, and has gone on so often by more than the window at once."""
-        self.registry.log_time.labels(self.role).set(time / 1000)
+    def stream_time(self, time: int, jumps: int) -> None:
+        """Stream time (ms) stands there, and has gone on so often by more than the window at once."""
+        self.registry.stream_time.labels(self.role).set(time / 1000)
         self.registry.jumps.labels(self.role).inc(jumps)
 
     def ignored(self, reason: str, number: int = 1) -> None:
@@ -199,7 +201,7 @@ class Watch:
         self.registry.ignored.labels(self.role, reason).inc(number)
 
     def index(self, shard: int, documents: int, size: int, oldest: int | None = None) -> None:
-        """A shard holds `documents` documents in `size` bytes; oldest: the log time of the first, with a window."""
+        """A shard holds `documents` documents in `size` bytes; oldest: the stream time of the first, with a window."""
         if oldest is not None:
             self.registry.oldest.labels(self.role, shard).set(oldest / 1000)
         self._shards.add(shard)

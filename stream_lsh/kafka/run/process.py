@@ -37,7 +37,7 @@ from stream_lsh.index.store.files import raise_limit
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.health import Health
 from stream_lsh.kafka.run.lives import Stage, keep_running
-from stream_lsh.kafka.run.metrics import Registry, Watch, served
+from stream_lsh.kafka.run.metrics import Probe, Registry, served
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.worker")
@@ -140,7 +140,7 @@ def run(
 
 
 async def run_roles(
-    job: Job, settings: KafkaSettings, classes: Mapping[str, Callable[[KafkaSettings, Watch], Stage]],
+    job: Job, settings: KafkaSettings, classes: Mapping[str, Callable[[KafkaSettings, Probe], Stage]],
     stop: asyncio.Event,
 ) -> None:  # fmt: skip
     """Run the roles of a job until `stop` is set or none is left. A role whose error is its own stops alone; after any
@@ -163,9 +163,9 @@ async def run_roles(
                     "Each process of a worker takes one, from http_port on."
                 ) from None
             log.info("health and metrics of %s at http://%s:%d", job.name, settings.http_host, port)
-        tasks: dict[asyncio.Task[None], Watch] = {}
+        tasks: dict[asyncio.Task[None], Probe] = {}
         for role in job.roles:
-            watch = Watch(role, registry, health)
+            watch = Probe(role, registry, health)
             lives = keep_running(partial(classes[role], settings, watch), stop, settings, watch)
             tasks[asyncio.create_task(lives, name=role)] = watch
         log.info("started %s", job.name)

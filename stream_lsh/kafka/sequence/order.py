@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.index.segments.stream_time import LogTime, begun
+from stream_lsh.index.segments.stream_time import StreamTime, begun
 from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import CONTINUES, JUMPS, Places
 
@@ -47,7 +47,7 @@ class Decision:
 
     after: the positions behind it. documents: how many count; a frame without any is not passed on. mask: which ones,
     bool[n], or None for all. gaps: segments that were ignored. repeats: documents that were accepted before. log: where
-    there is a window, log times int64[n].
+    there is a window, stream times int64[n].
     """
 
     after: Accepted
@@ -63,8 +63,8 @@ class Accepted:
     """What the sequencer has accepted: of each source partition the position behind it; a value, never changed.
 
     key: of the index, made at the very first start. last: offset of the last frame that was passed on, -1 before the
-    first. documents: how many have been accepted. log: where there is a window, what log time goes on from
-    (`LogTime.facts`).
+    first. documents: how many have been accepted. log: where there is a window, what stream time goes on from
+    (`StreamTime.facts`).
     """
 
     key: bytes
@@ -82,7 +82,7 @@ class Accepted:
         decision = self._accept(frame.segments, frame.partitions, frame.offsets)
         if frame.times is None or not decision.documents:
             return decision
-        time = LogTime(self.log)
+        time = StreamTime(self.log)
         log = begun(
             time.advance(frame.times if decision.mask is None else np.where(decision.mask, frame.times, NO_TIME))
         )
@@ -132,8 +132,8 @@ class Accepted:
     def metadata(self) -> str:
         """As text for the metadata of an offset commit: `2:`, then in base64 the key (16 bytes) and numbers of variable
         length: last, documents, and for each source partition, ascending, how many were left out before it and how much
-        further than the one before it is. With a window `:` follows, and in base64 log time and the last event times,
-        oldest first, each as the difference from the one before.
+        further than the one before it is. With a window `:` follows, and in base64 stream time and the last event
+        times, oldest first, each as the difference from the one before.
 
         Some 4 bytes a source partition of about equal length, some 300 for the times; brokers take 4,096
         (offset.metadata.max.bytes).

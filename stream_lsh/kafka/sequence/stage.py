@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.index.segments.stream_time import BEFORE, LogTime, jumps
+from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.decided import DecisionLog, Judged, told_with
-from stream_lsh.kafka.consumer.link import LOOK_SECONDS, Link
 from stream_lsh.kafka.consumer.position import Reading, committed
+from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Places
@@ -79,10 +79,10 @@ class SequenceStage(Stage):
 
     role: ClassVar[str] = "sequence"
 
-    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         super().__init__(settings, watch)
         self.topics = topics = Topics.of(settings)
-        self._link = Link(settings, watch, topics.signatures, topics.frames, self._begin, self._forget)
+        self._link = Relay(settings, watch, topics.signatures, topics.frames, self._begin, self._forget)
         self._accepted: Accepted
         self._window = Window(settings.decision_lag)
         self._asked = 0.0
@@ -93,7 +93,7 @@ class SequenceStage(Stage):
         self._log: DecisionLog | None = None  # where several shards keep
         self._told = asyncio.Event()
         if settings.window is not None:
-            LogTime().advance(np.empty(0, np.int64))  # compiled before it is a member, which has heartbeats to send
+            StreamTime().advance(np.empty(0, np.int64))  # compiled before it is a member, which has heartbeats to send
 
     async def run(self, stop: asyncio.Event) -> None:
         following = [self._follow] if self.settings.late else []
@@ -210,7 +210,7 @@ class SequenceStage(Stage):
                 "the times of the documents went on by more than the window of %s at once: all before %s is forgotten; "
                 "look at what sends such times, or set max_future lower", self.settings.window, moment(int(log[-1])),
             )  # fmt: skip
-        self.watch.log_time(int(log[-1]), found)
+        self.watch.stream_time(int(log[-1]), found)
 
     async def _to_be_told(self, offset: int, decision: Decision) -> list[bytes]:
         """What a frame tells each shard: with which a block of the log begins, what was dropped of the block before the

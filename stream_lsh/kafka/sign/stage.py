@@ -17,11 +17,11 @@ from typing import ClassVar
 from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.consumer.link import Link, Marks
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
+from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.run.lives import Stage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
@@ -56,11 +56,11 @@ class SignStage(Stage):
 
     role: ClassVar[str] = "sign"
 
-    def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         super().__init__(settings, watch)
         self.topics = topics = Topics.of(settings)
         self.log = logging.getLogger("stream_lsh.kafka.sign")
-        self._link = Link(settings, watch, topics.documents, topics.signatures, self._begin, self._forget, self._note)
+        self._link = Relay(settings, watch, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -37,7 +37,7 @@ def metrics(found: Report) -> bytes:
         left.labels(role.name).set(1 if role.left is None else role.left[1])
     unanswered = [shard for shard in found.shards if shard.owner is None]
     gauge("unanswered_shards", "Shards that nobody answers for.").set(len(unanswered))
-    gauge("provisional_documents", "Documents without a verdict.").set(found.undecided)
+    gauge("provisional_documents", "Documents without a verdict.").set(found.provisional)
     gauge("oldest_provisional_seconds", "Since when the first of them is there.").set(found.oldest)
     gauge("window_limit_documents", "Documents that may be compared at a time (decision_lag).").set(found.window)
     gauge("paused_seconds", "Since when signers read nothing (drain), 0 if they read.").set(found.paused or 0)

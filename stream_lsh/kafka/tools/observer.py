@@ -71,7 +71,7 @@ class Observer:
         groups = await self._groups()
         commits = {role: await self._committed(role) for role in self._settings.roles}
         readers = await self._readers(partitions, commits)
-        undecided = await self._undecided(readers)  # at once: all figures are to be of the same moment
+        provisional = await self._provisional(readers)  # at once: all figures are to be of the same moment
         records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
         found = [(r, records.get((self._place(r.topic, r.partition), r.next))) for r in readers]
         frames = {r.partition: record for r, record in found if r.topic == "frames" and record is not None}
@@ -82,7 +82,7 @@ class Observer:
             names=self._names,
             groups=groups,
             readers=[replace(r, since=record.timestamp / 1000) if record else r for r, record in found],
-            undecided=undecided,
+            provisional=provisional,
             accepted=_accepted(commits["sequence"].get(self._names["signatures"], {})),
             decided=None if judged is None else judged.documents,
             complete=None if judged is None else judged.last,
@@ -187,7 +187,7 @@ class Observer:
                 raise errors.KafkaTimeoutError(f"no answer for {', '.join(f'{t}-{p}' for t, p in sorted(open_))}")
         return found
 
-    async def _undecided(self, readers: Sequence[Reader]) -> dict[int, tuple[int, float | None]]:
+    async def _provisional(self, readers: Sequence[Reader]) -> dict[int, tuple[int, float | None]]:
         """Of each source partition: how many documents have no verdict, and the timestamp of the first of them."""
         judged = await self._judged(readers)
         wanted = {

@@ -23,7 +23,7 @@ from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.forward.partition import LETTER
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.reindex import partitions_of, read_from, reading
 
@@ -160,7 +160,7 @@ async def replay(
         deliver: Delivery | None = None
         try:
             if not dry_run:  # first of all: it ends what another one has begun, so that the positions are the last ones
-                deliver = await stack.enter_async_context(delivering(settings, Watch(ROLE)))
+                deliver = await stack.enter_async_context(delivering(settings, Probe(ROLE)))
             found = await reached_by(client, settings)
             async with reading(settings, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
                 begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)

@@ -1,7 +1,7 @@
 """What all shards have changed for a frame -> its documents, and a frame of them for another number of shards; pure.
 
 The changes have the texts of what was stored. A document that was redelivered is not, nor is one that was outdated: it
-keeps its place, so that generations are cut where they were, and is said to be rejected for that reason. So are those
+keeps its place, so that segments are cut where they were, and is said to be rejected for that reason. So are those
 that were rejected before. What was deleted is deleted again.
 """
 

@@ -73,7 +73,7 @@ class Next:
 class Seen:
     """What was read. Topics are attributes of `Topics`.
 
-    now: seconds since 1970. names: of the topics at the broker. groups: by role. undecided: of each source partition,
+    now: seconds since 1970. names: of the topics at the broker. groups: by role. provisional: of each source partition,
     documents without a verdict, and the timestamp of the first of them. accepted: by the sequencer; decided: documents
     that have their verdict; complete: the last frame that all shards have answered, -1 before the first; None: not
     known. nexts: the frame that each shard is to read next, as far as there is one that can be read. kept:
@@ -86,7 +86,7 @@ class Seen:
     names: Mapping[str, str]
     groups: Mapping[str, Group]
     readers: Sequence[Reader]
-    undecided: Mapping[int, tuple[int, float | None]]
+    provisional: Mapping[int, tuple[int, float | None]]
     accepted: Accepted | None
     decided: int | None
     complete: int | None

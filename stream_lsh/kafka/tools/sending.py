@@ -10,11 +10,11 @@ from aiokafka import ConsumerRecord, TopicPartition
 from stream_lsh.embedded.sending import Courier, key_of
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.member import Member
+from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 ROLE = "send"
@@ -39,13 +39,13 @@ class SendStage(Stage):
     role = ROLE
 
     def __init__(
-        self, settings: KafkaSettings, watch: Watch, receiver: str, courier: Courier, *, until_end: bool = False
+        self, settings: KafkaSettings, watch: Probe, receiver: str, courier: Courier, *, until_end: bool = False
     ) -> None:
         super().__init__(settings, watch)
         self._courier = courier
         self._input = TopicPartition(Topics.of(settings).alerts, 0)
         name = f"{ROLE}-{receiver}"
-        self._member = Member(settings, name, [self._input.topic], self._take_over, self._give_up)
+        self._member = GroupMember(settings, name, [self._input.topic], self._take_over, self._give_up)
         self._until_end = until_end
         self._end = self._position = 0
         self._over = threading.Event()

@@ -71,15 +71,15 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """undecided: documents without a verdict; oldest: seconds since the first of them came. under_way: from the
+    """provisional: documents without a verdict; oldest: seconds since the first of them came. under_way: from the
     sequencer to the judge, of at most `window`. unread: why frames cannot be read, so that waiting is counted in them.
-    paused: seconds since which the signers read nothing; None: they read. behind: with a window, seconds that log time
-    is behind the clock. waits: the frame that nothing goes on without, and the shards that have not answered it; None
-    if there is none, or none has waited for long.
+    paused: seconds since which the signers read nothing; None: they read. behind: with a window, seconds that stream
+    time is behind the clock. waits: the frame that nothing goes on without, and the shards that have not answered it;
+    None if there is none, or none has waited for long.
     """
 
     time: float
-    undecided: int
+    provisional: int
     oldest: float
     decided: int | None
     under_way: int | None
@@ -105,10 +105,10 @@ def report(seen: Seen, window: int) -> Report:
     under_way = None
     if seen.accepted is not None and seen.decided is not None:
         under_way = max(0, seen.accepted.documents - seen.decided)
-    sinces = [since for _, since in seen.undecided.values() if since is not None]
+    sinces = [since for _, since in seen.provisional.values() if since is not None]
     found = Report(
         time=seen.now,
-        undecided=sum(number for number, _ in seen.undecided.values()),
+        provisional=sum(number for number, _ in seen.provisional.values()),
         oldest=_age(seen, min(sinces, default=None)),
         decided=seen.decided,
         under_way=under_way,

@@ -44,7 +44,7 @@ function showState() {
 let settings = null, texts = false, reached = 0;
 
 const measure = () => settings?.measure ?? "jaccard";
-// Whether documents are vectors, rows of bits or sets: what is there as their text stands for them, and may be long.
+// Whether documents are vectors, bit vectors or sets: what is there as their text stands for them, and may be long.
 const isItem = () => ["cosine", "euclidean", "hamming", "weighted-jaccard"].includes(measure());
 const SHOWN_OF_ITEM = 400;
 const shown = (text) => isItem() && text.length > SHOWN_OF_ITEM
@@ -84,7 +84,7 @@ async function refresh() {
     settings.max_distance != null ? ["distance", settings.max_distance] : ["threshold", settings.threshold],
     ["compared with", settings.compare_with === "kept" ? "what was kept" : "every earlier document"],
     ["texts kept", texts ? "yes" : "no"], ["window", settings.window ?? "none"],
-    ...(stats.index.log_time > 0 ? [["log time", moment(stats.index.log_time)]] : []),
+    ...(stats.index.stream_time > 0 ? [["stream time", moment(stats.index.stream_time)]] : []),
     ["listeners", stats.service.listeners],
   ];
   facts($("index"), held);

@@ -33,9 +33,9 @@ from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
-from stream_lsh.serve.pipeline.lives import Lives
 from stream_lsh.serve.pipeline.originals import Originals
 from stream_lsh.serve.pipeline.outputs import Outputs
+from stream_lsh.serve.pipeline.restarts import Restarts
 from stream_lsh.serve.pipeline.sending import Sending
 from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
 from stream_lsh.serve.problems import Problem
@@ -75,7 +75,7 @@ class PipelineService:
         self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._copy = GroupCopy(settings) if settings.groups else None
-        self._lives: list[Lives] = []
+        self._lives: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
 
@@ -95,9 +95,9 @@ class PipelineService:
             StreamLshError: Kafka cannot be reached, has no such topics, or those of a pipeline with other settings.
         """
         settings, keep = self.settings, self.limits.kept_events
-        self._lives = [Lives(settings, lambda told: follow(settings, self._outputs, keep, told), self._moved)]
+        self._lives = [Restarts(settings, lambda told: follow(settings, self._outputs, keep, told), self._moved)]
         if self._copy is not None:
-            self._lives.append(Lives(settings, self._copy.follow, self._moved))
+            self._lives.append(Restarts(settings, self._copy.follow, self._moved))
         self._tasks = [asyncio.create_task(life.run()) for life in self._lives]
         for task in self._tasks:
             task.add_done_callback(self._ended)
@@ -345,7 +345,8 @@ class PipelineService:
         """What the pipeline has judged, and what the service has seen of it; so many of the last seconds one by one."""
         return {
             "index": {
-                "documents": self._outputs.documents or 0, "next_seq": self.ring.end[0], "log_time": None, "jumps": 0,
+                "documents": self._outputs.documents or 0, "next_seq": self.ring.end[0], "stream_time": None,
+                "jumps": 0,
                 "bytes": None, "groups": self.keeps_groups, "checks": False, "texts": True,
                 "settings": {**self.settings.answers, "time_field": self.settings.time_field},
             },

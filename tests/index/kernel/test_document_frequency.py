@@ -13,7 +13,7 @@ from stream_lsh.families.terms import TERM_SHIFT
 from stream_lsh.index.kernel.document_frequency import (
     UNIT,
     Counted,
-    Rarity,
+    DocumentFrequency,
     count,
     folded,
     most_rare,
@@ -32,7 +32,7 @@ def fed(counted: Counted, documents: int, seed: int) -> None:
 
 
 def new(store: Store) -> Counted:
-    return Counted(store, 0, Rarity.of(4, 16, 32))
+    return Counted(store, 0, DocumentFrequency.of(4, 16, 32))
 
 
 @pytest.mark.parametrize("folds", [False, True])
@@ -61,7 +61,7 @@ def test_what_is_kept_is_what_was_counted(tmp_path: Path, folds: bool) -> None:
 
 
 def values_of(store: Store, turns: int) -> list[dict[bytes, bytes]]:
-    """What so many commits to an empty store would write, of which the fifth begins a generation."""
+    """What so many commits to an empty store would write, of which the fifth begins a segment."""
     counted, out = new(store), []
     for turn in range(turns):
         counted.begin(int(turn >= 4), fades=True)
@@ -96,7 +96,7 @@ def test_what_a_trimmed_changelog_has_left_is_a_beginning(tmp_path: Path) -> Non
         store.write(part)
     with pytest.raises(DamagedError, match="how rare terms are"):
         new(store)
-    counted = Counted(store, 0, Rarity.of(4, 16, 32), trimmed=True)
+    counted = Counted(store, 0, DocumentFrequency.of(4, 16, 32), trimmed=True)
     assert int(counted.rarity.counts.sum()) == 6 * 50 * UNIT
     values, ranges = folded(store, 0, trimmed=True)
     store.write(values, ranges=ranges)
@@ -112,8 +112,8 @@ def test_an_eighth_fades_and_little_goes_at_last(tmp_path: Path) -> None:
     counted.begin(1, fades=True)
     counted.begin(1, fades=True)  # again after a restart: it has begun
     assert int(counted.rarity.counts[7]) == 7 * UNIT
-    for generation in range(2, 60):
-        counted.begin(generation, fades=True)
+    for segment in range(2, 60):
+        counted.begin(segment, fades=True)
     assert not counted.rarity.counts.any()
 
 

@@ -10,7 +10,7 @@ from support.feeds import WORDS
 from support.indexes import asked, fed, opened
 
 from stream_lsh.documents.document import Document
-from stream_lsh.index.rows.deleted_ranges import BITS, Stretches, pass_over, remember
+from stream_lsh.index.rows.deleted_ranges import BITS, DeletedRanges, pass_over, remember
 from stream_lsh.settings.model import Settings
 
 
@@ -39,7 +39,7 @@ def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
 
 def test_a_stretch_is_found_by_its_key_and_newest_row_only() -> None:
     """One whose place is taken by another is not found, and no other is found in its place."""
-    stretches, known = Stretches.of(), dict[tuple[int, int], int]()
+    stretches, known = DeletedRanges.of(), dict[tuple[int, int], int]()
     chance = random.Random(1)
     for _ in range(1 << BITS):
         key, newest = chance.randrange(1, 50) << 16, chance.randrange(20, 1 << 40)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stream_lsh.index.postings.memtable import (
     EMPTY,
     POOL_WORDS,
-    Memory,
+    Memtable,
     append,
     empty,
     find,
@@ -24,7 +24,7 @@ from stream_lsh.index.rows.keys import KEY_BITS, posting_key
 ROOM = 400
 
 
-def post(memory: Memory, key: int, row: int) -> None:
+def post(memory: Memtable, key: int, row: int) -> None:
     append(memory, np.int64(np.uint64(key) >> memory.shift), np.uint64(key), row)
 
 
@@ -40,7 +40,7 @@ posts = st.lists(keys | last_keys | first_keys, max_size=300)
 @settings(max_examples=60, deadline=None)
 @given(posts, st.integers(1, 12), st.integers(0, 2**33))
 def test_buckets_are_read_from_either_end(given_keys: list[int], limit: int, first: int) -> None:
-    memory = Memory.of(ROOM)
+    memory = Memtable.of(ROOM)
     memory.first = first
     expected: dict[int, list[int]] = defaultdict(list)
     for row, key in enumerate(given_keys):
@@ -73,7 +73,7 @@ def test_buckets_are_read_from_either_end(given_keys: list[int], limit: int, fir
 @settings(max_examples=60, deadline=None)
 @given(posts)
 def test_sorted_is_by_key_then_row(given_keys: list[int]) -> None:
-    memory = Memory.of(ROOM)
+    memory = Memtable.of(ROOM)
     for row, key in enumerate(given_keys):
         post(memory, key, row)
     found_keys, found_rows = memory.sorted()
@@ -87,7 +87,7 @@ def test_sorted_is_by_key_then_row(given_keys: list[int]) -> None:
 @given(st.lists(st.integers(1, 300), max_size=20))
 def test_there_is_room_for_as_many_postings_as_were_asked_for(sizes: list[int]) -> None:
     """However they are spread over buckets: the pool is never written beyond its end, some slots stay empty."""
-    memory = Memory.of(sum(sizes) or 1)
+    memory = Memtable.of(sum(sizes) or 1)
     row = 0
     for number, size in enumerate(sizes, 1):
         for _ in range(size):

@@ -139,7 +139,7 @@ def test_a_merge_is_of_free_neighbours_of_one_level(found: Sequence[tuple[int, b
 
 
 @given(runs, st.booleans())
-def test_a_closed_generation_becomes_one_run(found: Sequence[tuple[int, bool]], short: bool) -> None:
+def test_a_closed_segment_becomes_one_run(found: Sequence[tuple[int, bool]], short: bool) -> None:
     """By the worker of long merges, once all of it is on disk and free."""
     levels, busy = [level for level, _ in found], [taken for _, taken in found]
     merge = next_merge(levels, busy, closed=True, short=short)

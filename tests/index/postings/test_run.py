@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import StoreError
 from stream_lsh.index.postings import run as module
 from stream_lsh.index.postings.bucket import count, earliest, key_range, passing, read, read_before
-from stream_lsh.index.postings.memtable import BEHIND_ALL, Memory, find
+from stream_lsh.index.postings.memtable import BEHIND_ALL, Memtable, find
 from stream_lsh.index.postings.run import Run, filter_mask, filter_word, merge
 from stream_lsh.index.rows.keys import KEY_BITS
 from stream_lsh.index.store.files import disk_bytes
@@ -33,7 +33,7 @@ def postings(seed: int, n: int, first: int, common: int = 0) -> tuple[NDArray[np
 
 def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
     """All rows under a key, the oldest first."""
-    table, memory, out = run.line(first)[None], Memory.of(1), np.empty(10_000, np.int64)
+    table, memory, out = run.line(first)[None], Memtable.of(1), np.empty(10_000, np.int64)
     room = np.empty(ROOM, np.uint64)
     hits = passing(np.array([key]), table)
     slot = find(memory, key)

@@ -1,4 +1,4 @@
-"""Runs of a generation: what counts when, and merges that are not waited for."""
+"""Runs of a segment: what counts when, and merges that are not waited for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = 100
 
 
 class Play:
-    """The postings of a generation, to which runs are added; what was committed last."""
+    """The postings of a segment, to which runs are added; what was committed last."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -126,7 +126,7 @@ def test_what_is_not_committed_does_not_count_and_is_not_merged(play: Play) -> N
     play.leave()
 
 
-def test_a_closed_generation_becomes_one_run(play: Play) -> None:
+def test_a_closed_segment_becomes_one_run(play: Play) -> None:
     for _ in range(2 * FANOUT + 3):
         play.add()
         play.commit()

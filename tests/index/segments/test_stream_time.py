@@ -1,4 +1,4 @@
-"""Log time: the running maximum of the median of the last 64 event times."""
+"""Stream time: the running maximum of the median of the last 64 event times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
-from stream_lsh.index.segments.stream_time import BEFORE, LAST, LogTime
+from stream_lsh.index.segments.stream_time import BEFORE, LAST, StreamTime
 
 MAD = LAST_TIME - 1
 
@@ -35,13 +35,13 @@ times_of_documents = st.lists(st.sampled_from((NO_TIME, 0, MAD)) | st.integers(1
 @given(times_of_documents, st.integers(1, 200), st.booleans())
 def test_it_is_that_of_the_rule_however_the_log_is_cut(times: list[int], batch: int, restarted: bool) -> None:
     """A restart goes on from what was committed, which says the same after the same documents, to the byte."""
-    log, found = LogTime(), list[int]()
+    log, found = StreamTime(), list[int]()
     for at in range(0, len(times), batch):
         found += log.advance(np.array(times[at : at + batch], np.int64)).tolist()
         if restarted:
-            log = LogTime(orjson.loads(orjson.dumps(log.facts)))
+            log = StreamTime(orjson.loads(orjson.dumps(log.facts)))
     assert found == slowly(times)
-    whole = LogTime()
+    whole = StreamTime()
     whole.advance(np.array(times, np.int64))
     assert orjson.dumps(log.facts) == orjson.dumps(whole.facts)
 
@@ -53,7 +53,7 @@ def test_up_to_half_of_64_mad_times_move_nothing(mad: int, moved: bool) -> None:
     calm = [start + 1000 * i for i in range(1000)]
     places = random.Random(mad).sample(range(64), mad)
     times = [MAD if i >= 200 and i % 64 in places else time for i, time in enumerate(calm)]
-    found = LogTime().advance(np.array(times))
+    found = StreamTime().advance(np.array(times))
     assert bool(found.max() == MAD) is moved
     if not moved:
         assert found.max() <= max(calm)

@@ -20,7 +20,7 @@ from stream_lsh.documents.times import LAST_TIME
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.segments.removal import Leaving
+from stream_lsh.index.segments.removal import Removal
 from stream_lsh.index.segments.window import FEWEST, Window
 from stream_lsh.settings.model import Settings
 
@@ -58,8 +58,8 @@ def fed_in_batches(documents: Sequence[Document], settings: Settings, folder: Pa
 
 
 def folders(state: Path) -> set[int]:
-    """The numbers of the generations that have files."""
-    return {int(path.name) for path in (state / "generations").iterdir()}
+    """The numbers of the segments that have files."""
+    return {int(path.name) for path in (state / "segments").iterdir()}
 
 
 def test_what_goes_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -69,16 +69,16 @@ def test_what_goes_leaves_nothing_behind(tmp_path: Path) -> None:
         assert index.window is not None
         numbers = {span.number for span in index.window.spans}
         assert 2 < len(numbers) <= 12 and min(numbers) > 2
-        assert folders(tmp_path) == set(index.store.generations()) == numbers
+        assert folders(tmp_path) == set(index.store.segments()) == numbers
         flushes = {int(name.split("/")[2]) for name, _ in index.store.items("flush/")}
         assert flushes <= numbers
         assert index.count < 900
     facts: Any = information(tmp_path, check=True)
     assert facts["health"]["problems"] == []
     assert facts["documents"]["stored"] == sum(facts["documents"]["shards"]) < 900
-    latest = facts["generations"]["latest"]
-    assert [item["generation"] for item in latest] == sorted(numbers)
-    assert latest[-1]["to"] == facts["window"]["log_time"]
+    latest = facts["segments"]["latest"]
+    assert [item["segment"] for item in latest] == sorted(numbers)
+    assert latest[-1]["to"] == facts["window"]["stream_time"]
     assert latest[0]["from"] <= latest[0]["to"] >= facts["window"]["remembered_since"]
 
 
@@ -92,14 +92,14 @@ def test_a_reader_keeps_what_it_has_open(tmp_path: Path) -> None:
             fed(writer, documents[at : at + 50], at, 50)
             writer.commit({})
         with opened(Settings(max_matches=0), tmp_path, read_only=True) as reader:
-            held = [g.number for g in reader.shards[0].generations]
+            held = [g.number for g in reader.shards[0].segments]
             before = asked(reader, asked_for)
             assert sum(answer["kind"] != "unique" for answer in before) > 50
             for at in range(400, 1200, 50):
                 fed(writer, documents[at : at + 50], at, 50)
                 writer.commit({})
             assert set(held) < folders(tmp_path)
-            assert not set(held) & {g.number for g in writer.shards[0].generations}
+            assert not set(held) & {g.number for g in writer.shards[0].segments}
             for shard in reader.shards:
                 shard.ids._stored.cache_clear()
                 shard.texts._cache.clear()
@@ -113,7 +113,7 @@ def test_a_reader_keeps_what_it_has_open(tmp_path: Path) -> None:
 def test_what_a_crash_leaves_goes_at_the_next_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = drifting(5, 1000)
     with monkeypatch.context() as patched:
-        patched.setattr(Leaving, "add", lambda leaving, gone: None)
+        patched.setattr(Removal, "add", lambda leaving, gone: None)
         fed_in_batches(documents[:800], WINDOW, tmp_path)
     left = folders(tmp_path)
     with opened(WINDOW, tmp_path) as index:
@@ -123,7 +123,7 @@ def test_what_a_crash_leaves_goes_at_the_next_opening(tmp_path: Path, monkeypatc
     assert numbers < left
     assert min(folders(tmp_path)) == min(numbers)
     with opened(WINDOW, tmp_path) as index:
-        assert min(index.store.generations()) == min(numbers)
+        assert min(index.store.segments()) == min(numbers)
 
 
 def test_the_first_document_needs_a_time(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_an_index_made_without_a_window_stays_without(tmp_path: Path) -> None:
             Index(Settings(**other) if "max_future" not in other else Settings(window="7d", **other), tmp_path / "with")
 
 
-def test_generations_are_an_eighth_of_the_window_but_at_least_a_minute() -> None:
+def test_segments_are_an_eighth_of_the_window_but_at_least_a_minute() -> None:
     times = np.arange(START, START + 200 * MINUTE, SECOND)
     every = np.ones(len(times), np.bool_)
     for window, length in (("80m", 10), ("8m", 1), ("10s", 1), ("1s", 1)):
@@ -200,13 +200,13 @@ def test_generations_are_an_eighth_of_the_window_but_at_least_a_minute() -> None
         assert found.now - found.spans[len(gone)].last <= found._length or len(gone) == len(sizes) - 1
 
 
-def test_a_feed_that_is_slow_has_few_generations() -> None:
-    """A document a day for fifty years and a window of a week: not a generation for each."""
+def test_a_feed_that_is_slow_has_few_segments() -> None:
+    """A document a day for fifty years and a window of a week: not a segment for each."""
     settings = Settings(window="7d")
     times = START + DAY * np.arange(365 * 50)
     window, places = Window(settings), np.arange(len(times))
     log, numbers = window.enter(times, np.ones(len(times), np.bool_), places, None)
-    assert set(np.bincount(numbers)[:-1].tolist()) == {settings.documents_of_a_generation // FEWEST}
+    assert set(np.bincount(numbers)[:-1].tolist()) == {settings.documents_of_a_segment // FEWEST}
     piece = Window(settings)
     for at in range(0, len(times), 13):
         part = slice(at, at + 13)

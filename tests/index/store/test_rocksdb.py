@@ -88,8 +88,8 @@ def test_what_was_written_over_is_purged(tmp_path: Path, kind: bytes, others: tu
     store.close()
 
 
-def test_generations_do_not_meet(tmp_path: Path) -> None:
-    """A value is found from its row backwards, and never in another generation, shard or kind."""
+def test_segments_do_not_meet(tmp_path: Path) -> None:
+    """A value is found from its row backwards, and never in another segment, shard or kind."""
     store = Store(tmp_path / "db", sync=False)
     try:
         for number in (0, 3):
@@ -170,21 +170,21 @@ def test_two_processes_do_not_write_one_index(tmp_path: Path) -> None:
     assert not isinstance(error.value, DamagedError)
 
 
-def test_a_generation_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> None:
+def test_a_segment_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> None:
     path = tmp_path / "db"
     store = Store(path, sync=False)
     try:
-        for generation in range(3):
+        for segment in range(3):
             value = os.urandom(200_000)
-            store.write({rows_key(TEXTS, 0, generation, 10 * generation): value, name_key("n"): b"%d" % generation})
-        store.write({name_key(f"flush/0/{generation}/7"): b"1" for generation in (0, 1, 10)})
+            store.write({rows_key(TEXTS, 0, segment, 10 * segment): value, name_key("n"): b"%d" % segment})
+        store.write({name_key(f"flush/0/{segment}/7"): b"1" for segment in (0, 1, 10)})
         store.write({}, ranges=[(name_key("flush/0/1/"), name_key("flush/0/10"))])  # of the default family, too
         assert [name for name, _ in store.items("flush/")] == ["flush/0/0/7", "flush/0/10/7"]
-        assert sorted(store.generations()) == [0, 1, 2]
-        for generation in (0, 1, 1):
-            store.drop(generation)
+        assert sorted(store.segments()) == [0, 1, 2]
+        for segment in (0, 1, 1):
+            store.drop(segment)
         store.shorten()
-        assert store.generations() == [2]
+        assert store.segments() == [2]
         assert store.before(TEXTS, 0, 1, 10) is None
         assert store.named("n") == 2
     finally:
@@ -192,7 +192,7 @@ def test_a_generation_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> 
     assert sum(file.stat().st_size for file in path.iterdir()) < 400_000
     store = Store(path, sync=False)
     try:
-        assert store.generations() == [2]
+        assert store.segments() == [2]
         assert store.holding(TEXTS, 0, 2, 29) == (20, value)
         assert store.named("n") == 2
     finally:

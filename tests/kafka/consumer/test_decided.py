@@ -16,7 +16,7 @@ from stream_lsh.index.resolution import Fates
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.decided import BEHIND, DecisionLog
 from stream_lsh.kafka.names import Topics, wanted
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.decisions import Decisions
@@ -57,7 +57,7 @@ async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path
     data = [decisions(frame).encode(settings) for frame in range(40)]
     repeats = [data[i] for i in range(30) for _ in range(1 + (i % 7 == 3))]  # some were written again
     await create(settings)
-    watch = Watch("sequence")
+    watch = Probe("sequence")
     await write(settings, [*repeats, b"foreign", *data[28:]])
     async with DecisionLog.open(settings, watch) as log, admin(settings) as client:
         await log.read_to(39)

@@ -28,7 +28,7 @@ from stream_lsh.kafka.forward import partition
 from stream_lsh.kafka.forward import stage as forward
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
 
@@ -41,7 +41,7 @@ def make(make: Make) -> Make:
 
 
 async def test_unchanged_in_order_and_once_over_several_lives(make: Make) -> None:
-    settings, watch = await make(), Watch("forward")
+    settings, watch = await make(), Probe("forward")
     first = await write_documents(settings, 400)
     await write_verdicts(settings, first)
     async with running(ForwardStage, settings, watch):
@@ -133,7 +133,7 @@ async def write(settings: KafkaSettings, *values: bytes | None) -> None:
 
 async def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> None:
     settings = await make(partitions=1)
-    watch = Watch("forward")
+    watch = Probe("forward")
     documents = await write_documents(settings, 60, partitions=1)
     await write(settings, b"x", b"{}", None, b'{"kind":"unique","source":7}', b"[]")
     await write_verdicts(settings, documents[:30])
@@ -148,7 +148,7 @@ async def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> Non
 
 async def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make: Make) -> None:
     settings = await make(partitions=1)
-    watch = Watch("forward")
+    watch = Probe("forward")
     documents = await write_documents(settings, 30, partitions=1)
     await write(settings, b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}')
     await write_verdicts(settings, documents)

@@ -14,7 +14,7 @@ from support.kafka.stages import COMPACTED, make_topics, positions, records, run
 from stream_lsh.kafka.forward.partition import SourcePartition
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
 
@@ -51,7 +51,7 @@ async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> li
 
 
 async def test_documents_that_were_compacted_before_they_were_forwarded(settings: KafkaSettings) -> None:
-    watch, documents = Watch("forward"), few_keys()
+    watch, documents = Probe("forward"), few_keys()
     await write_plain(settings, documents)
     await write_verdicts(settings, documents)
     left = await compacted(settings, documents)

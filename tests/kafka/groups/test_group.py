@@ -35,7 +35,7 @@ from stream_lsh.kafka.groups import stage as group
 from stream_lsh.kafka.groups.copy import FOLDER, PLACE
 from stream_lsh.kafka.groups.stage import GroupStage
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 
@@ -124,7 +124,7 @@ async def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, 
     await until_folded(settings, begin)
     await feed(settings, said, begin, len(said), victim)
     await asyncio.to_thread(victim.wait_until_dead)
-    watch = Watch("group")
+    watch = Probe("group")
     async with running(GroupStage, other, watch):
         await until_folded(settings, len(said))
         await say(settings, said[-3:])  # repeats change nothing

@@ -34,7 +34,7 @@ from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.judge.stage import JudgeStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run import lives as stage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.wire.envelope import pack
@@ -115,7 +115,7 @@ async def test_verdicts_and_pairs_over_several_lives(
     monkeypatch.setattr(judge, "BLOCKING_BYTES", 3000)
     settings = await make()
     frames = answered(settings, tmp_path, 900)
-    log, watch = log_of(frames), Watch("judge")
+    log, watch = log_of(frames), Probe("judge")
     half, wanted = len(log) // 2, expected(settings, frames)
 
     def complete() -> bool:
@@ -189,7 +189,7 @@ async def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, mome
 async def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp_path: Path) -> None:
     settings = await make()
     frames = answered(settings, tmp_path, 300)
-    watch = Watch("judge")
+    watch = Probe("judge")
     async with running(JudgeStage, settings, watch):
         await reply(settings, [frame.replies[1] for frame in frames])
         await until(lambda: watch.last_idle is not None, "it has read them")
@@ -211,7 +211,7 @@ async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
 
 
 async def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> None:
-    settings, watch = await make(), Watch("judge")
+    settings, watch = await make(), Probe("judge")
     frames = answered(settings, tmp_path, 300)
     foreign = [b"hello", b"", b"SLS and what not", pack(b"F", 2, settings.fingerprint, [])]
     log = [value for part in log_of(frames) for value in (part, *foreign)]
@@ -225,7 +225,7 @@ async def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> No
 
 
 async def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make: Make, tmp_path: Path) -> None:
-    settings, watch = await make(), Watch("judge")
+    settings, watch = await make(), Probe("judge")
     frames = answered(settings, tmp_path, 100)
     other = pack(b"R", 2, "00" * 8, [])
     await reply(settings, [other, *log_of(frames)])

@@ -6,7 +6,7 @@ import pytest
 
 from stream_lsh.kafka.judge.gather import Gather
 from stream_lsh.kafka.judge.stage import WAIT_SECONDS, JudgeStage
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 
@@ -15,7 +15,7 @@ class Play:
 
     def __init__(self) -> None:
         self.now = 100.0
-        watch = Watch("judge")
+        watch = Probe("judge")
         watch.health.clock = lambda: self.now
         self.judge = JudgeStage(KafkaSettings(shards=3), watch)
         self.gather: Gather[bytes] = Gather(3, 1233)

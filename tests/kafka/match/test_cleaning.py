@@ -34,7 +34,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError
 from stream_lsh.index.erasure.queue import waiting
-from stream_lsh.index.kernel.document_frequency import Counted, Rarity
+from stream_lsh.index.kernel.document_frequency import Counted, DocumentFrequency
 from stream_lsh.index.store.rocksdb import RARE
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.match.copy import OtherOwner
@@ -283,7 +283,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
 
 def counts(replica: Replica) -> dict[int, int]:
     """How often words are counted, by all that its store has."""
-    rarity = Rarity.of(4 * bool(list(replica.store.rows_of(RARE, 0, 0))), 0, 0)
+    rarity = DocumentFrequency.of(4 * bool(list(replica.store.rows_of(RARE, 0, 0))), 0, 0)
     Counted(replica.store, 0, rarity)
     slots = np.flatnonzero(rarity.counts)
     return dict(zip(slots.tolist(), rarity.counts[slots].tolist(), strict=True))

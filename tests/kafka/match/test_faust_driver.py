@@ -22,7 +22,7 @@ from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import WAITING_BYTES, FrameStore
 from stream_lsh.kafka.run.lives import Failed
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 
@@ -31,7 +31,7 @@ async def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(m
     given: dict[str, Any] = {}
     monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", lambda **options: given.update(options))
 
-    app = MatchApp(KafkaSettings(), Watch("match"))
+    app = MatchApp(KafkaSettings(), Probe("match"))
     thread: Any = SimpleNamespace(app=app)
     ConsumerThread._create_worker_consumer(thread, app.transport)
     assert given["max_poll_interval_ms"] > 20 * 86_400_000
@@ -41,7 +41,7 @@ async def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(m
 async def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:
     """Faust is still stopping when the stage has waited long enough; the next life would find the shards open."""
 
-    app = MatchApp(KafkaSettings(data_folder=tmp_path), Watch("match"))
+    app = MatchApp(KafkaSettings(data_folder=tmp_path), Probe("match"))
     closed = asyncio.Event()
 
     async def close() -> None:
@@ -88,7 +88,7 @@ def store(tmp_path: Path) -> Any:
     found.held, found._closing, found._reading_again, found._ended = {}, {}, {}, False
     found.app = SimpleNamespace(
         names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), _positions={},
-        consumer=Log(0, 0), settings=KafkaSettings(data_folder=tmp_path), watch=Watch("match"), foreign=lambda *_: None,
+        consumer=Log(0, 0), settings=KafkaSettings(data_folder=tmp_path), watch=Probe("match"), foreign=lambda *_: None,
     )  # fmt: skip
     return found
 
@@ -170,7 +170,7 @@ async def test_the_changelog_is_fetched_as_long_as_there_is_room_in_bytes() -> N
     def holding(size: int) -> SimpleNamespace:
         return SimpleNamespace(backlog=SimpleNamespace(waiting=size))
 
-    app = MatchApp(KafkaSettings(), Watch("match"))
+    app = MatchApp(KafkaSettings(), Probe("match"))
     app.flow_control.resume()
     place, queue = TP(app.names.changelog, 0), app.tables.changelog_queue
     shards: Any = app.store.held

@@ -22,7 +22,7 @@ from stream_lsh.kafka.match.app import MatchApp
 from stream_lsh.kafka.match.faust_driver import ConsumerThread
 from stream_lsh.kafka.match.watchdog import UNANSWERED_LOOKS, UNREAD_LOOKS, Stall
 from stream_lsh.kafka.run.lives import Failed
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 PARTITIONS = 3
@@ -66,7 +66,7 @@ class Play:
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.app = MatchApp(KafkaSettings(shards=PARTITIONS), Watch("match"))
+        self.app = MatchApp(KafkaSettings(shards=PARTITIONS), Probe("match"))
         self.places = [TP(self.app.names.frames, number) for number in range(PARTITIONS)]
         self._state = SubscriptionState()
         self._state.subscribe({self.app.names.frames})

@@ -16,7 +16,7 @@ from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.held import Matched
 from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.run.lives import Failed
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.wire.bases import HAS_ROWS, Mark
 
 MARK = Mark(HAS_ROWS, 0, 0, 1, 1)
@@ -68,7 +68,7 @@ class Play:
         self.acknowledged: list[int] = []
         self.failures: list[BaseException] = []
         self.shard = Shard()
-        self.watch = Watch("match")
+        self.watch = Probe("match")
         held: Any = self.shard
         unreadable: Any = None
         self.flow = Flow(held, 10, self._send, "changelog", "matches", self.failures.append, self.watch, unreadable)

@@ -20,7 +20,7 @@ SIZE = 16
 
 
 def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
-    """Two shards, quick detection of the dead."""
+    """Two shards, quick detection of deleted rows."""
     return settings_for(broker, prefix, tmp_path, **{"shards": 2, "session_timeout_ms": 6000, **given})
 
 
@@ -29,7 +29,7 @@ def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
 async def test_frames_in_replies_out_and_killed_in_between(
     broker: Any, prefix: str, tmp_path: Path, shards: int
 ) -> None:
-    """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Generations begin in the
+    """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Segments begin in the
     middle of frames."""
     settings = small(broker, prefix, tmp_path, shards=shards, segment_documents=150)
     log = frames(settings, documents(2400), SIZE)
@@ -61,7 +61,7 @@ async def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) ->
         one, two = start(settings), start(second)
         await replies.read(25)
         for worker in (one, two):
-            await asyncio.to_thread(worker.wait_for, "member of generation")
+            await asyncio.to_thread(worker.wait_for, "member of segment")
         deadline = time.monotonic() + LIMIT
         while not (one.says("standing by") or two.says("standing by")):
             assert time.monotonic() < deadline

@@ -26,7 +26,7 @@ from stream_lsh.kafka.match.faust_driver import Consumer
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import keep_running
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.tools.topics import create
@@ -38,10 +38,10 @@ PATIENT = {"session_timeout_ms": 60_000}
 """Settings where offsets are exact: on a slow machine a member may seem dead, and what it does again counts twice."""
 
 
-async def with_match(settings: KafkaSettings, work: Callable[[], Awaitable[object]]) -> Watch:
+async def with_match(settings: KafkaSettings, work: Callable[[], Awaitable[object]]) -> Probe:
     """Do `work` while the match role runs in this event loop; raises what ends the role."""
     warm()
-    stop, watch = asyncio.Event(), Watch("match")
+    stop, watch = asyncio.Event(), Probe("match")
     running = asyncio.create_task(keep_running(lambda: MatchStage(settings, watch), stop, settings, watch))
     working = asyncio.ensure_future(work())
     await asyncio.wait([running, working], return_when=asyncio.FIRST_COMPLETED)
@@ -124,7 +124,7 @@ async def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monke
 
     monkeypatch.setattr(Underway, "send", send)
 
-    async def scenario() -> Watch:
+    async def scenario() -> Probe:
         await create(settings)
         return await with_match(settings, lambda: feed(settings, log, replies))
 
@@ -169,7 +169,7 @@ async def write(settings: KafkaSettings, topic: str, *values: bytes) -> None:
             await producer.send_and_wait(topic, value, partition=0)
 
 
-def counted(watch: Watch, reason: str) -> float:
+def counted(watch: Probe, reason: str) -> float:
     value: float = watch.registry.ignored.labels("match", reason)._value.get()
     return value
 

@@ -230,7 +230,7 @@ def test_a_row_that_is_missing_in_the_changelog_is_damage(tmp_path: Path) -> Non
     (source, found), copy = played(settings, log, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
     source.close()
     changes = [Change.decode(change, settings) for change in found]
-    at = next(n for n, change in enumerate(changes) if len(list(change.generations())) > 1)
+    at = next(n for n, change in enumerate(changes) if len(list(change.segments())) > 1)
     lost = next(key for key in changes[at].values if key.startswith(ROWS))
     changes[at] = replace(changes[at], values={k: v for k, v in changes[at].values.items() if k != lost})
     copy.apply([(n, change.encode(settings)) for n, change in enumerate(changes)])

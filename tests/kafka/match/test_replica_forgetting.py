@@ -16,7 +16,7 @@ MINUTE = 60_000
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_generations_begin_with_what_is_accepted(seed: int) -> None:
+def test_segments_begin_with_what_is_accepted(seed: int) -> None:
     """Where a frame has documents that were accepted before, too, as if it had not."""
     chance = random.Random(seed)
     settings = Settings(window="16m", segment_documents=8)

@@ -70,7 +70,7 @@ def named(shape: object) -> str | None:
 def test_a_shard_answers_as_the_embedded_index_whoever_takes_over(
     tmp_path: Path, request: pytest.FixtureRequest, n: int, given: dict[str, object]
 ) -> None:
-    """Also where generations begin in the middle of a frame; and what has left the window leaves the disk."""
+    """Also where segments begin in the middle of a frame; and what has left the window leaves the disk."""
     settings = settings_of(**given)
     if settings.window is not None:
         request.getfixturevalue("short_memory")
@@ -125,7 +125,7 @@ def check_marks(one: Replica, other: Replica) -> None:
 
 
 def check_folder(replica: Replica, rows: int) -> None:
-    """As many generations as live are there, in files and in the store."""
+    """As many segments as live are there, in files and in the store."""
     there = sorted(int(path.name) for path in (replica.folder / FOLDER).iterdir())
     settings = replica.settings
     if settings.window is None:
@@ -134,7 +134,7 @@ def check_folder(replica: Replica, rows: int) -> None:
         return
     assert len(there) < 20 and there[0] > rows // 20 - 20, there
     store = Store(replica.folder / "db", read_only=True)
-    assert store.generations() and min(store.generations()) >= there[0]
+    assert store.segments() and min(store.segments()) >= there[0]
     store.close()
 
 

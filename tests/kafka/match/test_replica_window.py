@@ -43,13 +43,13 @@ def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str
     source.close()
     copy.close()
     store = Store(copy.folder / "db", read_only=True)
-    dead = sum(dead_in(store, 0, number) for number in store.generations())
+    dead = sum(dead_in(store, 0, number) for number in store.segments())
     assert (store.named("shard/0") or {}).get(DEAD_ROWS, 0) == dead
     assert not settings.updates or 10 < dead < 100
     rows = {parts_of(key)[2] for key, _ in store.scan(b"r")}
     assert rows and min(rows) > 10 and len(rows) < 20
-    assert set(store.generations()) == rows
-    # Of how rare words are, what the last generation began with, and what its frames have added.
+    assert set(store.segments()) == rows
+    # Of how rare words are, what the last segment began with, and what its frames have added.
     assert len(list(store.rows_of(RARE, 0, 0))) in (range(1, 12) if "measure" in given else [0])
     store.close()
     again = Replica(settings, 0, copy.folder)

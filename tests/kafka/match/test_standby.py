@@ -14,7 +14,7 @@ from support.kafka.stages import running, until
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.consumer import member
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.tools.topics import create
 
@@ -35,9 +35,9 @@ async def test_who_stands_by_notices_that_the_brokers_are_away(
     monkeypatch.setattr(member, "RECENT", 0.5)
     settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1, session_timeout_ms=6000)
     behind = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{proxy.port}", "give_up_seconds": 3})
-    stage, working, watch = pkgutil.resolve_name(STAGES[role]), Watch(role), Watch(role)
+    stage, working, watch = pkgutil.resolve_name(STAGES[role]), Probe(role), Probe(role)
 
-    async def idle(watch: Watch, since: float) -> bool:
+    async def idle(watch: Probe, since: float) -> bool:
         return (watch.last_idle or 0) > since
 
     await create(settings)

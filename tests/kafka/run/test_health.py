@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from stream_lsh.kafka.run.health import ALIVE, Health
-from stream_lsh.kafka.run.metrics import Registry, Watch, served
+from stream_lsh.kafka.run.metrics import Probe, Registry, served
 
 
 class Clock:
@@ -31,7 +31,7 @@ def get(port: int, path: str) -> tuple[int, str, bytes]:
 async def test_over_http() -> None:
     clock = Clock()
     health, registry = Health(clock), Registry()
-    sign, judge = Watch("sign", registry, health), Watch("judge", registry, health)
+    sign, judge = Probe("sign", registry, health), Probe("judge", registry, health)
     async with served(health, registry, "127.0.0.1", 0) as port:
         status, kind, body = await asyncio.to_thread(get, port, "/health")
         assert status == 200 and kind.startswith("application/json")

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_lsh import __version__
 from stream_lsh.kafka.run.health import Health
-from stream_lsh.kafka.run.metrics import Registry, Watch
+from stream_lsh.kafka.run.metrics import Probe, Registry
 
 
 def samples(registry: Registry) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -25,7 +25,7 @@ def value(registry: Registry, name: str, **labels: str) -> float | None:
 
 def test_everything_that_a_watch_tells() -> None:
     registry = Registry()
-    watch, other = Watch("judge", registry), Watch("sign", registry)
+    watch, other = Probe("judge", registry), Probe("sign", registry)
     assert value(registry, "ignored_records_total", role="judge", reason="foreign") == 0  # its first is an increase
     watch.documents(3)
     watch.documents(4)
@@ -89,7 +89,7 @@ def test_everything_that_a_watch_tells() -> None:
 
 
 def test_what_this_member_has_lost_is_no_longer_told() -> None:
-    watch = Watch("match")
+    watch = Probe("match")
     for shard in (0, 1):
         watch.lag(shard, 5)
         watch.index(shard, 10, 100)
@@ -110,7 +110,7 @@ def test_memory_and_processor_time_are_there() -> None:
 
 
 def test_several_threads_count_together() -> None:
-    watch = Watch("match")
+    watch = Probe("match")
 
     def count() -> None:
         for _ in range(1000):
@@ -128,7 +128,7 @@ def test_several_threads_count_together() -> None:
 
 def test_progress_is_counted() -> None:
     now = 5.0
-    watch = Watch("sign", health=Health(lambda: now))
+    watch = Probe("sign", health=Health(lambda: now))
     assert watch.commits == 0 and watch.last_idle is None
     watch.committed()
     watch.idle()

@@ -14,7 +14,7 @@ from stream_lsh.kafka.client.clients import Stopped
 from stream_lsh.kafka.run import lives as stage
 from stream_lsh.kafka.run.health import Health
 from stream_lsh.kafka.run.lives import Failed, Stage, keep_running
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 # A port that nothing listens on: the reason why no connection came about is looked for there.
@@ -36,7 +36,7 @@ class Play:
 
     def __init__(self, *script: Callable[[Stage], None]) -> None:
         self.clock = Clock()
-        self.watch = Watch("sign", health=Health(self.clock))
+        self.watch = Probe("sign", health=Health(self.clock))
         self.stop = asyncio.Event()
         self.lives = 0
         self.delays: list[float] = []

@@ -13,7 +13,7 @@ from support.long_form import LONG, seeds
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.errors import FormatError, StoreError
-from stream_lsh.index.segments.stream_time import BEFORE, LAST, LogTime
+from stream_lsh.index.segments.stream_time import BEFORE, LAST, StreamTime
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS, Places
 
@@ -141,7 +141,7 @@ def test_log_times_are_those_of_what_counts_whatever_the_frames_are_and_whoever_
         accepted = decision.after
         if chance.random() < 0.5:  # another goes on
             accepted = Accepted.of(accepted.metadata())
-    log = LogTime().advance(np.array(times, np.int64))
+    log = StreamTime().advance(np.array(times, np.int64))
     timed = log[log != BEFORE]
     assert found[len(found) - len(timed) :] == timed.tolist()
     assert all(time in (BEFORE, *timed[:1]) for time in found[: len(found) - len(timed)])

@@ -38,7 +38,7 @@ from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
@@ -75,7 +75,7 @@ def offsets(settings: KafkaSettings, copies: Sequence[Any]) -> list[tuple[int, i
 
 async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> None:
     settings = await make()
-    topics, watch = Topics.of(settings), Watch("sequence")
+    topics, watch = Topics.of(settings), Probe("sequence")
     log = [
         frame(settings, (0, 3, 6, CONTINUES)),  # its first frame was lost
         frame(settings, (0, 0, 3, STARTS), (1, 5, 5, STARTS)),
@@ -143,7 +143,7 @@ async def test_it_waits_for_the_judge(make: Make) -> None:
             await until_sequenced(settings, expected)
             await asyncio.sleep(0.7)
             assert await passed() == expected
-    watch = Watch("sequence")
+    watch = Probe("sequence")
     async with running(SequenceStage, settings, watch):
         await until(
             lambda: watch.last_idle is not None, "it waits"
@@ -183,7 +183,7 @@ async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = await make(partitions=1)
-    topics, watch = Topics.of(settings), Watch("sequence")
+    topics, watch = Topics.of(settings), Probe("sequence")
     log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(60)]
     whole, calls = AIOKafkaProducer.send, 0
 
@@ -258,7 +258,7 @@ async def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, 
 
     with caplog.at_level(logging.INFO):
         await produce(settings, [line(i) for i in range(10)], 1)
-        watch = Watch("sign")
+        watch = Probe("sign")
         async with running(SignStage, settings, watch):
             await until(lambda: _said(caplog, "waiting for a sequencer"), "the signer waits")
             await asyncio.sleep(1)

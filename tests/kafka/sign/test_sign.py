@@ -37,9 +37,9 @@ from support.kafka.stages import (
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.link import Link
+from stream_lsh.kafka.consumer.relay import Relay
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk
@@ -74,7 +74,7 @@ def complete(settings: KafkaSettings, found: list[tuple[int, int]], counts: dict
 
 async def test_documents_become_frames_and_the_next_life_goes_on_behind_them(make: Make) -> None:
     settings = await make()
-    topics, watch = Topics.of(settings), Watch("sign")
+    topics, watch = Topics.of(settings), Probe("sign")
     await produce(settings, [line(i) for i in range(300)] + [b"not json", b""], 2)
     async with running(SignStage, settings, watch):
         await until_signed(settings, 302)
@@ -155,7 +155,7 @@ async def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
     complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
 
 
-def told(watch: Watch) -> float:
+def told(watch: Probe) -> float:
     """How many partitions are left out."""
     value: float = watch.registry.left_out.labels("sign")._value.get()
     return value
@@ -164,7 +164,7 @@ def told(watch: Watch) -> float:
 async def test_partitions_that_the_outputs_lack_are_left_out_until_they_have_them(make: Make, caplog: Any) -> None:
     """All others go on, and nobody has to be started again."""
     settings = await make(partitions=1)
-    topics, watch = Topics.of(settings), Watch("sign")
+    topics, watch = Topics.of(settings), Probe("sign")
     async with running(SignStage, settings, watch):
         await produce(settings, [line(i) for i in range(10)], 1)
         await until_signed(settings, 10)
@@ -185,7 +185,7 @@ async def test_partitions_that_the_outputs_lack_are_left_out_until_they_have_the
 
 async def test_what_is_deleted_while_a_partition_is_left_out_is_lost_by_no_means_silently(make: Make) -> None:
     settings = await make(partitions=1)
-    topics, watch = Topics.of(settings), Watch("sign")
+    topics, watch = Topics.of(settings), Probe("sign")
     await grow(settings, topics.documents, 2)
     async with running(SignStage, settings, watch):
         await until(lambda: told(watch) == 1, "the new one is left out")
@@ -384,13 +384,13 @@ async def test_that_it_has_begun_is_committed_before_anything_is_sent(
 ) -> None:
     settings = await make(partitions=1)
     sent: list[str] = []
-    send = Link.send
+    send = Relay.send
 
-    async def sending(self: Link, *given: Any) -> None:
+    async def sending(self: Relay, *given: Any) -> None:
         sent.append((await note(settings))[1])
         await send(self, *given)
 
-    monkeypatch.setattr(Link, "send", sending)
+    monkeypatch.setattr(Relay, "send", sending)
     await produce(settings, [line(i) for i in range(20)], 1)
     async with running(SignStage, settings):
         await until_signed(settings, 20)
@@ -429,7 +429,7 @@ async def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> 
         done.set()
         return []
 
-    stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Watch("sign"))
+    stage: Any = SignStage(KafkaSettings(data_folder=tmp_path), Probe("sign"))
     stage._framer = SimpleNamespace(frames=frames)
     stage._pending.add(Chunk(0, (), 0, 1))
     stage._wake()

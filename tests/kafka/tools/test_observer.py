@@ -72,7 +72,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         pipeline.run(produce(settings, documents(range(31)), 2))
         found = report(settings)
         assert alerts(found) == ["StreamLshNobody"] * len(ROLES)
-        assert found["undecided"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
+        assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
         assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
         assert [shard["owner"] for shard in found["shards"]] == [None, None]
 
@@ -87,7 +87,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         }  # fmt: skip
         assert 6.9 * DAY < role(found, "match")["left"][0] < 7 * DAY
         assert [role(found, name)["waiting"] for name in ("sign", "sequence", "judge", "forward")] == [0, 0, 0, 0]
-        assert (found["undecided"], found["under_way"]) == (31, 31)
+        assert (found["provisional"], found["under_way"]) == (31, 31)
         with monkeypatch.context() as patched:
             patched.setattr(status, "WAITED", 0.0)
             waits = report(settings)["waits"]
@@ -104,7 +104,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         until(lambda: not alerts(report(settings, "--http-port", str(port))))
         until(lambda: sum(s["documents"] or 0 for s in report(settings, "--http-port", str(port))["shards"]) == 31)
         found = report(settings, "--http-port", str(port))
-        assert (found["undecided"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
+        assert (found["provisional"], found["under_way"], found["decided"], found["waits"]) == (0, 0, 31, None)
         assert [role(found, name)["waiting"] for name in ROLES] == [0] * 5
         (worker,) = found["workers"]
         assert worker["version"] == __version__ and set(worker["roles"]) == {"match", "judge", "forward"}
@@ -119,7 +119,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         workers = ("--workers", f"127.0.0.1:{port}")
         until(lambda: alerts(report(settings)).count("StreamLshNobody") == len(ROLES))
         found = report(settings, *workers)
-        assert found["undecided"] == 31 and role(found, "sign")["waiting"] == 31
+        assert found["provisional"] == 31 and role(found, "sign")["waiting"] == 31
         assert "StreamLshDown" in alerts(found)
         said = run(settings, *workers).stdout
         assert f"no answer from http://127.0.0.1:{port} (Connection refused)" in said

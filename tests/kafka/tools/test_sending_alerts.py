@@ -16,7 +16,7 @@ from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier
 from stream_lsh.embedded.webhook import Webhook
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.sending import SendStage
 
@@ -76,11 +76,11 @@ def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettin
         courier = Courier(Webhook(receiver.url, None, 60), tmp_path / "dead", 100, [].append)
 
         class Sender(SendStage):
-            def __init__(self, settings: KafkaSettings, watch: Watch) -> None:
+            def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
                 super().__init__(settings, watch, "desk", courier)
 
         async def asked_to_stop() -> None:
-            async with stages.running(Sender, settings, Watch("send")):
+            async with stages.running(Sender, settings, Probe("send")):
                 await stages.until(lambda: len(receiver.got) > 2, "it is tried again")
 
         asyncio.run(asked_to_stop())

@@ -19,7 +19,7 @@ from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.unreadable import named
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
@@ -65,7 +65,7 @@ async def offsets(settings: KafkaSettings) -> list[int]:
 
 
 def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> None:
-    topics, watch = Topics.of(settings), Watch("sequence")
+    topics, watch = Topics.of(settings), Probe("sequence")
 
     async def sequenced() -> None:
         async with running(SequenceStage, settings, watch) as task:

@@ -54,7 +54,7 @@ def seen(**given: Any) -> Seen:
     ]  # fmt: skip
     values: dict[str, Any] = {
         "now": NOW, "names": NAMES, "groups": {role: group(role, "10.0.0.1", "10.0.0.2") for role in ROLES},
-        "readers": readers, "undecided": {0: (0, None), 1: (0, None)},
+        "readers": readers, "provisional": {0: (0, None), 1: (0, None)},
         "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "decided": 200, "complete": 48, "nexts": {},
         "kept": dict.fromkeys(NAMES, 10 * HOUR) | {"changelog": None}, "sources": 2, "outputs": 2,
         "answers": [Answer("10.0.0.1", 8080, roles={"match": ALIVE}, version="0.1.0",
@@ -108,7 +108,7 @@ PROCESS        VERSION  ROLES
 def test_documents_are_counted_wherever_they_wait() -> None:
     accepted = Accepted(bytes(16), {0: 90, 1: 95}, 49, 185)
     nexts = {0: Next(47, 46, 170), 1: Next(45, 44, 150)}
-    found = seen(undecided={0: (60, NOW - 12), 1: (40, NOW - 3)}, decided=130, accepted=accepted, nexts=nexts)
+    found = seen(provisional={0: (60, NOW - 12), 1: (40, NOW - 3)}, decided=130, accepted=accepted, nexts=nexts)
     readers = waiting(found, "sign", "documents", 0, 97, 2)
     readers = waiting(replace(found, readers=readers), "match", "frames", 0, 48, 5)
     readers = waiting(replace(found, readers=readers), "match", "frames", 1, 45, 7)
@@ -120,7 +120,7 @@ def test_documents_are_counted_wherever_they_wait() -> None:
     assert by_role["match"] == (35, "document", 7)  # the slower shard: 185 - 150
     assert by_role["judge"] == (20, "document", 0)  # both shards have answered 150
     assert by_role["forward"] == (5, "document", 1)
-    assert (got.undecided, got.oldest, got.under_way) == (100, 12, 55)
+    assert (got.provisional, got.oldest, got.under_way) == (100, 12, 55)
     assert [(shard.waiting, shard.seconds) for shard in got.shards] == [(15, 5), (35, 7)]
     text = screen(got, replace(got, time=NOW - 2, decided=100))
     assert "without a verdict  100  the oldest came 12 s ago" in text
@@ -148,7 +148,7 @@ def test_without_readable_commits_records_are_counted() -> None:
 def stuck(age: float, **given: Any) -> Seen:
     """Shard 1 has not answered frame 1234, which is there since so long; shard 0 is at the next one."""
     values = {"complete": 1230, "nexts": {0: Next(1240, 1234, 195), 1: Next(1234, 1230, 190)}, "decided": 190}
-    found = seen(undecided={0: (10, NOW - 250)}, **(values | given))
+    found = seen(provisional={0: (10, NOW - 250)}, **(values | given))
     readers = waiting(found, "match", "frames", 0, 49, age)
     return replace(found, readers=waiting(replace(found, readers=readers), "match", "frames", 1, 48, age))
 
@@ -214,9 +214,9 @@ STILL = {"judge": {"alive": False, "seconds_since": {}}}
          False, "StreamLshRecovering", "shard 1 answers when its worker has read 1,234 changelog records more"),
         ({"answers": [Answer("a", 1, version="0.1.0"), Answer("b", 1, version="0.2.0")]},
          False, "StreamLshVersions", "workers have different versions: 0.1.0, 0.2.0"),
-        ({"undecided": {0: (3, NOW - 250)}},
+        ({"provisional": {0: (3, NOW - 250)}},
          False, "StreamLshVerdictsLate", "the oldest document without a verdict came 4 min 10 s ago"),
-        ({"undecided": {0: (3, NOW - 250)}, "pause": Pause("drain (drain --resume ends it)", int(NOW - 180) * 1000)},
+        ({"provisional": {0: (3, NOW - 250)}, "pause": Pause("drain (drain --resume ends it)", int(NOW - 180) * 1000)},
          False, "StreamLshVerdictsLate",
          "nothing is read of news.documents for 3 min 00 s: drain (drain --resume ends it)"),
         ({"sources": 5}, False, "StreamLshPartitionsLeftOut",
@@ -238,7 +238,7 @@ def test_what_is_wrong(given: dict[str, Any], critical: bool, alert: str, text: 
 
 
 def test_the_worst_comes_first() -> None:
-    got = report(seen(groups=nobody("sequence"), sources=3, undecided={0: (1, NOW - 100)}), 16384)
+    got = report(seen(groups=nobody("sequence"), sources=3, provisional={0: (1, NOW - 100)}), 16384)
     assert [critical for critical, _, _ in told(got)] == [True, False, False]
 
 
@@ -281,7 +281,7 @@ def test_log_time_is_told_beside_the_clock() -> None:
     for time, words in ((int(NOW - 90) * 1000, "1 min 30 s  behind"), (int(NOW + 9) * 1000, "9 s  ahead of")):
         accepted = Accepted(bytes(16), {0: 90}, 49, 185, {"last": [time], "time": time})
         assert words + " the clock" in screen(report(seen(accepted=accepted), 1))
-    assert "log time" not in screen(report(seen(), 1))
+    assert "stream time" not in screen(report(seen(), 1))
     begun = Accepted(bytes(16), {0: 90}, 49, 185, {"last": [], "time": -1})
     assert report(seen(accepted=begun), 1).behind is None
 
@@ -292,7 +292,7 @@ def test_a_report_is_json() -> None:
 
 
 def test_metrics_of_a_report() -> None:
-    found = seen(undecided={0: (3, NOW - 250)}, groups=nobody("judge"), decided=150,
+    found = seen(provisional={0: (3, NOW - 250)}, groups=nobody("judge"), decided=150,
                  pause=Pause("drain", int(NOW - 9) * 1000),
                  readers=waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR))  # fmt: skip
     text = metrics(report(found, 16384)).decode()

@@ -35,9 +35,9 @@ from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
 from support.kafka.proxy import Proxied, Proxy
 
-PARTITIONS, SHARDS, GENERATION = 4, 3, 350
+PARTITIONS, SHARDS, SEGMENT = 4, 3, 350
 SESSION = 6.0  # seconds
-WINDOW = "32m"  # 480 documents of a history are in it, a generation of 60
+WINDOW = "32m"  # 480 documents of a history are in it, a segment of 60
 MOST_WORKERS = 5
 PAUSE = (0.5, 4.5)  # seconds between two events
 LEAVE = 180.0  # seconds that a worker may take to drain and end
@@ -345,7 +345,7 @@ def run(
         given |= {**measures.SETTINGS[measure], "text_field": ("text",)}
     else:
         records = records_of(list(documents(data, n, seed)), PARTITIONS, seed)
-    if window:  # so that generations go while things happen, and so do the answers that keep them: those of 301 frames
+    if window:  # so that segments go while things happen, and so do the answers that keep them: those of 301 frames
         given |= {"decision_lag": 300, "frame_documents": 8, "window": WINDOW}
     if updates:
         given |= {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
@@ -358,7 +358,7 @@ def run(
     proxy.delay, proxy.jitter = 0.0005, 0.002
     with Pipeline(
         broker.bootstrap, f"chaos-{seed}-{time.time_ns() % 10**6}", folder, through=f"127.0.0.1:{proxy.port}",
-        partitions=PARTITIONS, shards=shards, segment_documents=GENERATION,
+        partitions=PARTITIONS, shards=shards, segment_documents=SEGMENT,
         session_timeout_ms=int(SESSION * 1000), transaction_timeout_ms=5000,
         memtable_documents=1000, give_up_seconds=300, compare_with=compare_with,
         standbys=seed % 2, **given,

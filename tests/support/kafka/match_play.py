@@ -49,7 +49,7 @@ def documents(n: int, seed: int = 1) -> list[Document]:
 
 
 def frames(settings: Settings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
-    """Sequenced frames, from `first` on without gaps; with a window six seconds of log time a document."""
+    """Sequenced frames, from `first` on without gaps; with a window six seconds of stream time a document."""
     signer = signer_of(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):

@@ -143,16 +143,16 @@ def answers(
 
 
 class _Stamped(Index):
-    """Its log time goes by times that are not all the documents' own."""
+    """Its stream time goes by times that are not all the documents' own."""
 
     times: NDArray[np.int64]
 
-    def _generations(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
+    def _segments(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
         if self.window is None:
-            return super()._generations(batch, places, clock)
+            return super()._segments(batch, places, clock)
         counts = batch.documents.what & np.uint8(VALID | DELETION) != 0
-        batch.documents.log[:], generations = self.window.enter(self.times, counts, places, clock)
-        return generations
+        batch.documents.log[:], segments = self.window.enter(self.times, counts, places, clock)
+        return segments
 
 
 def _gone(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:

@@ -15,7 +15,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.index import Index
-from stream_lsh.index.segments.stream_time import LogTime, begun
+from stream_lsh.index.segments.stream_time import StreamTime, begun
 from stream_lsh.index.store.rocksdb import DEAD
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.match.replica import Answer, Replica
@@ -30,7 +30,7 @@ WORDS = [f"w{i}" for i in range(300)]
 STEP = 6000  # ms from one document to the next: with a window of 16 minutes 160 are in it
 ANY = {"compare_with": "all", "max_verified_matches": 0}
 UPDATES = {"on_conflict": "update", "time_field": "ts", "segment_documents": 90}
-WINDOW = {"window": "16m", "decision_lag": 4, "segment_documents": 400}  # so that a generation is two minutes
+WINDOW = {"window": "16m", "decision_lag": 4, "segment_documents": 400}  # so that a segment is two minutes
 
 
 def settings_of(**given: object) -> Settings:
@@ -93,9 +93,9 @@ def feed_of(settings: Settings, n: int) -> list[Document]:
 
 def frames(settings: Settings, documents: Sequence[Document], seed: int = 0, key: bytes = KEY) -> list[bytes]:
     """Sequenced frames of random sizes; the offsets have gaps, and some documents are not accepted. With a window they
-    have the log times that a sequencer gives them."""
+    have the stream times that a sequencer gives them."""
     chance = random.Random(seed)
-    signer, out, time = signer_of(settings.signing, key), [], LogTime()
+    signer, out, time = signer_of(settings.signing, key), [], StreamTime()
     at, offset, predecessor, first = 0, chance.randrange(3), -1, 0
     while at < len(documents):
         n = chance.choice((1, 3, 20, 60))
@@ -187,8 +187,8 @@ def undisturbed(settings: Settings, log: Sequence[bytes], folder: Path, shard: i
 def marks(replica: Replica) -> list[tuple[int, int]]:
     """Which rows are dead, and how."""
     found = []
-    for generation in replica.store.generations():
-        for first, value in replica.store.rows_of(DEAD, replica.number, generation):
+    for segment in replica.store.segments():
+        for first, value in replica.store.rows_of(DEAD, replica.number, segment):
             bits = np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little").reshape(-1, 2)
             found += [(first + row, int(bits[row] @ (1, 2))) for row in np.flatnonzero(bits.any(axis=1)).tolist()]
     return found

@@ -21,7 +21,7 @@ from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, keep_running
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.process import COMPILED, Job, command, dump
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -264,10 +264,10 @@ def chained(settings: KafkaSettings, copies: Sequence[ConsumerRecord]) -> list[t
 
 @asynccontextmanager
 async def running(
-    stage: type[Stage], settings: KafkaSettings, watch: Watch | None = None
+    stage: type[Stage], settings: KafkaSettings, watch: Probe | None = None
 ) -> AsyncIterator[asyncio.Task]:
     """A stage at work, life after life; at the end it is stopped, and what went wrong raised."""
-    stop, watch = asyncio.Event(), watch or Watch(stage.role)
+    stop, watch = asyncio.Event(), watch or Probe(stage.role)
     if stage.role in COMPILED:
         warm()
     task = asyncio.create_task(keep_running(lambda: stage(settings, watch), stop, settings, watch))

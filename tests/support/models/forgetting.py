@@ -1,7 +1,7 @@
 """What a window, updates and deletions mean, in plain Python: every document is compared with every one that it sees,
 exhaustively.
 
-Nothing of the engine is used, but for the shard that an id is in: no signatures, no buckets, no generations. So it
+Nothing of the engine is used, but for the shard that an id is in: no signatures, no buckets, no segments. So it
 holds where all that is similar is found and no limit is met.
 """
 
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
 @dataclass(eq=False)
 class Seen:
-    """A version of a document in the log: id, text, event time (None: it has none); log time, number and verdict.
+    """A version of a document in the log: id, text, event time (None: it has none); stream time, number and verdict.
 
     kept: it stands for its group, from the beginning or as a new representative. living: neither replaced nor deleted.
     dropped_for: the version that its verdict names. shard, block: where it is stored, and since which block of the log
@@ -66,14 +66,14 @@ Compare = Callable[[Seen, Seen], float]
 
 @dataclass
 class Deletion:
-    """That an id was deleted: log time, and the first event time that is not older."""
+    """That an id was deleted: stream time, and the first event time that is not older."""
 
     log: int
     time: int | None
 
 
 class Model:
-    """window: of log time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
+    """window: of stream time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
     shards, block: several that keep learn what went, and who was kept, when the second block after it begins.
     compare: how similar two are, the Jaccard similarity of their words if nothing else is said. stays: whether who
     comes is kept beside one that he is similar to, as he contains it."""
@@ -94,7 +94,7 @@ class Model:
         self.log = -1
 
     def judge(self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None) -> Verdict:
-        """The verdict on the next document. stamp: by which log time goes on, where that is not its own time."""
+        """The verdict on the next document. stamp: by which stream time goes on, where that is not its own time."""
         if not text.split():  # nor does its time count
             return Verdict("rejected", representatives=self._representatives())
         self._go_on(time if stamp is None else stamp)

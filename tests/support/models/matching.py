@@ -293,23 +293,23 @@ class Part(Unique):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.undecided: list[Entry] = []
+        self.provisional: list[Entry] = []
         self.certain: set[int] = set()
 
     def enter(self, block: int) -> None:
         """Learn what was kept of all blocks but the last two."""
-        decided = [entry for entry in self.undecided if entry.seq // self.settings.block < block - 1]
-        self.undecided = self.undecided[len(decided) :]
+        decided = [entry for entry in self.provisional if entry.seq // self.settings.block < block - 1]
+        self.provisional = self.provisional[len(decided) :]
         for entry in filter(was_kept, decided):
             self.texts[entry.text] = entry
             for band in entry.bands:
                 self.buckets[band].append(entry)
 
-    def among_undecided(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
+    def among_provisional(self, entry: Entry) -> tuple[list[tuple[Entry, float]], int]:
         """The matches with what may have been kept, the oldest first; and what was not compared."""
         settings = self.settings
         not_compared, met = 0, dict[int, Entry]()
-        waiting = [other for other in self.undecided if other.seq not in self.certain and self.sees(entry, other)]
+        waiting = [other for other in self.provisional if other.seq not in self.certain and self.sees(entry, other)]
         texts = [other for other in waiting if other.text == entry.text]
         for bucket in [texts, *([other for other in waiting if band in other.bands] for band in entry.bands)]:
             not_compared += len(bucket) > settings.max_bucket_rows
@@ -331,7 +331,7 @@ def halves(n: int) -> tuple[int, int]:
     return n - n // 2, n // 2
 
 
-class Late(Unique):
+class ProvisionalRows(Unique):
     """The rule of `compare_with = "kept"` with several shards, of which each learns late what was kept."""
 
     def __init__(self, settings: Settings) -> None:
@@ -347,7 +347,7 @@ class Late(Unique):
             part.enter(entry.seq // self.settings.block)
             matches, left = part.among_kept(entry)
             if not matches:
-                matches, more = part.among_undecided(entry)
+                matches, more = part.among_provisional(entry)
                 matches, among = [(other, similar) for other, similar in matches if was_kept(other)], among + more
             else:
                 certain = True
@@ -355,7 +355,7 @@ class Late(Unique):
                     part.certain.add(entry.seq)
             found += matches
             not_compared += left
-        self.parts[owner].undecided.append(entry)
+        self.parts[owner].provisional.append(entry)
         return self._verdict_of(entry, found, not_compared if certain else not_compared + among)
 
 
@@ -375,7 +375,7 @@ def counted(**counts: int) -> dict[str, int]:
 
 
 def unique_verdicts(documents: Sequence[Document], settings: Settings) -> list[dict[str, Any]]:
-    kind = Changing if settings.on_conflict == "update" else Late if settings.late else Unique
+    kind = Changing if settings.on_conflict == "update" else ProvisionalRows if settings.late else Unique
     model = kind(settings)
     return [model.judge(entry) for entry in entries(documents, settings)]
 

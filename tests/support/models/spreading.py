@@ -1,6 +1,6 @@
 """What updates, deletions and a window make of groups, in plain Python: every row counted anew.
 
-Nothing of the engine is used but how long log time is cut into (`stream_lsh.index.segments.window`).
+Nothing of the engine is used but how long stream time is cut into (`stream_lsh.index.segments.window`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def _power(logarithm: float) -> float:
 
 
 class Stories(Model):
-    """A model of an index with measure = tf-idf, whose generations end after so many documents, and where there is a
+    """A model of an index with measure = tf-idf, whose segments end after so many documents, and where there is a
     window with every minute."""
 
     def __init__(self, settings: Settings) -> None:
@@ -45,7 +45,7 @@ class Stories(Model):
         )
         self._signer = TermSigner(settings.signing)
         self._part, self._first, self._records = 0, -1, 0
-        self._most = settings.documents_of_a_generation
+        self._most = settings.documents_of_a_segment
         self._counts = Counter[int]()  # 16 a document
         self._among = 0.0  # documents that the one at hand may match, and some
         self._tellers = 0  # members of its story that the last document met

@@ -12,11 +12,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.kafka.client.clients import consuming, producing, seen, unless
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.member import Expelled, Member
+from stream_lsh.kafka.consumer.group_member import Expelled, GroupMember
 from stream_lsh.kafka.consumer.output import MOST_BYTES, InOrder, Underway
 from stream_lsh.kafka.consumer.position import Bounds, bounds_of
 from stream_lsh.kafka.run.lives import Unanswered
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 POLL_SECONDS = 0.2
@@ -34,7 +34,7 @@ Marks = Mapping[int, tuple[int, Noted]]
 """Positions to commit, by source partition."""
 
 
-class Link:
+class Relay:
     """Between two topics: read by partition, sent in the order of reading, committed when all of it is delivered.
 
     Args:
@@ -52,7 +52,7 @@ class Link:
     def __init__(
         self,
         settings: KafkaSettings,
-        watch: Watch,
+        watch: Probe,
         source: str,
         target: str,
         begin: Callable[[list[int]], Awaitable[None]],
@@ -66,7 +66,7 @@ class Link:
         self._settings = settings
         self._watch = watch
         self._source, self._target = source, target
-        self.member = Member(settings, watch.role, [source], self._take_over, self._give_up)
+        self.member = GroupMember(settings, watch.role, [source], self._take_over, self._give_up)
         self._begin = begin
         self._forget = forget
         self._further = further

@@ -47,7 +47,7 @@ class Gone(Failed):
         self.positions = positions
 
 
-class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Reads what the group assigns, from where `set_up` seeks to.
 
     Args:

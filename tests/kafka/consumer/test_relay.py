@@ -22,7 +22,7 @@ from stream_lsh.kafka.consumer import member
 from stream_lsh.kafka.consumer.output import MOST_BYTES
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Stage, Unanswered
-from stream_lsh.kafka.run.metrics import Watch
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
@@ -102,7 +102,7 @@ async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_lar
 
 
 async def test_a_reader_that_has_died_ends_the_life(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch("sign")
+    watch = Probe("sign")
 
     def broken(*_: Any) -> None:
         raise OverflowError("unforeseen")
@@ -119,7 +119,7 @@ async def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
 ) -> None:
     monkeypatch.setattr(Fetcher, "_proc_fetch_request", for_ever)
     monkeypatch.setattr(member, "SILENCE", 1.0)
-    watch = Watch("sign")
+    watch = Probe("sign")
     await ends_unanswered(SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
     assert watch.last_idle is None
 
@@ -130,7 +130,7 @@ async def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
     monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", for_ever)
     monkeypatch.setattr(member, "SILENCE", 1.0)
     monkeypatch.setattr(member, "SESSIONS", 0.0)
-    watch = Watch("sequence")
+    watch = Probe("sequence")
     await ends_unanswered(SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
     assert watch.last_idle is None
 
@@ -140,14 +140,14 @@ async def test_a_producer_that_gets_no_number_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(Sender, "_maybe_wait_for_pid", for_ever)
     monkeypatch.setattr(clients, "START_SECONDS", 1.0)
-    await ends_unanswered(SignStage(settings, Watch("sign")), "no connection was ready for work within 1 s")
+    await ends_unanswered(SignStage(settings, Probe("sign")), "no connection was ready for work within 1 s")
 
 
 @pytest.mark.parametrize("stage", [SignStage, SequenceStage])
 async def test_working_and_standing_by_are_both_idle(
-    settings: KafkaSettings, stage: Callable[[KafkaSettings, Watch], Stage]
+    settings: KafkaSettings, stage: Callable[[KafkaSettings, Probe], Stage]
 ) -> None:
-    watches = [Watch("one"), Watch("two"), Watch("three")]  # of two partitions, or one
+    watches = [Probe("one"), Probe("two"), Probe("three")]  # of two partitions, or one
 
     async with (
         life(stage(settings, watches[0])) as first,

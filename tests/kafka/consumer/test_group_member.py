@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from stream_lsh.kafka.consumer import member as module
-from stream_lsh.kafka.consumer.member import Gone, Member
+from stream_lsh.kafka.consumer.group_member import Gone, GroupMember
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -75,8 +75,8 @@ class Play:
     async def tear_down(self) -> None:
         self.done.append("gave up")
 
-    def member(self) -> Member:
-        member = Member(KafkaSettings(), "judge", ["t"], self.set_up, self.tear_down)
+    def member(self) -> GroupMember:
+        member = GroupMember(KafkaSettings(), "judge", ["t"], self.set_up, self.tear_down)
         member.consumer = self.consumer
         return member
 
@@ -87,19 +87,19 @@ async def play() -> Play:
 
 
 @pytest.fixture
-async def member(play: Play) -> AsyncIterator[Member]:
+async def member(play: Play) -> AsyncIterator[GroupMember]:
     async with play.member() as member:
         yield member
     assert play.done.pop() == "gave up"
 
 
-async def stands_by(play: Play, member: Member) -> None:
+async def stands_by(play: Play, member: GroupMember) -> None:
     """The group has given it nothing."""
     await member.on_partitions_assigned(set())
     assert await member.poll(0.1) is None and play.done.pop() == set()
 
 
-async def test_only_what_is_set_up_is_read(play: Play, member: Member) -> None:
+async def test_only_what_is_set_up_is_read(play: Play, member: GroupMember) -> None:
     await stands_by(play, member)
     assert await member.poll(0.1) == {} and member.assigned == frozenset()
     await member.on_partitions_assigned({ONE})
@@ -113,7 +113,7 @@ async def test_only_what_is_set_up_is_read(play: Play, member: Member) -> None:
     assert not await member.poll(0.1)
 
 
-async def test_positions_from_before_the_seek_are_no_errors(play: Play, member: Member) -> None:
+async def test_positions_from_before_the_seek_are_no_errors(play: Play, member: GroupMember) -> None:
     for error in (NoOffsetForPartitionError(ONE), OffsetOutOfRangeError({ONE: 3})):
         await member.on_partitions_assigned({ONE})
         play.consumer.gives = [error, error]
@@ -122,7 +122,7 @@ async def test_positions_from_before_the_seek_are_no_errors(play: Play, member: 
             await member.poll(0.1)
 
 
-async def test_a_stop_does_not_wait_for_what_cannot_be_set_up(play: Play, member: Member) -> None:
+async def test_a_stop_does_not_wait_for_what_cannot_be_set_up(play: Play, member: GroupMember) -> None:
     """Brokers without a quorum do not answer a transaction's beginning."""
 
     asked = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_a_stop_does_not_wait_for_what_cannot_be_set_up(play: Play, member
     assert member.assigned == frozenset() and not member.working.locked()
 
 
-async def test_what_fails_in_setting_up_ends_the_life(play: Play, member: Member) -> None:
+async def test_what_fails_in_setting_up_ends_the_life(play: Play, member: GroupMember) -> None:
     play.error = KafkaError("no")
     await member.on_partitions_assigned({ONE})
     with pytest.raises(KafkaError, match="no"):
@@ -145,7 +145,7 @@ async def test_what_fails_in_setting_up_ends_the_life(play: Play, member: Member
     assert member.assigned == frozenset()
 
 
-async def test_a_revocation_waits_for_what_is_in_flight(play: Play, member: Member) -> None:
+async def test_a_revocation_waits_for_what_is_in_flight(play: Play, member: GroupMember) -> None:
     await member.on_partitions_assigned({ONE})
     await member.poll(0.1)
     async with member.working:
@@ -156,14 +156,16 @@ async def test_a_revocation_waits_for_what_is_in_flight(play: Play, member: Memb
     assert member.assigned == frozenset()
 
 
-async def test_a_wait_ends_when_another_thing_is_done(play: Play, member: Member) -> None:
+async def test_a_wait_ends_when_another_thing_is_done(play: Play, member: GroupMember) -> None:
     play.consumer.before = lambda: asyncio.sleep(3600)
     done = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_later(0.05, done.set_result, None)
     assert await member.poll(3000, done) is None
 
 
-async def test_who_stands_by_asks_now_and_then(play: Play, member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_stands_by_asks_now_and_then(
+    play: Play, member: GroupMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "RECENT", 1.0)
 
     await stands_by(play, member)
@@ -173,7 +175,7 @@ async def test_who_stands_by_asks_now_and_then(play: Play, member: Member, monke
         await asyncio.sleep(1)
 
 
-async def test_a_stop_does_not_wait_for_an_answer(play: Play, member: Member) -> None:
+async def test_a_stop_does_not_wait_for_an_answer(play: Play, member: GroupMember) -> None:
     await stands_by(play, member)
     play.consumer.silent = True
     asked = asyncio.Event()
@@ -194,7 +196,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("assigned", [{ONE}, set(), None])
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_silence_is_not_taken_for_having_nothing_to_do(
-    play: Play, member: Member, assigned: set[TopicPartition] | None, hangs: bool
+    play: Play, member: GroupMember, assigned: set[TopicPartition] | None, hangs: bool
 ) -> None:
     """Whether this member works, stands by, or waits for its first assignment."""
     if assigned is not None:
@@ -213,13 +215,13 @@ async def test_silence_is_not_taken_for_having_nothing_to_do(
     assert nones > 0
 
 
-async def test_lag_is_what_the_broker_has_told(play: Play, member: Member) -> None:
+async def test_lag_is_what_the_broker_has_told(play: Play, member: GroupMember) -> None:
     assert member.lag(ONE, 4) == 6
     assert member.lag(ONE, 12) == 0
     assert member.lag(OTHER, 4) == 0
 
 
-async def test_a_member_of_whom_the_group_has_said_nothing_is_not_idle(play: Play, member: Member) -> None:
+async def test_a_member_of_whom_the_group_has_said_nothing_is_not_idle(play: Play, member: GroupMember) -> None:
     assert await member.poll(0.01) is None
     await stands_by(play, member)
     assert await member.poll(0.01) == {}
@@ -228,7 +230,7 @@ async def test_a_member_of_whom_the_group_has_said_nothing_is_not_idle(play: Pla
     assert await member.poll(0.01) is None
 
 
-async def test_what_fails_in_giving_up_ends_the_life(play: Play, member: Member) -> None:
+async def test_what_fails_in_giving_up_ends_the_life(play: Play, member: GroupMember) -> None:
     """aiokafka, which waits for it, only logs a line."""
 
     await member.on_partitions_assigned({ONE})
@@ -246,7 +248,7 @@ async def test_what_fails_in_giving_up_ends_the_life(play: Play, member: Member)
 
 
 async def test_one_silent_partition_of_several_is_enough_and_a_paused_one_is_none(
-    play: Play, member: Member, monkeypatch: pytest.MonkeyPatch
+    play: Play, member: GroupMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play.consumer.last_poll_timestamp = lambda place: int(time.time() * 1000) if place == ONE else None  # type: ignore[method-assign,assignment]
     await member.on_partitions_assigned({ONE, OTHER})

@@ -17,7 +17,7 @@ SAY = 30.0  # seconds in which the same failure is told only once
 _LOG = logging.getLogger("stream_lsh.serve")
 
 
-class Lives:
+class Restarts:
     """Runs something for ever: a broker that is away comes back, and listeners wait for it meanwhile.
 
     Args:
