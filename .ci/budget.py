@@ -20,7 +20,6 @@ QUICK, LONG = 5.0, 60.0  # seconds of CPU
 MOST = 15  # exceptions
 EXCEPTIONS = {
     "tests/deploy/test_image_start.py::test_a_container_compiles_nothing": "installs an image and compiles its kernels",
-    "tests/embedded/test_changing_groups.py::test_pages_that_were_crawled_again_and_again": "3,000 pages of 48 KB",
     "tests/kafka/test_chaos.py::test_chaos": "three workers and a broker that are killed and started for a minute",
     "tests/kafka/test_quorum.py::test_a_lost_quorum": "three brokers of its own, two of which start twice",
 }
