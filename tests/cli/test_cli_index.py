@@ -87,12 +87,6 @@ def test_the_same_settings_in_other_words_are_the_same(run: Run, feed: Path, tmp
     run("dedup", feed, "--index", state, *same, "--bands", 18, "--signature-size", 128)
 
 
-def test_several_shards_keep_the_same(run: Run, feed: Path, tmp_path: Path) -> None:
-    for shards in (1, 3):
-        run("dedup", feed, "--shards", shards, "--unique", tmp_path / f"unique-{shards}")
-    assert (tmp_path / "unique-3").read_bytes() == (tmp_path / "unique-1").read_bytes() != b""
-
-
 def test_another_number_of_shards(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     run("pairs", feed, "--index", state, "--shards", 2)

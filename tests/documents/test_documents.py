@@ -456,17 +456,6 @@ def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None
     assert list(zip(*columns, strict=True)) == expected
 
 
-@given(st.text(st.characters(), min_size=1), st.booleans())
-def test_texts_come_through_unchanged(text: str, ascii: bool) -> None:
-    try:
-        line = json.dumps({"id": 1, "text": text + "x"}, ensure_ascii=ascii).encode("utf-8")
-    except UnicodeEncodeError:
-        line = json.dumps({"id": 1, "text": text + "x"}).encode()
-    # json.dumps writes two lone surrogates that follow each other like one character; so Python reads them too.
-    expected = json.loads(json.dumps(text + "x")).encode("utf-8", "surrogatepass")
-    assert texts(parse([line])) == [expected]
-
-
 def test_real_data_needs_no_slow_reader(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_lsh.documents.lines.read_object", None)
     for name, fields in (

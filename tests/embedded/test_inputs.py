@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -372,22 +371,6 @@ def test_a_pipe_that_does_not_wait(pipe: int) -> None:
     timer.join()
 
 
-def test_an_endless_line_takes_no_memory(pipe: int) -> None:
-    def produce() -> None:
-        with io.FileIO(pipe, "w") as file:
-            for _ in range(64):
-                block = memoryview(b"x" * (1 << 20))
-                while block:
-                    block = block[file.write(block) :]
-            file.write(b"\n" + feed(1))
-
-    producer = threading.Thread(target=produce)
-    producer.start()
-    found = rows(list(open_input("-", Fields(max_document_bytes=1 << 20)).batches(START)))
-    producer.join()
-    assert [(row[2], row[3], row[4]) for row in found] == [(1, 0, "too_large"), (2, (64 << 20) + 1, None)]
-
-
 def test_a_named_pipe(tmp_path: Path) -> None:
     path = tmp_path / "pipe.gz"
     os.mkfifo(path)
@@ -470,12 +453,6 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
         pytest.skip("the file system takes UTF-8 names only")
     batch = read(tmp_path)[0]
     assert batch.ids == [b'"\\udcff"'] and not batch.rejected
-
-
-def test_batches_are_contiguous_arrays(tmp_path: Path) -> None:
-    batch = read(write(tmp_path / "in", feed(10)))[0]
-    for column in (batch.line_starts, batch.line_ends, batch.line_numbers, batch.offsets, batch.ends, batch.times):
-        assert column.dtype == np.int64 and len(column) == 10
 
 
 def test_a_file_that_cannot_be_read_at_its_beginning_is_named() -> None:

@@ -20,11 +20,8 @@ from stream_lsh.families.distances import similarity
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.items import lines, offsets_of, planes
 from stream_lsh.families.measure import (
-    ENOUGH_BITS,
-    MOST_KEYS,
     WIDTH,
     collision,
-    keys_of_blocks,
     similarity_at,
 )
 from stream_lsh.families.signer import Signed
@@ -237,16 +234,6 @@ def test_strangers_hardly_meet() -> None:
     assert met(settings, rows)[1:].sum() <= 6
 
 
-@pytest.mark.parametrize(("distance", "dimensions"), [(0, 64), (1, 64), (3, 64), (8, 64), (10, 128), (31, 256), (7, 8)])
-def test_keys_are_as_long_as_their_number_allows(distance: int, dimensions: int) -> None:
-    keys, blocks = keys_of_blocks(distance, dimensions)
-    assert keys == math.comb(distance + blocks, blocks)
-    assert blocks == 1 or keys <= MOST_KEYS
-    long_enough = blocks * dimensions / (distance + blocks) >= ENOUGH_BITS
-    more = math.comb(distance + blocks + 1, blocks + 1)
-    assert long_enough or distance == 0 or more > MOST_KEYS or distance + blocks >= dimensions
-
-
 def test_a_distance_that_leaves_nothing_in_common_is_refused() -> None:
     for dimensions, distance, most in ((64, 64, 63), (8, 100, 7), (16384, 1024, 1023)):
         with pytest.raises(UsageError, match=f"set at most {most}; rows that differ in more have no block in common"):
@@ -380,10 +367,3 @@ def test_what_does_not_go_together_is_said(given: dict[str, Any], message: str) 
     with pytest.raises(UsageError) as refused:
         Settings.load(None, **given)
     assert message in str(refused.value)
-
-
-def test_similarity_at_the_edge() -> None:
-    assert Settings(**COSINE, threshold=0.7).least == 0.7
-    assert Settings(**EUCLIDEAN).least == 1 / 3.5
-    assert Settings(**HAMMING).least == 61 / 64
-    assert Settings().least == 0.8

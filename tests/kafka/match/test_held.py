@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kafka.match_play import documents, frames
-from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, undisturbed
+from support.kafka.match_play import frames
+from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, stream, undisturbed
 from support.long_form import rotating
 
 from stream_lsh.errors import DamagedError, StoreError
@@ -39,7 +39,7 @@ def settings_of(folder: Path, **given: Any) -> KafkaSettings:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], list[bytes]]:
     """Frames, and the changes that an undisturbed shard makes of them."""
     settings = settings_of(tmp_path_factory.mktemp("whole"))
-    log = frames(settings, documents(SIZE * FRAMES), SIZE)
+    log = frames(settings, stream(1, SIZE * FRAMES), SIZE)
     return log, [change_of(found) for found in undisturbed(settings, log, settings.data_folder)]
 
 
@@ -349,7 +349,7 @@ Windowed = tuple[list[bytes], list[bytes], list[bytes], int]
 def windowed(tmp_path_factory: pytest.TempPathFactory) -> Windowed:
     """Frames of a shard with a window, its changes and replies, and from which offset on the changelog is needed."""
     settings = settings_of(tmp_path_factory.mktemp("windowed"), **WINDOW)
-    log = frames(settings, documents(SIZE * LONG), SIZE)
+    log = frames(settings, stream(1, SIZE * LONG), SIZE)
     with pytest.MonkeyPatch.context() as patched, closing(Replica(settings, 0, settings.data_folder)) as replica:
         patched.setattr(kept_answers, "KEPT_FRAMES", 5)
         patched.setattr(kept_answers, "MOST_ROWS", 0)

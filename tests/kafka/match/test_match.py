@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from support.kafka.brokers import settings_for
-from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
+from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce, workers
+from support.kafka.replica_play import stream
 from support.long_form import rotating
 
 from stream_lsh.kafka.tools.topics import create
@@ -32,7 +33,7 @@ async def test_frames_in_replies_out_and_killed_in_between(
     """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Segments begin in the
     middle of frames."""
     settings = small(broker, prefix, tmp_path, shards=shards, segment_documents=150)
-    log = frames(settings, documents(2400), SIZE)
+    log = frames(settings, stream(1, 2400), SIZE)
     replies = Replies(settings)
     await create(settings)
     feeding = asyncio.create_task(produce(settings, log, 0.02))
@@ -53,7 +54,7 @@ async def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) ->
     """kill -9 of the worker that answers; the other one has followed the changelog and has hardly any to recover."""
     settings = small(broker, prefix, tmp_path, shards=1, standbys=1)
     second = settings.model_copy(update={"data_folder": tmp_path / "second"})
-    log = frames(settings, documents(4000), SIZE)
+    log = frames(settings, stream(1, 4000), SIZE)
     replies = Replies(settings)
     await create(settings)
     feeding = asyncio.create_task(produce(settings, log, 0.06))

@@ -13,7 +13,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from support.contents import contents, unpacked_from
 from support.kafka.brokers import settings_for
-from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, produce, workers
+from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce, workers
+from support.kafka.replica_play import stream
 
 from stream_lsh.documents.document import Document
 from stream_lsh.kafka.names import Topics
@@ -28,7 +29,7 @@ SIZE = 16
 def changing(n: int) -> tuple[list[Document], list[bytes]]:
     """Documents some of which are deleted, each behind a third of the feed, and the ids of those."""
     chance, gone = random.Random(7), list[bytes]()
-    out = [replace(document, id=f"name-{document.id}-") for document in documents(n)]
+    out = [replace(document, id=f"name-{document.id}-") for document in stream(1, n)]
     for i in range(n // 3, n):
         if chance.random() < 0.1:
             old = out[i - n // 3 + chance.randrange(20)]

@@ -15,8 +15,9 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from support.kafka.brokers import settings_for
-from support.kafka.match_play import LIMIT, Replies, all_committed, documents, expected, frames, log_ends, produce
+from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, log_ends, produce
 from support.kafka.proxy import Proxied
+from support.kafka.replica_play import stream
 from support.kafka.stages import warm
 
 from stream_lsh.errors import FormatError, StoreError
@@ -79,7 +80,7 @@ async def remake_changelog(settings: KafkaSettings) -> None:
 async def test_an_emptied_changelog_is_no_error(broker: Any, prefix: str, tmp_path: Path) -> None:
     """With the disk it goes on; without it the shard begins empty, and goes on with the next frame."""
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
-    log = frames(settings, documents(900), SIZE)
+    log = frames(settings, stream(1, 900), SIZE)
     replies = Replies(settings)
     await create(settings)
     await with_match(settings, lambda: feed(settings, log[:20], replies))
@@ -95,7 +96,7 @@ async def test_an_emptied_changelog_is_no_error(broker: Any, prefix: str, tmp_pa
 
 async def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, documents(320), SIZE)
+    log = frames(settings, stream(1, 320), SIZE)
     replies = Replies(settings)
     with pytest.raises(StoreError, match=r"data/shard-0 holds shard 0 up to offset 19 .* ends at 0.*delete"):
         await create(settings)
@@ -108,7 +109,7 @@ async def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: st
 async def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any, which: str) -> None:
     """Each tenth send of a kind is refused: the life ends, the next one says again what was not confirmed."""
     settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, documents(1600), SIZE)
+    log = frames(settings, stream(1, 1600), SIZE)
     replies = Replies(settings)
     real, calls = Underway.send, 0
 
@@ -138,7 +139,7 @@ async def test_changelog_records_that_faust_loses_are_read_again(
 ) -> None:  # fmt: skip
     """Faust clears the changelog's queue whenever it resumes flow; here records of a recovery vanish, the last too."""
     settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
-    log = frames(settings, documents(1600), SIZE)
+    log = frames(settings, stream(1, 1600), SIZE)
     replies = Replies(settings)
     real = Consumer.getmany
     lost: set[tuple[int, int]] = set()
@@ -177,7 +178,7 @@ def counted(watch: Probe, reason: str) -> float:
 async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, prefix: str, tmp_path: Path) -> None:
     """With a disk and without; everything else is answered as if it had never been."""
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
-    log = frames(settings, documents(900), SIZE)
+    log = frames(settings, stream(1, 900), SIZE)
     topics, replies = Topics.of(settings), Replies(settings)
 
     async def more(part: list[bytes], foreign: int) -> None:
@@ -204,7 +205,7 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     broker: Any, prefix: str, tmp_path: Path
 ) -> None:  # fmt: skip
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
-    log, others = frames(settings, documents(320), SIZE), frames(KafkaSettings(threshold=0.7), documents(16), SIZE)
+    log, others = frames(settings, stream(1, 320), SIZE), frames(KafkaSettings(threshold=0.7), stream(1, 16), SIZE)
     topics, replies = Topics.of(settings), Replies(settings)
 
     async def more(part: list[bytes]) -> None:
@@ -224,7 +225,7 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
 
 async def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, documents(320), SIZE)
+    log = frames(settings, stream(1, 320), SIZE)
     with pytest.raises(StoreError, match="5 frames from offset 0 on were deleted before they were matched"):
         await create(settings)
         await produce(settings, log)
@@ -249,7 +250,7 @@ async def test_one_worker_a_data_folder(broker: Any, prefix: str, tmp_path: Path
 async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> None:
     """`faust -A stream_lsh.kafka.match.app worker` works, and ends with an error when the role cannot go on."""
     settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, documents(640), SIZE)
+    log = frames(settings, stream(1, 640), SIZE)
     replies = Replies(settings)
     config = tmp_path / "stream-lsh.toml"
     config.write_text(
@@ -267,7 +268,7 @@ async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path)
 
     async def scenario() -> int:
         await feed(settings, log, replies)
-        await produce(settings, frames(KafkaSettings(threshold=0.7), documents(16), SIZE))
+        await produce(settings, frames(KafkaSettings(threshold=0.7), stream(1, 16), SIZE))
         return await asyncio.to_thread(process.wait, LIMIT)
 
     try:
@@ -284,7 +285,7 @@ async def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_pa
     """kill -9 of the broker under load, then a pause longer than sessions last: all goes on when it is back."""
     broker = proxied.broker
     settings = settings_for(broker, prefix, tmp_path, shards=2, session_timeout_ms=6000, give_up_seconds=120)
-    log = frames(settings, documents(3200), SIZE)
+    log = frames(settings, stream(1, 3200), SIZE)
     replies = Replies(settings)
 
     async def disturb() -> None:
@@ -317,7 +318,7 @@ async def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_pa
 async def test_stopped_while_it_starts(broker: Any, prefix: str, tmp_path: Path) -> None:
     """Whenever the stop comes, the life ends without an error and gives everything back to the next one."""
     settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, documents(320), SIZE)
+    log = frames(settings, stream(1, 320), SIZE)
     replies = Replies(settings)
     await create(settings)
     for seconds in (0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8):

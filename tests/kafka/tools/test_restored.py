@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 import pytest
 from support.kafka import match_play
-from support.kafka.replica_play import change_of, oracle, reply_of, undisturbed, verdicts
+from support.kafka.replica_play import change_of, oracle, reply_of, stream, undisturbed, verdicts
 from support.long_form import rotating
 
 from stream_lsh.documents.builder import columns
@@ -38,7 +38,7 @@ DIMENSIONS = 32
 
 def feed(n: int) -> list[Document]:
     """Among them documents that come again, ids that do with another text, and texts of which nothing is left."""
-    found = match_play.documents(n, 3)
+    found = stream(3, n)
     for i in range(20, n, 17):
         found[i] = found[i - 13]
     for i in range(25, n, 19):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
 import subprocess
 import time
@@ -30,22 +29,7 @@ from stream_lsh.wire.source import Source
 from support.kafka.replica_play import reply_of, undisturbed
 from support.kafka.stages import KEY, until_committed, warm
 
-WORDS = [f"w{i}" for i in range(400)]
 LIMIT = 300.0  # seconds that anything may take: the machine may be slow, or busy with other things
-
-
-def documents(n: int, seed: int = 1) -> list[Document]:
-    """Texts of which many are near-duplicates of earlier ones."""
-    chance = random.Random(seed)
-    texts = [[chance.choice(WORDS) for _ in range(30)] for _ in range(20)]
-    out = []
-    for number in range(n):
-        words = list(chance.choice(texts))
-        for _ in range(chance.choice((0, 1, 2, 6, 30))):
-            words[chance.randrange(len(words))] = chance.choice(WORDS)
-        texts.append(words)
-        out.append(Document(number, " ".join(words)))
-    return out
 
 
 def frames(settings: Settings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
