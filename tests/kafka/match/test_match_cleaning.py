@@ -29,7 +29,7 @@ SIZE = 16
 def changing(n: int) -> tuple[list[Document], list[bytes]]:
     """Documents some of which are deleted, each behind a third of the feed, and the ids of those."""
     chance, gone = random.Random(7), list[bytes]()
-    out = [replace(document, id=f"name-{document.id}-") for document in stream(1, n)]
+    out = [replace(document, id=f"name-{i}-") for i, document in enumerate(stream(1, n))]
     for i in range(n // 3, n):
         if chance.random() < 0.1:
             old = out[i - n // 3 + chance.randrange(20)]
