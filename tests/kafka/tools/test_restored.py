@@ -19,6 +19,7 @@ from support.long_form import rotating
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
+from stream_lsh.documents.fields import Fields
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
@@ -118,7 +119,7 @@ def test_it_answers_as_the_embedded_index(
             reasons |= {int(seqs[i]): refusal.reason for i, refusal in source.rejected.items()}
             log.append(Frame.of(signer, new, found, segments.of(source), source))
     for at in range(0, len(more), SIZE):
-        part = columns(more[at : at + SIZE], match_within=within, item=new.item)
+        part = columns(more[at : at + SIZE], Fields(match_within=within, item=new.item))
         n, first = len(part), len(old) + at
         source = Source(np.zeros(n, np.int32), np.arange(first, first + n), part.ids, part.times, 1, part.rejected)
         log.append(Frame.of(signer, new, part, np.array([[0, first, first + n, CONTINUES]]), source))

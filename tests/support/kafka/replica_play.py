@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
+from stream_lsh.documents.fields import Fields
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.index import Index
@@ -145,9 +146,8 @@ def oracle(settings: Settings, log: list[bytes], folder: Path, documents: Sequen
         source = Frame.decode(sequenced.frame, settings).source
         accepted = np.ones(len(source), np.bool_) if sequenced.accepted is None else sequenced.accepted
         chosen = np.flatnonzero(accepted).tolist()
-        part = columns(
-            [documents[int(source.offsets[i])] for i in chosen], match_within=settings.match_within, item=settings.item
-        )
+        fields = Fields(match_within=settings.match_within, item=settings.item)
+        part = columns([documents[int(source.offsets[i])] for i in chosen], fields)
         seqs = sequenced.numbers(len(source))[chosen]
         matches = index.match(index.sign(part), seqs, count + np.arange(len(chosen)))
         if index.window is not None and chosen:
