@@ -96,14 +96,17 @@ class Deduplicator(Questions):
         self._temporary = temporary_folder() if index is None else None
         folder = Path(index) if index is not None else Path(self._temporary.name if self._temporary else "")
         given = settings or Settings()
-        opening = Index(given, folder, durable=index is not None, read_only=read_only, now=time.time())
+        opening: Index | None = None
         try:
-            engine = Engine(opening, opened(opening, False if read_only else groups, given.source_field))
-            self._facts: bytes = orjson.dumps(opening.store.named("facts") or {})
-            if not read_only:
-                engine.check_finished()
+            with uninterrupted():
+                opening = Index(given, folder, durable=index is not None, read_only=read_only, now=time.time())
+                engine = Engine(opening, opened(opening, False if read_only else groups, given.source_field))
+                self._facts: bytes = orjson.dumps(opening.store.named("facts") or {})
+                if not read_only:
+                    engine.check_finished()
         except BaseException:
-            opening.close()
+            if opening is not None:
+                opening.close()
             raise
         super().__init__(engine, Guard(folder))
         self._read_only = read_only

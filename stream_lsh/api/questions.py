@@ -148,6 +148,7 @@ class Questions:
 
     def __len__(self) -> int:
         """Number of documents in the index."""
+        self._guard.check_process()
         with self._guard.lock:
             return self._index.count
 

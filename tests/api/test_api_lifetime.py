@@ -274,6 +274,20 @@ def test_ctrl_c_leaves_it_usable(
         assert [verdict.kind for verdict in again.process(documents)] == ["redelivered"] * 12
 
 
+def test_ctrl_c_while_it_opens_leaves_the_index_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Store.named
+
+    def interrupted(store: Store, name: str) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return real(store, name)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Store, "named", interrupted)
+        Deduplicator(index=tmp_path)
+    with Deduplicator(index=tmp_path) as deduplicator:
+        assert len(deduplicator) == 0
+
+
 def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
     """Some hundred of them, wherever they strike, in a program that commits by hand and goes on."""
     documents, chance, armed = dense(300), random.Random(4), [False]
@@ -363,7 +377,12 @@ def test_a_forked_process_leaves_the_index_alone(tmp_path: Path, temporary: bool
         if child == 0:
             code = 1
             try:
-                for use in (lambda: next(verdicts), lambda: 1 in deduplicator, deduplicator.commit):
+                for use in (
+                    lambda: next(verdicts),
+                    lambda: 1 in deduplicator,
+                    deduplicator.commit,
+                    deduplicator.__len__,
+                ):
                     with pytest.raises(StoreError, match="which this one was forked from"):
                         use()
                 deduplicator.close()
