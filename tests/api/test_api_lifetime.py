@@ -407,6 +407,10 @@ def test_it_starts_no_process_and_changes_no_limit(monkeypatch: pytest.MonkeyPat
         def ready(*_: object) -> bool:
             return False
 
+        @staticmethod
+        def compile(*_: object) -> None:
+            pass
+
     started: list[list[str]] = []
     monkeypatch.setattr(compiling, "match", Missing)
     monkeypatch.setattr(compiling, "_process", None)

@@ -73,6 +73,7 @@ def have(names: list[str]) -> None:
     """Load or compile `match` and, by their names in FAR, what it calls. What the other process compiles is waited
     for."""
     _wait(match, *TYPES)
+    match.compile(TYPES)
     for name in names:
         for kernel in FAR[name]:
             _wait(kernel)
