@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.growth import draw_growth
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import (
-    INDEX,
-    KAFKA,
-    KAFKA_SECTIONS,
-    OUTPUTS,
-    load_settings,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.options import OUTPUTS, index_option, with_options
 from stream_lsh.cli.rows import print_rows
 from stream_lsh.documents.times import UNITS
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
@@ -44,7 +32,6 @@ stream-lsh groups --index index --order growing --since 6h --limit 5
 stream-lsh groups --index index --json | head -1
 stream-lsh groups --index index 4711
 stream-lsh groups --index index 4711 --plot growth.svg
-stream-lsh groups --topic-prefix news --order newest
 """
 SHOWN = 20  # groups of a table for people
 SECTION = "Groups"
@@ -62,27 +49,9 @@ class Duration(click.ParamType):
         return 1000 * int(found[1]) * UNITS[found[2]]
 
 
-@click.command(
-    cls=Command,
-    examples=EXAMPLES,
-    help="""Show the groups of an index: kept documents with what was dropped for them, the largest first. The index has
-them unless it was made by `dedup --no-groups` or `pairs`. Another process may be writing to it: it is seen as it was
-committed last.
-
-Without --index those of a pipeline on Kafka whose workers have `groups`: what its role group remembers is read from
-PREFIX.group-changelog into a temporary folder.
-
-GROUP is the number of a group: its members are shown in the order in which they came.
-
-On a terminal this is a table, elsewhere JSON lines.""",
-)
-@click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
-@with_options(
-    [
-        Option(
-            ["--index", "folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section=INDEX,
-            help="folder of the index; without it: of a pipeline on Kafka",
-        ),
+def choice_options() -> list[Option]:
+    """Which groups are shown, and how."""
+    return [
         Option(
             ["--order"], type=click.Choice(["largest", "newest", "growing"]), default="largest", section=SECTION,
             help="by members; by founder, the latest first; or by members that came within --since  [largest]",
@@ -101,40 +70,46 @@ On a terminal this is a table, elsewhere JSON lines.""",
             ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section=OUTPUTS,
             help="of a GROUP: write its growth as an image, members and sources over time",
         ),
-        *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings),
-    ]
-)  # fmt: skip
-@click.pass_context
-def groups(
-    context: click.Context, /, group: int | None, folder: Path | None, order: Order, since: int | None,
-    limit: int | None, as_json: bool, plot: Path | None, **_: Any,
+    ]  # fmt: skip
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Show the groups of an index: kept documents with what was dropped for them, the largest first. The index has
+them unless it was made by `dedup --no-groups` or `pairs`. Another process may be writing to it: it is seen as it was
+committed last.
+
+`stream-lsh kafka groups` shows those of a pipeline.
+
+GROUP is the number of a group: its members are shown in the order in which they came.
+
+On a terminal this is a table, elsewhere JSON lines.""",
+)
+@click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
+@with_options([index_option(required=True), *choice_options()])
+def groups(folder: Path, **chosen: Any) -> None:
+    show_groups(folder, **chosen)
+
+
+def show_groups(
+    folder: Path, *, group: int | None, order: Order, since: int | None, limit: int | None, as_json: bool,
+    plot: Path | None,
 ) -> None:  # fmt: skip
+    """Show one group, or a table of them, of what an index or a role group has stored in a folder.
+
+    Raises:
+        UsageError: a plot of no single group.
+    """
     if plot is not None:
         if group is None:
             raise UsageError("--plot draws one group: name it by its number")
         check_plot(plot)
-    with _folder(context, folder) as found:
-        if group is not None:
-            _show_one(found, group, limit, plot, lines=as_json or not sys.stdout.isatty())
-        else:
-            _show_table(found, order, since, limit, lines=as_json or not sys.stdout.isatty())
-
-
-@contextmanager
-def _folder(context: click.Context, folder: Path | None) -> Iterator[Path]:
-    """The folder of an index; without one, of what a pipeline on Kafka remembers of its groups."""
-    if folder is not None:
-        yield folder
-        return
-    settings = load_settings(context, KafkaSettings)
-    require_kafka()
-    # Here, because they take the Kafka client with them, and RocksDB.
-    from stream_lsh.embedded.temporary import temporary_folder
-    from stream_lsh.kafka.tools.groups import fetch
-
-    with temporary_folder() as made:
-        asyncio.run(fetch(settings, Path(made)))
-        yield Path(made)
+    lines = as_json or not sys.stdout.isatty()
+    if group is not None:
+        _show_one(folder, group, limit, plot, lines=lines)
+    else:
+        _show_table(folder, order, since, limit, lines=lines)
 
 
 def _show_one(folder: Path, group: int, limit: int | None, plot: Path | None, *, lines: bool) -> None:

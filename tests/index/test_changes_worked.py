@@ -65,7 +65,7 @@ def test_a_kept_one_that_stays_similar_keeps_its_place(feed: Feed) -> None:
     assert (verdict.kind, verdict.group, verdict.replaces, verdict.new_representative) == ("unique", 0, 0, None)
     assert feed.says("c", BASE)[2:5] == ("a", 5 / 7, 0)
     # The next one to go is the new version, and the new representative is who was dropped for the old one.
-    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, representative=("b", 1))
+    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, new_representative=("b", 1))
 
 
 def test_a_kept_one_that_becomes_another_leaves_an_representative(feed: Feed) -> None:
@@ -106,7 +106,7 @@ def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document(feed
     feed.says("h", "c d a e f")
     verdict = feed.says("a", "c d e f x")
     assert verdict == Verdict("near_duplicate", None, "h", 4 / 6, 0, (("h", 1, 4 / 6),), 0, ("h", 1))
-    assert feed.deletes("h").representative == ("a", 2)
+    assert feed.deletes("h").new_representative == ("a", 2)
 
 
 def test_a_dropped_one_leaves_no_representative(feed: Feed) -> None:
@@ -123,12 +123,12 @@ def test_representatives_of_representatives(feed: Feed) -> None:
     feed.says("a", BASE)
     for id in "bcd":
         feed.says(id, NEAR)
-    assert feed.deletes("a").representative == ("b", 1)
+    assert feed.deletes("a").new_representative == ("b", 1)
     feed.says("e", NEAR)
     feed.deletes("c")
-    assert feed.deletes("b") == Verdict("deleted", group=0, replaces=1, representative=("d", 3))
-    assert feed.deletes("d").representative == ("e", 5)
-    assert feed.deletes("e").representative is None
+    assert feed.deletes("b") == Verdict("deleted", group=0, replaces=1, new_representative=("d", 3))
+    assert feed.deletes("d").new_representative == ("e", 5)
+    assert feed.deletes("e").new_representative is None
     assert feed.says("f", NEAR)[:5] == ("unique", None, None, None, 10)
 
 
@@ -137,8 +137,8 @@ def test_a_member_that_was_updated_is_younger(feed: Feed) -> None:
     feed.says("b", NEAR)
     feed.says("c", NEAR)
     assert feed.says("b", NEARER).group == 0
-    assert feed.deletes("a").representative == ("c", 2)
-    assert feed.deletes("c").representative == ("b", 3)
+    assert feed.deletes("a").new_representative == ("c", 2)
+    assert feed.deletes("c").new_representative == ("b", 3)
 
 
 def test_an_id_that_comes_again_founds_another_group(feed: Feed) -> None:
@@ -147,7 +147,7 @@ def test_an_id_that_comes_again_founds_another_group(feed: Feed) -> None:
     feed.deletes("a")
     assert feed.says("a", OTHER).group == 3
     feed.says("c", OTHER)
-    assert feed.deletes("a") == Verdict("deleted", group=3, replaces=3, representative=("c", 4))
+    assert feed.deletes("a") == Verdict("deleted", group=3, replaces=3, new_representative=("c", 4))
 
 
 def test_what_is_not_there_can_be_deleted(feed: Feed) -> None:
@@ -197,7 +197,7 @@ def test_a_window_forgets_versions_deletions_and_representatives(feed: Feed) -> 
         feed.says(id, BASE, 100)
     for _ in range(3):
         feed.says("b", NEAR, 108)
-    assert feed.deletes("first").representative == ("a", 1)
+    assert feed.deletes("first").new_representative == ("a", 1)
     for _ in range(9):
         feed.says("clock", "tick", 111)
     # `a` stands for the group but is not seen any more: expiry needs no representative, and its id is new.
@@ -216,7 +216,7 @@ def test_a_text_that_was_dropped_and_kept(feed: Feed) -> None:
     feed.says("h", "c d a e f")
     feed.says("a", "a b c g")  # keeps its place, and is not like h
     assert feed.says("k", "c d a e f").kind == "unique"
-    assert feed.deletes("a").representative == ("h", 1)
+    assert feed.deletes("a").new_representative == ("h", 1)
     assert feed.says("x", "c d a e f")[:5] == ("exact_duplicate", None, "h", 1.0, 0)
 
 

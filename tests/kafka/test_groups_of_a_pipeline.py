@@ -98,19 +98,19 @@ def test_groups_and_alerts_are_as_embedded(
         )
         last = {event["group"]: event for event in events}
         rows = {group: event for group, event in last.items() if event["event"] != "ended"}
-        table = shown(pipeline, "groups", "--json")
+        table = shown(pipeline, "kafka", "groups", "--json")
         assert {row["group"]: row for row in table} == {
             group: {name: row[name] for name in row if name not in ("event", "seq", "id")}
             for group, row in rows.items()
         }
         largest = table[0]
-        members = shown(pipeline, "groups", str(largest["group"]))
+        members = shown(pipeline, "kafka", "groups", str(largest["group"]))
         living = sum("removed_by" not in member for member in members)
         assert living == largest["live_members"] == max(row["live_members"] for row in table)
         if more:
             return
         assert Counter(member["kind"] for member in members)["unique"] == 1
-        grown = shown(pipeline, "groups", "--order", "growing", "--since", "5m", "--limit", "1")
+        grown = shown(pipeline, "kafka", "groups", "--order", "growing", "--since", "5m", "--limit", "1")
         assert grown[0]["joined_since"] == max(
             sum(e["group"] == group and e["seq"] in late(pipeline, found.verdicts) for e in events) for group in rows
         )

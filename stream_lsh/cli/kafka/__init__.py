@@ -9,6 +9,8 @@ COMMANDS = {
     "topics": "Make the topics of the pipeline, or show them.",
     "produce": "Send the documents of files to the documents topic.",
     "tail": "Print verdicts, pairs, unique documents or dead letters as they come.",
+    "groups": "Show which documents spread: groups of copies, and how many sources have them.",
+    "delete": "Take documents out of the pipeline.",
     "status": "Show how the pipeline does, what is wrong first.",
     "health": "Say whether the worker on this machine is alive.",
     "drain": "Take nothing new, finish what was read, and say when that is done.",

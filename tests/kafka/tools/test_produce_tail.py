@@ -224,7 +224,7 @@ def test_the_commands(broker: Any, prefix: str, tmp_path: Path) -> None:
     one = command("kafka", "tail", "verdicts", "--from-beginning", "--limit", "1", settings=settings)
     assert (one.returncode, one.stdout.count(b"\n")) == (0, 1)
     for option, ids, last in (("--key-is-id=string", b"a\n", None), ("--deleted-field=gone", b"b\n", b'"gone":true}')):
-        deleted = command("delete", "-", option, settings=settings, stdin=ids)
+        deleted = command("kafka", "delete", "-", option, settings=settings, stdin=ids)
         assert (deleted.returncode, deleted.stdout, b"1 deletion sent to" in deleted.stderr) == (0, b"", True), deleted
         found = [record for record in asyncio.run(records(settings, None)) if record.key == ids.strip()]
         assert found[-1].value is None if last is None else found[-1].value.endswith(last)

@@ -21,12 +21,12 @@ from stream_lsh.settings.model import Settings
 
 class Verdict(NamedTuple):
     """matches: (id, number, similarity), the best first. replaces: number of the version that went with it;
-    representative: id and number of who stands for the group now. representatives: with several shards, group, id and
-    number of those that stand for theirs from this record on."""
+    new_representative: id and number of what stands for the group now. new_representatives: with several shards, group,
+    id and number of those that stand for theirs from this record on."""
 
     kind: str
     first_kind: str | None = None
-    of: Any = None
+    duplicate_of: Any = None
     similarity: float | None = None
     group: int | None = None
     matches: Sequence[tuple[Any, int, float]] = ()
@@ -96,7 +96,7 @@ class Model:
     def judge(self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None) -> Verdict:
         """The verdict on the next document. stamp: by which stream time goes on, where that is not its own time."""
         if not text.split():  # nor does its time count
-            return Verdict("rejected", representatives=self._representatives())
+            return Verdict("rejected", new_representatives=self._representatives())
         self._go_on(time if stamp is None else stamp)
         representatives = self._representatives()
         return self._judge(seq, id, text, time)._replace(new_representatives=representatives)
@@ -128,7 +128,7 @@ class Model:
                 representative = self._goes(old)
                 if representative is not None:
                     new.verdict = self._verdict(new)
-                new.verdict = new.verdict._replace(replaces=old.seq, representative=representative)
+                new.verdict = new.verdict._replace(replaces=old.seq, new_representative=representative)
         new.kept = new.verdict.kind == "unique"
         self.stored.append(new)
         self._met.append(new)
@@ -152,7 +152,7 @@ class Model:
             return Verdict("outdated")
         bounds = [bound for bound in (time, None if old.time is None else old.time + 1) if bound is not None]
         self.newest[id] = Deletion(self.log, max(bounds, default=None))
-        return Verdict("deleted", group=old.verdict.group, replaces=old.seq, representative=self._goes(old))
+        return Verdict("deleted", group=old.verdict.group, replaces=old.seq, new_representative=self._goes(old))
 
     def _go_on(self, time: int | None) -> None:
         if time is not None:
