@@ -11,7 +11,7 @@ from aiokafka import errors
 from stream_lsh.errors import BrokerError, StoreError, StreamLshError
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.serve.pipeline import lives
+from stream_lsh.serve.pipeline import restarts
 from stream_lsh.serve.pipeline.restarts import Restarts
 
 Tell = Callable[[bool], None]
@@ -19,7 +19,7 @@ Tell = Callable[[bool], None]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lives, "PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(restarts, "PAUSES", (0.0, 0.0))
 
 
 async def ended(*ends: BaseException | None, patience: float = 300) -> tuple[BaseException, list[bool]]:

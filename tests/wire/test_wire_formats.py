@@ -111,7 +111,7 @@ def matches_of(n: int, **columns: object) -> Matches:
         "status": np.zeros(n, np.int64), "known": np.full(n, -1), "row_of": np.full(n, -1),
         "kind": np.zeros(n, np.int64), "of": np.full(n, -1), "of_seq": np.full(n, -1), "of_similarity": np.zeros(n),
         "group": np.full(n, NO_GROUP), "more": np.zeros(n, np.int64), "not_compared": np.zeros(n, np.int64),
-        "removed_by": np.full((n, WENT), -1),
+        "went": np.full((n, WENT), -1),
     }  # fmt: skip
     return Matches(**{**given, **columns})  # type: ignore[arg-type]
 

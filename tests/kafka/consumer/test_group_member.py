@@ -12,7 +12,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
-from stream_lsh.kafka.consumer import member as module
+from stream_lsh.kafka.consumer import group_member as module
 from stream_lsh.kafka.consumer.group_member import Gone, GroupMember
 from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.settings import KafkaSettings

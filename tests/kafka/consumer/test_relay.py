@@ -18,7 +18,7 @@ from support.kafka.brokers import Make, local_broker, settings_for
 from support.kafka.stages import PATIENCE, begun, line, records, running, send, until, until_sequenced, until_signed
 
 from stream_lsh.kafka.client import clients
-from stream_lsh.kafka.consumer import member
+from stream_lsh.kafka.consumer import group_member
 from stream_lsh.kafka.consumer.output import MOST_BYTES
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Stage, Unanswered
@@ -41,7 +41,7 @@ async def settings(make: Make) -> KafkaSettings:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka is looked after more often. Each test shortens only the limit that it is about."""
-    monkeypatch.setattr(member, "RECENT", 1.5)
+    monkeypatch.setattr(group_member, "RECENT", 1.5)
 
 
 @asynccontextmanager
@@ -118,7 +118,7 @@ async def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Fetcher, "_proc_fetch_request", for_ever)
-    monkeypatch.setattr(member, "SILENCE", 1.0)
+    monkeypatch.setattr(group_member, "SILENCE", 1.0)
     watch = Probe("sign")
     await ends_unanswered(SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
     assert watch.last_idle is None
@@ -128,8 +128,8 @@ async def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", for_ever)
-    monkeypatch.setattr(member, "SILENCE", 1.0)
-    monkeypatch.setattr(member, "SESSIONS", 0.0)
+    monkeypatch.setattr(group_member, "SILENCE", 1.0)
+    monkeypatch.setattr(group_member, "SESSIONS", 0.0)
     watch = Probe("sequence")
     await ends_unanswered(SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
     assert watch.last_idle is None

@@ -36,7 +36,7 @@ def said(**more: Any) -> ConsumerRecord[Any, Any]:
     ("more", "new_representative"), [({}, []), (REPRESENTATIVE, [*WHERE, ("new-representative", b"17")])]
 )
 def test_its_headers_name_who_went_and_the_representative(
-    key: bytes | None, more: dict[str, Any], representative: list[Any]
+    key: bytes | None, more: dict[str, Any], new_representative: list[Any]
 ) -> None:
     # As another pipeline passed it on, which had a new representative.
     theirs = (("id", b'"other"'), ("new-representative", b"4"), *WHERE)
@@ -45,7 +45,7 @@ def test_its_headers_name_who_went_and_the_representative(
     found_key, value, headers, timestamp = tombstone(document, verdict)
     assert (found_key, value, timestamp) == (key or "ä".encode(), None, 7)
     assert headers[0] == ("traceparent", b"00")
-    assert sorted(headers[1:]) == sorted([("id", '"ä"'.encode()), *representative])
+    assert sorted(headers[1:]) == sorted([("id", '"ä"'.encode()), *new_representative])
     # Of a document that was compacted away there is the verdict.
     assert tombstone(None, verdict) == ("ä".encode(), None, headers[1:], 8)
 

@@ -25,7 +25,7 @@ from support.kafka.replica_play import (
 )
 from support.long_form import rotating
 
-from stream_lsh.documents.columns import Document
+from stream_lsh.documents.document import Document
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.tools.restored import documents as restored

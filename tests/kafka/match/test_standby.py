@@ -13,7 +13,7 @@ from support.kafka.proxy import Proxied, Proxy
 from support.kafka.stages import running, until
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.consumer import member
+from stream_lsh.kafka.consumer import group_member
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.tools.topics import create
@@ -30,9 +30,9 @@ def proxy(proxied: Proxied) -> Proxy:
 async def test_who_stands_by_notices_that_the_brokers_are_away(
     proxied: Proxied, proxy: Proxy, prefix: str, tmp_path: Path, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member, "SILENCE", 2.0)
-    monkeypatch.setattr(member, "SESSIONS", 0.0)
-    monkeypatch.setattr(member, "RECENT", 0.5)
+    monkeypatch.setattr(group_member, "SILENCE", 2.0)
+    monkeypatch.setattr(group_member, "SESSIONS", 0.0)
+    monkeypatch.setattr(group_member, "RECENT", 0.5)
     settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1, session_timeout_ms=6000)
     behind = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{proxy.port}", "give_up_seconds": 3})
     stage, working, watch = pkgutil.resolve_name(STAGES[role]), Probe(role), Probe(role)
