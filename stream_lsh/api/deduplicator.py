@@ -37,10 +37,15 @@ MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
 class Deduplicator(Questions):
     """Finds near-duplicates in a stream of documents.
 
-    Several threads may use one Deduplicator: the documents of a batch stay together, and the batches of several threads
-    follow each other in the order in which they come. Ctrl-C waits until the index is whole again, which takes one
-    batch at most: what was processed is in the index, and the Deduplicator can be used on. A process that was forked
-    cannot use it, and ends with `os._exit`, as those of `multiprocessing` do.
+    Several threads may use one Deduplicator. The documents of a batch stay together, and batches follow each other in
+    the order of arrival.
+
+    Ctrl-C takes effect when the batch that is under way is complete. Its documents are in the index, and the
+    Deduplicator can be used further. A document whose verdict was not delivered gets it when it is processed again: it
+    is `redelivered`, with the first verdict.
+
+    A process that was forked cannot use the Deduplicator of its parent, and has to end with `os._exit`, as processes
+    of `multiprocessing` do.
 
     Args:
         settings: those that are not given are the index's own; of a new index, the defaults.
@@ -48,13 +53,12 @@ class Deduplicator(Questions):
         read_only: only for questions: the index as it was committed last when this was opened, also while another
             process writes to it.
         commit: "auto": everything processed becomes durable within half a second, also if no further document comes,
-            and at the end. "manual": only `commit()` makes it durable. As with a database's transaction, what was not
-            committed is gone after `close`, a `with` that ends, or a crash; until then it is held in memory. A program
-            that commits its own position as `facts`, after using the verdicts, goes on from there after a crash and
-            gets the verdicts again that it has not used.
-        groups: a new index keeps groups; None: if it can, which is with `compare_with = "kept"`. An index that is there
-            is as it was made. Groups cost nothing where few documents are duplicates and come in batches; a feed of
-            duplicates, or of documents that come one by one, is faster without.
+            and at the end. "manual": only `commit()` makes it durable. What was not committed is lost after `close`, at
+            the end of a `with`, or in a crash; until then it is held in memory. A program that commits its own position
+            as `facts`, after using the verdicts, continues from there after a crash, and gets the verdicts again that
+            it has not used.
+        groups: whether a new index keeps groups. None: it does with `compare_with = "kept"`. An existing index stays as
+            it was made. Groups cost time where many documents are duplicates, or come one by one.
 
     Attributes:
         settings: those of the index.

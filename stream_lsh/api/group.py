@@ -12,7 +12,7 @@ class Group:
     """A kept document with the documents that were dropped for it.
 
     Attributes:
-        group: its number, which is that of the document that founded it.
+        group: its number, which is that of its first member.
         representative: the document that newcomers are compared with; None if it was deleted and none took its place.
         total_members: how many members it has had.
         live_members: how many of them were not deleted or replaced.

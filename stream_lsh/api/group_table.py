@@ -78,8 +78,8 @@ class GroupTable:
             yield Member(id, seq, "unique", None, _time(time), _source(source), True, None, None)
         else:
             raise UsageError(
-                f"there is no group {number}: a group has the number of the document that founded it, and is in the "
-                "table from its second member on, until all members are deleted or a window ends it"
+                f"there is no group {number}: a group has the number of its first member, and is in the table from its "
+                "second member on, until all members are deleted or a window ends it"
             )
 
     def _row(self, number: int) -> groups.Group | None:

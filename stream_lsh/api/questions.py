@@ -50,8 +50,8 @@ class Questions:
             within: as of a `Document`.
 
         Raises:
-            TypeError: it is not what the index has.
-            UsageError: it cannot be compared: it is empty, too large or has other dimensions; or a value to match
+            TypeError: `text` is not what the index compares.
+            UsageError: `text` cannot be compared (it is empty, too large, or has other dimensions), or a value to match
                 within is missing.
             StoreError: as `process` does.
 
@@ -68,7 +68,7 @@ class Questions:
     def query_batch(
         self, texts: Iterable[Wanted], within: Mapping[str, str | int | None] | None = None
     ) -> list[list[Match]]:
-        """The answers of `query` to many texts, in their order; with many at a time each costs less.
+        """The answers of `query` to many texts, in their order. A text costs less than with a call of its own.
 
         Args:
             texts, within: as of `query`; the values to match within are those of all texts.
@@ -106,7 +106,7 @@ class Questions:
         return iter(answers)
 
     def get(self, id: str | int) -> StoredDocument | None:
-        """The document with an id, as a document with the same id would meet it; None if there is none.
+        """The document with an id; None if there is none, or it has left the window.
 
         Raises:
             TypeError: the id is neither a string nor an integer.
@@ -156,7 +156,7 @@ class Questions:
         """Groups of two members and more.
 
         Args:
-            order: "largest": by living members; "newest": the latest founded first.
+            order: "largest": by live members; "newest": by the numbers of the groups, the latest first.
             limit: so many at most.
 
         Raises:
@@ -189,7 +189,7 @@ class Questions:
             return None if found is None else table.of(found[1])
 
     def members(self, group: Group | int) -> list[Member]:
-        """All that are, or were, members of a group, in the order of arrival.
+        """The members of a group, in the order of arrival, and those that were deleted or replaced.
 
         Args:
             group: a group, or its number, which verdicts have.

@@ -34,7 +34,7 @@ class Pair:
     """Two near-duplicates.
 
     Attributes:
-        older, newer: their ids, the one that came first first.
+        older, newer: their ids, in the order of arrival.
         older_seq, newer_seq: their numbers.
         similarity: how similar they are.
         verified: "exact", or "signature" where the similarity is estimated.
@@ -70,7 +70,7 @@ class Verdict:
             of that time.
         of: id of the oldest match.
         similarity: with that one.
-        group: number of the document that founded the group, its own if it was kept. None with `compare_with = "all"`.
+        group: number of the group, which is that of its first member. None with `compare_with = "all"`.
         matches: similar documents, the best first.
         truncated: how many more there are.
         incomplete: how many buckets and candidates it was not compared with, although they might have matched.

@@ -289,7 +289,7 @@ def test_ctrl_c_while_it_opens_leaves_the_index_free(tmp_path: Path, monkeypatch
 
 
 def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
-    """Some hundred of them, wherever they strike, in a program that commits by hand and goes on."""
+    """Every few milliseconds, in a program that commits by hand and continues."""
     documents, chance, armed = dense(300), random.Random(4), [False]
     with Deduplicator() as whole:
         expected = [verdict.kind for verdict in whole.process(documents)]
@@ -331,7 +331,7 @@ def test_ctrl_c_at_any_moment(tmp_path: Path) -> None:
         assert (len(again), again.facts) == (300, {"position": 300})
 
 
-def test_ctrl_c_is_left_to_whoever_handles_it() -> None:
+def test_handlers_of_ctrl_c_stay() -> None:
     """Nothing is changed behind the back of a program."""
     for handler in (lambda *_: None, signal.SIG_IGN, signal.SIG_DFL, signal.default_int_handler):
         before = signal.signal(signal.SIGINT, handler)
