@@ -32,7 +32,7 @@ def summary_lines(
         if name not in summary.unfinished:
             yield f"{name} was finished by an earlier run: nothing to add"
     if summary.again:
-        yield f"what became of {count(summary.again, 'document')} of earlier runs was written again"
+        yield f"the lines of {count(summary.again, 'document')} of earlier runs were written again"
     if summary.resumed_from:
         yield f"went on after {count(summary.resumed_from, 'document')} of an earlier run"
     if summary.documents or not summary.already_done:

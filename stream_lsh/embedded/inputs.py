@@ -195,7 +195,7 @@ class LineInput(Input):
                 )
             return first_difference_in(known, position, self._decompress(_all_of(descriptor)))
         except Damaged:
-            return None  # whoever reads it finds out, and says so
+            return None  # reading it says what is wrong
         except OSError as error:
             raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
         finally:

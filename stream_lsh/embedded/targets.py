@@ -121,7 +121,7 @@ def _lacked(target: Target, source: Source, line: int, known: Sequence[Entry]) -
             entries.append(entry)
             line = entry.end.line
     what = (
-        f"{target.title} cannot be written again: it lacks what became of {source.input.name} (to line "
+        f"{target.title} cannot be written again: it lacks the lines for {source.input.name} (to line "
         f"{source.reached.line:,})"
     )
     remedy = "Add --only-new to go on with what is new, or feed all into a new index."
@@ -132,7 +132,7 @@ def _lacked(target: Target, source: Source, line: int, known: Sequence[Entry]) -
         )
     if any(target.name not in entry.lines for entry in entries):
         flag = f"--{target.name.replace('_', '-')}"
-        raise StoreError(f"{what}, for which nothing was kept, as {flag} was not asked for then. {remedy}")
+        raise StoreError(f"{what}, which were never made: {flag} was not asked for when it was read. {remedy}")
     return entries
 
 

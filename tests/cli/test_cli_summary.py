@@ -52,6 +52,14 @@ def test_nothing_to_do() -> None:
     assert lines(done) == ["feed.jsonl was finished by an earlier run: nothing to add", "index index: 5 documents"]
 
 
+def test_lines_that_were_written_again() -> None:
+    done = replace(SUMMARY, documents=0, already_done=("feed.jsonl",), again=7)
+    assert lines(done)[:2] == [
+        "feed.jsonl was finished by an earlier run: nothing to add",
+        "the lines of 7 documents of earlier runs were written again",
+    ]
+
+
 def test_a_file_that_has_another_name_now() -> None:
     """Its documents are known, and the output is empty."""
     assert any("in another file" in line for line in lines(replace(SUMMARY, documents=10)))
