@@ -5,10 +5,10 @@
     python .ci/mutants.py run mutants.json --tree FOLDER --python PYTHON --out results.jsonl
     python .ci/mutants.py compare before.jsonl after.jsonl
 
-`draw` cuts the changeable lines of each package into equal stretches and changes one line of each. `run` changes a copy
-of the tree and runs the quick tests in the folder that mirrors the changed module, up to the first failure; files named
-after the module come first. Each run has two limits, which count all its processes: CPU time, compiling included, and
-four times as much time in which the CPU is nearly idle. The results:
+`draw` cuts the changeable lines of each package into equal deleted_ranges and changes one line of each. `run` changes a
+copy of the tree and runs the quick tests in the folder that mirrors the changed module, up to the first failure; files
+named after the module come first. Each run has two limits, which count all its processes: CPU time, compiling included,
+and four times as much time in which the CPU is nearly idle. The results:
 
 - killed: a test failed that does not fail without the mutant.
 - timeout: a limit was reached that the same tests do not reach without the mutant (a comment is added instead of it).

@@ -59,7 +59,7 @@ class Spread(_Timed):
     """A group reaches so many members from so many sources within a time."""
 
     kind: Literal["spread"]
-    members: int = Field(ge=2, description="members that came within the time, the founder among them")
+    members: int = Field(ge=2, description="members that came within the time, the first member among them")
     sources: int = Field(ge=1, le=1000, description="different sources that came within the time")
 
 

@@ -31,8 +31,8 @@ class Seen:
     places: in the batch. joined: it is a new member of a group that it did not found; a new version of one is none.
     groups: of each, its own number if it was kept. log: stream times in ms, ascending. similarities: of what was
     dropped.
-    sources: as JSON text, b"" for none. founder: event time (NO_TIME: none) and source of a kept document, this batch's
-    among them.
+    sources: as JSON text, b"" for none. first_member: event time (NO_TIME: none) and source of a kept document, this
+    batch's among them.
     """
 
     places: Sequence[int]
@@ -43,7 +43,7 @@ class Seen:
     log: Sequence[int]
     similarities: Sequence[float]
     sources: Sequence[bytes]
-    founder: Callable[[int], tuple[int, bytes]]
+    first_member: Callable[[int], tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ class _Watcher:
         slot = seen.log[at] // self.width
         if isinstance(rule, Spread):
             if not known:
-                # When its founder came is known by his event time only.
-                time, source = seen.founder(seen.groups[at])
+                # When its first member came is known by his event time only.
+                time, source = seen.first_member(seen.groups[at])
                 founded = min(time, seen.log[at]) // self.width
                 if time != NO_TIME and founded > slot - SLOTS:
                     watched.count(founded, False)
@@ -166,7 +166,7 @@ class _Watcher:
         rule = self.rule
         if isinstance(rule, Copied):
             return {
-                "copied": json.loads(seen.founder(seen.groups[at])[1]), "similarity": seen.similarities[at]
+                "copied": json.loads(seen.first_member(seen.groups[at])[1]), "similarity": seen.similarities[at]
             }  # fmt: skip
         documents = watched.documents
         if isinstance(rule, Share):
@@ -197,7 +197,7 @@ def _copied(rule: Copied, seen: Seen, at: int) -> bool:
     by = seen.sources[at]
     if not by or seen.similarities[at] < rule.similarity or rule.by_text not in (None, by):
         return False
-    source = seen.founder(seen.groups[at])[1]
+    source = seen.first_member(seen.groups[at])[1]
     return bool(source) and source != by and rule.source_text in (None, source)
 
 

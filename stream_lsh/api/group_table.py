@@ -56,7 +56,7 @@ class GroupTable:
             return _group(row)
         if document.seq != document.group:
             return None
-        time, source = self._groups.founder(document.seq)
+        time, source = self._groups.first_member(document.seq)
         alone = groups.Group(document.group, document.id, document.seq)
         alone.take_in(time, source)
         return _group(alone)
@@ -74,7 +74,7 @@ class GroupTable:
                 yield _member(row, member)
         elif isinstance(group, Group) and group.total_members == 1 and group.representative is not None:
             id, seq = group.representative
-            time, source = self._groups.founder(seq)
+            time, source = self._groups.first_member(seq)
             yield Member(id, seq, "unique", None, _time(time), _source(source), True, None, None)
         else:
             raise UsageError(

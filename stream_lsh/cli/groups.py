@@ -54,7 +54,7 @@ def choice_options() -> list[Option]:
     return [
         Option(
             ["--order"], type=click.Choice(["largest", "newest", "growing"]), default="largest", section=SECTION,
-            help="by members; by founder, the latest first; or by members that came within --since  [largest]",
+            help="by members; by first member, the latest first; or by members that came within --since  [largest]",
         ),
         Option(
             ["--since"], type=Duration(), metavar="TIME", section=SECTION,

@@ -28,7 +28,7 @@ class Growth:
     timed: bool
     at: Sequence[int]
     members: Sequence[int]
-    living: Sequence[int]
+    live: Sequence[int]
     sources: Sequence[int]
     updates: Sequence[int]
 
@@ -39,7 +39,7 @@ def growth(members: Iterable[Member]) -> Growth:
     versions = list(members)
     seqs, latest = [member.seq for member in versions], list(accumulate((member.time for member in versions), max))
     timed = any(member.time != NO_TIME for member in versions)
-    changes: list[tuple[int, int, int, bytes, int]] = []  # when; members and living members more; source; new versions
+    changes: list[tuple[int, int, int, bytes, int]] = []  # when; members and live members more; source; new versions
     now = min((member.time for member in versions if member.time != NO_TIME), default=NO_TIME)
     for member in versions:
         now = member.time if member.time != NO_TIME else now
@@ -54,8 +54,8 @@ def growth(members: Iterable[Member]) -> Growth:
     had = lives = 0
     sources = {b""}
     steps: dict[int, tuple[int, int, int, int]] = {}
-    for at, more, living, source, update in sorted(changes, key=lambda change: change[0]):
-        had, lives = had + more, lives + living
+    for at, more, live, source, update in sorted(changes, key=lambda change: change[0]):
+        had, lives = had + more, lives + live
         sources.add(source)
         steps[at] = had, lives, len(sources) - 1, update + steps.get(at, (0, 0, 0, 0))[3]
     columns = list(zip(*steps.values(), strict=True))
@@ -71,10 +71,8 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
     found = growth(members)
     with image(path) as axes:
         at = [datetime.fromtimestamp(time / 1000, UTC) for time in found.at] if found.timed else list(found.at)
-        axes.fill_between(at, found.living, step="post", color="tab:blue", alpha=0.15)
-        axes.step(
-            at, found.living, where="post", color="tab:blue", linewidth=1, label=f"living: {group.live_members:,}"
-        )
+        axes.fill_between(at, found.live, step="post", color="tab:blue", alpha=0.15)
+        axes.step(at, found.live, where="post", color="tab:blue", linewidth=1, label=f"live: {group.live_members:,}")
         axes.step(
             at, found.members, where="post", color="black", linewidth=2, label=f"members: {group.total_members:,}"
         )
@@ -85,7 +83,7 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
         if any(found.updates):
             places = [place for place, count in enumerate(found.updates) if count]
             axes.plot(
-                [at[place] for place in places], [found.living[place] for place in places], "o", color="tab:blue",
+                [at[place] for place in places], [found.live[place] for place in places], "o", color="tab:blue",
                 markersize=4, label=f"new versions: {sum(found.updates):,}",
             )  # fmt: skip
         axes.set_ylim(bottom=0)

@@ -88,9 +88,9 @@ def score(feed: Feed, truth: Truth, verdicts: Sequence[Mapping[str, Any]]) -> Sc
     correct = {
         place
         for place in dropped
-        if (founder := verdicts[place]["group"]) in kept
-        and feed.entries[founder].id == verdicts[place]["duplicate_of"]
-        and (founder, place) in true_pairs
+        if (first_member := verdicts[place]["group"]) in kept
+        and feed.entries[first_member].id == verdicts[place]["duplicate_of"]
+        and (first_member, place) in true_pairs
     }
     quality = Quality(truth=len(similar), found=len(dropped), correct=len(correct))
     position_of = {entry.id: position for position, entry in reversed(list(enumerate(feed.entries)))}

@@ -31,9 +31,9 @@ TERMS = 6  # named of a story
 class Story:
     """A story that was found.
 
-    members: places in the feed, the founder first. days: articles of each day of the week. sources: how many. terms:
-    those that decided for most articles, most often first. event: the one that most of its articles tell of; others:
-    articles that tell of another; missed: articles of the event that are not in this story.
+    members: places in the feed, the first member first. days: articles of each day of the week. sources: how many.
+    terms: those that decided for most articles, most often first. event: the one that most of its articles tell of;
+    others: articles that tell of another; missed: articles of the event that are not in this story.
     """
 
     members: tuple[int, ...]
@@ -109,22 +109,22 @@ def run_week(folder: Path, documents: int, seed: int, progress: Callable[[Progre
 def judged(week: Week, verdicts: Sequence[Mapping[str, Any]], folder: Path | None = None) -> Diary:
     """Compare verdicts, one for each article, as the job writes them, with the truth."""
     entries = week.feed.entries
-    founder = [int(verdict["group"]) for verdict in verdicts]  # a story has the number of who founded it
+    first_member = [int(verdict["group"]) for verdict in verdicts]  # a story has the number of who founded it
     event_of = [entry.story for entry in entries]
-    members, articles = _places(founder), _places(event_of)
+    members, articles = _places(first_member), _places(event_of)
     stories = [_story(places, week, verdicts, articles) for places in members.values() if len(places) > 1]
     stories.sort(key=lambda story: (-len(story.members), story.members))
     reported = [event for event, places in articles.items() if entries[places[0]].kind != SINGLE]
-    whole = [event for event in reported if len({founder[place] for place in articles[event]}) == 1]
-    pure = [event for event in whole if len(members[founder[articles[event][0]]]) == len(articles[event])]
+    whole = [event for event in reported if len({first_member[place] for place in articles[event]}) == 1]
+    pure = [event for event in whole if len(members[first_member[articles[event][0]]]) == len(articles[event])]
     singles = [place for place, entry in enumerate(entries) if entry.kind == SINGLE]
-    misplaced = [place for place in singles if event_of[founder[place]] != event_of[place]]
+    misplaced = [place for place in singles if event_of[first_member[place]] != event_of[place]]
     english = {place for place in singles if entries[place].document["lang"] == "en"}
     wrong = len(english.intersection(misplaced))
-    twins = [_twin(articles[before], articles[twin], founder) for twin, before in week.twins.items()]
+    twins = [_twin(articles[before], articles[twin], first_member) for twin, before in week.twins.items()]
     return Diary(
         week, verdicts, tuple(stories), tuple(twins),
-        agreement(np.array(founder, np.int64), np.array(event_of, np.int64)),
+        agreement(np.array(first_member, np.int64), np.array(event_of, np.int64)),
         len(reported), len(whole), len(pure),
         (Singles(len(english), wrong), Singles(len(singles) - len(english), len(misplaced) - wrong)), folder,
     )  # fmt: skip
@@ -161,9 +161,9 @@ def terms_of(verdict: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(term for match in verdict["matches"] for term in match["terms"]))
 
 
-def _twin(before: Sequence[int], twin: Sequence[int], founder: Sequence[int]) -> Twin:
-    own = {founder[place] for place in before}
-    return Twin(before[0], twin[0], len(twin), sum(founder[place] in own for place in twin))
+def _twin(before: Sequence[int], twin: Sequence[int], first_member: Sequence[int]) -> Twin:
+    own = {first_member[place] for place in before}
+    return Twin(before[0], twin[0], len(twin), sum(first_member[place] in own for place in twin))
 
 
 def _article(diary: Diary) -> str:

@@ -55,7 +55,7 @@ class Alerts:
             places.tolist(), judgement.seqs[places].tolist(), (judgement.kinds[places] != Kind.UNIQUE).tolist(),
             np.isin(places, events.arrivals, assume_unique=True).tolist(), judgement.groups[places].tolist(),
             log[places].tolist(), judgement.similarities[places].tolist(),
-            chosen(sources, places) or [b""] * len(places), self._groups.founder,
+            chosen(sources, places) or [b""] * len(places), self._groups.first_member,
         )  # fmt: skip
         lines = []
         for alert in self._watch.look(seen):

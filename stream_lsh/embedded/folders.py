@@ -93,8 +93,8 @@ class FolderInput(Input):
             )
         yield from self._between(position, len(files), max_bytes, max_documents)
 
-    def again(self, stretches: Sequence[Stretch]) -> Iterator[Lines]:
-        for begin, end in stretches:
+    def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
+        for begin, end in deleted_ranges:
             yield from self._between(begin, end.line, MAX_BYTES, MAX_DOCUMENTS)
 
     def _between(self, position: Position, last: int, max_bytes: int, max_documents: int) -> Iterator[Lines]:

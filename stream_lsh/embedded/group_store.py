@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.pending import Readable
-from stream_lsh.index.store.rocksdb import DEPARTED, FOUNDERS, GROUP, MEMBERS, SOURCES
+from stream_lsh.index.store.rocksdb import DEPARTED, FIRST_MEMBERS, GROUP, MEMBERS, SOURCES
 from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 
@@ -78,9 +78,9 @@ def row_key(group: int) -> bytes:
     return _ONE.pack(GROUP, group)
 
 
-def founders_key(seq: int) -> bytes:
+def first_members_key(seq: int) -> bytes:
     """The key of a block of kept documents, by its first; or what is to be looked for."""
-    return _ONE.pack(FOUNDERS, seq)
+    return _ONE.pack(FIRST_MEMBERS, seq)
 
 
 def source_key(group: int, source: bytes) -> bytes:
@@ -153,7 +153,7 @@ def kept(store: Readable, group: Group) -> Iterator[Member]:
     """What has stood for a group, in the order of the log; representatives, which were dropped at first, among them."""
     gone = departures(store, group.group)
     for seq, id in sorted({group.seq: group.id, **gone.kept}.items()):
-        time, source = founder(store, seq)
+        time, source = first_member(store, seq)
         yield Member(seq, id, time, source, Kind.UNIQUE, None, *gone.of(seq))
 
 
@@ -166,20 +166,20 @@ def members(store: Readable, group: Group) -> Iterator[Member]:
 
 def block_of(store: Readable, seq: int) -> tuple[bytes, bytes] | None:
     """Key and value of the block that has a kept document, if there is one."""
-    found = store.last(founders_key(seq))
-    return found if found is not None and found[0][:1] == FOUNDERS else None
+    found = store.last(first_members_key(seq))
+    return found if found is not None and found[0][:1] == FIRST_MEMBERS else None
 
 
 def in_block(block: Block, seq: int) -> tuple[int, bytes]:
     """Event time and source of a kept document, if the block has it."""
-    founders, sources = block
-    at = int(np.searchsorted(founders["seq"], seq))
-    if at < len(founders) and founders["seq"][at] == seq:
-        return int(founders["time"][at]), sources[at]
+    first_members, sources = block
+    at = int(np.searchsorted(first_members["seq"], seq))
+    if at < len(first_members) and first_members["seq"][at] == seq:
+        return int(first_members["time"][at]), sources[at]
     return NO_TIME, b""
 
 
-def founder(store: Readable, seq: int) -> tuple[int, bytes]:
+def first_member(store: Readable, seq: int) -> tuple[int, bytes]:
     """Event time and source of a kept document."""
     found = block_of(store, seq)
     return (NO_TIME, b"") if found is None else in_block(decoded(found[1], FOUNDER, "source"), seq)

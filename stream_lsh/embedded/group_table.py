@@ -43,7 +43,7 @@ def table(folder: Path, order: Order = "largest", since: int | None = None, limi
     """Rows of the groups, the first ones of an order.
 
     Args:
-        order: by living members; by the number of the founder, the latest first; or by the members that came within
+        order: by live members; by the number of the first member, the latest first; or by the members that came within
             `since`. since: only groups that a member has come to in so many milliseconds before the latest event time;
             for "growing" a day if it is not given.
 
@@ -79,7 +79,7 @@ def _first(found: Iterator[Row], order: Order, limit: int | None) -> list[Row]:
 
 
 def _grown(store: Store, group: Group, after: int) -> int:
-    """Members that a group got from a time on, without its founder and new versions of members."""
+    """Members that a group got from a time on, without its first member and new versions of members."""
     return sum(member.time >= after and not member.update for member in dropped(store, group.group))
 
 

@@ -18,7 +18,7 @@ from stream_lsh.embedded.group_store import (
     departure,
     departure_key,
     encoded,
-    founders_key,
+    first_members_key,
     lengths,
     members_key,
     row_key,
@@ -73,9 +73,9 @@ class Groups:
         field: str | None = self._fact["source_field"]
         return field
 
-    def founder(self, seq: int) -> tuple[int, bytes]:
+    def first_member(self, seq: int) -> tuple[int, bytes]:
         """Event time and source of a kept document, NO_TIME and b"" where there is none."""
-        return self._shelf.founder(seq)
+        return self._shelf.first_member(seq)
 
     def add(
         self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes]
@@ -117,7 +117,7 @@ class Groups:
             (departure_key(begin, 0), departure_key(end, 0)), (source_key(begin, b""), source_key(end, b"")),
         ]  # fmt: skip
         if (block := block_of(store, end)) is not None:
-            ranges.append((founders_key(0), block[0]))
+            ranges.append((first_members_key(0), block[0]))
         self._cleared = end
         return ranges
 
@@ -183,7 +183,7 @@ class Groups:
         }
         for block, sources in shelf.kept:
             if block["seq"][-1] >= reached:
-                values[founders_key(int(block["seq"][0]))] = encoded(block, sources)
+                values[first_members_key(int(block["seq"][0]))] = encoded(block, sources)
         for some, first in ((shelf.sources, source_key(reached, b"")), (self._departures, departure_key(reached, 0))):
             values.update((key, value) for key, value in some.items() if key >= first)
         values.update(self._chunks(reached))

@@ -88,8 +88,8 @@ class Input(ABC):
         return self._identity(identity.head_bytes) == (identity.path, identity.head, identity.head_bytes)
 
     @abstractmethod
-    def again(self, stretches: Sequence[Stretch]) -> Iterator[Lines]:
-        """The lines of some stretches that were read before, in their order; none of these `Lines` goes beyond a
+    def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
+        """The lines of some deleted_ranges that were read before, in their order; none of these `Lines` goes beyond a
         stretch. Raises InputError."""
 
     @abstractmethod
@@ -247,15 +247,15 @@ class LineInput(Input):
             if self.name != "-":
                 os.close(descriptor)
 
-    def again(self, stretches: Sequence[Stretch]) -> Iterator[Lines]:
+    def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
         descriptor = self._open()
         try:
             begin = 0
-            if self._decompress is None and stretches:
-                begin = os.lseek(descriptor, max(0, stretches[0][0].offset - 1), os.SEEK_SET)
+            if self._decompress is None and deleted_ranges:
+                begin = os.lseek(descriptor, max(0, deleted_ranges[0][0].offset - 1), os.SEEK_SET)
             blocks = _all_of(descriptor)
             cut = _Cut(blocks if self._decompress is None else self._decompress(blocks), begin)
-            for begins, ends in stretches:
+            for begins, ends in deleted_ranges:
                 mid_line = cut.skip(begins.offset)
                 splitter = LineSplitter(begins, self.fields.max_document_bytes, MAX_DOCUMENTS, mid_line=mid_line)
                 yield from splitter.split(cut.until(ends.offset))

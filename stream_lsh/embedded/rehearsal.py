@@ -18,7 +18,7 @@ from stream_lsh.embedded.group_store import FOUNDER, MEMBER, decoded, departures
 from stream_lsh.embedded.group_table import NO_TIMES, reading_groups
 from stream_lsh.errors import UsageError
 from stream_lsh.index.segments.stream_time import StreamTime
-from stream_lsh.index.store.rocksdb import DEPARTED, FOUNDERS, MEMBERS, Store
+from stream_lsh.index.store.rocksdb import DEPARTED, FIRST_MEMBERS, MEMBERS, Store
 
 AT_ONCE = 8192  # documents
 _DOCUMENT = np.dtype(
@@ -78,7 +78,7 @@ def rehearse(folder: Path, rules: Sequence[Rule]) -> Rehearsal:
 def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
     """All that was kept or dropped, in the order of the log, and the sources by number."""
     numbers: dict[bytes, int] = {b"": 0}
-    found = [part for kind in (FOUNDERS, MEMBERS) for part in _parts(store, kind, numbers)]
+    found = [part for kind in (FIRST_MEMBERS, MEMBERS) for part in _parts(store, kind, numbers)]
     documents = np.concatenate(found) if found else np.empty(0, _DOCUMENT)
     documents = documents[np.argsort(documents["seq"], kind="stable")]
     documents["joined"] = documents["dropped"] & ~_updates(store, documents)
@@ -110,7 +110,7 @@ def _parts(store: Store, kind: bytes, numbers: dict[bytes, int]) -> Iterator[NDA
 
 
 def _seen(part: NDArray[Any], log: StreamTime, documents: NDArray[Any], sources: list[bytes]) -> Seen:
-    def founder(seq: int) -> tuple[int, bytes]:
+    def first_member(seq: int) -> tuple[int, bytes]:
         at = int(np.searchsorted(documents["seq"], seq))
         if at < len(documents) and documents["seq"][at] == seq:
             return int(documents["time"][at]), sources[documents["source"][at]]
@@ -119,7 +119,7 @@ def _seen(part: NDArray[Any], log: StreamTime, documents: NDArray[Any], sources:
     return Seen(
         range(len(part)), part["seq"].tolist(), part["dropped"].tolist(), part["joined"].tolist(),
         part["group"].tolist(), log.advance(np.ascontiguousarray(part["time"])).tolist(), part["similarity"].tolist(),
-        [sources[number] for number in part["source"].tolist()], founder,
+        [sources[number] for number in part["source"].tolist()], first_member,
     )  # fmt: skip
 
 

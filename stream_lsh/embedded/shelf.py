@@ -78,11 +78,11 @@ class Shelf:
         return found
 
     def put(self, groups: Iterable[Group]) -> None:
-        """Rows that have changed; one without living members goes."""
+        """Rows that have changed; one without live members goes."""
         for group in groups:
             self.changed[group.group] = group if group.live_members else None
 
-    def founder(self, seq: int) -> tuple[int, bytes]:
+    def first_member(self, seq: int) -> tuple[int, bytes]:
         if self._firsts and seq >= self._firsts[0]:
             return in_block(self.kept[bisect_right(self._firsts, seq) - 1], seq)
         found = block_of(self._store, seq)

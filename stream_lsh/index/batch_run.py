@@ -101,7 +101,7 @@ class BatchRun:
             elif code == REPRESENTATIVE_POSTED:
                 self._post_representative()
             elif code == NO_LOG:
-                shard.counted.rarity.enlarge()
+                shard.counted.frequencies.enlarge()
             elif code == FULL:
                 results.enlarge()
 
@@ -146,7 +146,7 @@ class BatchRun:
         self._at_hand(self._batch.shingles.known())
         work = self._work()
         while liken(len(self._batch), row, work) == NO_LOG:
-            self._shard.counted.rarity.enlarge()
+            self._shard.counted.frequencies.enlarge()
         return self._results.similarity.copy()
 
     def matches(self) -> Matches:
@@ -167,7 +167,7 @@ class BatchRun:
         most, met = int(self._limits.full), max(self._met, power_of_two(least))
         return Work(
             batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
-            newer=shard.late.newer, limits=self._limits, sets=shard.sets, rarity=shard.counted.rarity,
+            newer=shard.late.newer, limits=self._limits, sets=shard.sets, frequencies=shard.counted.frequencies,
             results=self._results,
             scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Which groups end under a window, and when: a function of the log, whatever the batches are.
 
-Nobody joins a group whose founder has left the window, and a window later its last member has left it too. That is
+Nobody joins a group whose first member has left the window, and a window later its last member has left it too. That is
 looked at in slots of stream time, and a few numbers for each that the log goes on by: a feed that was dense is no pause
 when it goes. (With every document, where each number is one's; on Kafka a frame takes 4,096, however few it has.)
 """

@@ -47,7 +47,7 @@ class Events:
 
     places: int64[m] of the documents in the batch; one that leaves a group and joins another has two events, in this
     order. changes: uint8[m] of `Change`. of: int64[m] place of the group in `groups`, whose rows are those behind the
-    batch (without living members: it has none any more). heads: int64[m] place in `representatives`: of a group, id as
+    batch (without live members: it has none any more). heads: int64[m] place in `representatives`: of a group, id as
     JSON text and number. said: the sources that are named. ended: groups that a window ends, each before what its
     document does, with the place of that one; in order.
     """
@@ -60,7 +60,7 @@ class Events:
     representatives: list[tuple[int, bytes, int]]
     versions: NDArray[np.int64]
     sizes: NDArray[np.int64]
-    living: NDArray[np.int64]
+    live: NDArray[np.int64]
     firsts: NDArray[np.int64]
     lasts: NDArray[np.int64]
     sources: NDArray[np.int64]
@@ -75,13 +75,13 @@ class Events:
     def arrival(self, place: int) -> Group:
         """The row after the event by which such a document came; the sources that it names are one text."""
         event = int(np.searchsorted(self.places, place, "right")) - 1  # the last one of the document
-        version, size, living, first, last, sources = (
+        version, size, live, first, last, sources = (
             int(column[event])
-            for column in (self.versions, self.sizes, self.living, self.firsts, self.lasts, self.sources)
+            for column in (self.versions, self.sizes, self.live, self.firsts, self.lasts, self.sources)
         )
         said = [self.said[event].encode()]
         group, id, seq = self.representatives[self.heads[event]]
-        return Group(group, id, seq, version, size, living, first, last, sources, said)
+        return Group(group, id, seq, version, size, live, first, last, sources, said)
 
     def lines(self, ids: Sequence[bytes], seqs: NDArray[np.int64]) -> Iterator[bytes]:
         """The events as JSON lines, some at a time; ids, seqs: those of the batch."""
@@ -91,7 +91,7 @@ class Events:
         rows = zip(
             map(_LABELS.__getitem__, self.changes.tolist()), seqs[self.places].tolist(), texts,
             map(heads.__getitem__, self.heads.tolist()), self.versions.tolist(), self.sizes.tolist(),
-            self.living.tolist(), _times(self.firsts), _times(self.lasts), self.sources.tolist(), self.said,
+            self.live.tolist(), _times(self.firsts), _times(self.lasts), self.sources.tolist(), self.said,
             strict=True,
         )  # fmt: skip
         lines = map(_EVENT.__mod__, rows)

@@ -27,7 +27,7 @@ class Shelf(Protocol):
     def rows(self, groups: Sequence[int]) -> Mapping[int, Group]:
         """The rows of those of these groups that have one; who asks for them changes them."""
 
-    def founder(self, seq: int) -> tuple[int, bytes]:
+    def first_member(self, seq: int) -> tuple[int, bytes]:
         """Event time and source of a kept document."""
 
     def has_source(self, group: int, source: bytes) -> bool:
@@ -81,7 +81,7 @@ def fold(
 
     versions = before("version") + np.arange(1, len(of) + 1) - begins[of]
     sizes = before("total_members") + _summed(joins, of, begins)
-    living = before("live_members") + _summed(joins - goes, of, begins)
+    live = before("live_members") + _summed(joins - goes, of, begins)
     came = np.where(others, NO_TIME, times[places])
     firsts, lasts = _earliest(before("first"), of, came), _latest(before("last"), of, came)
     counted = before("sources")
@@ -91,17 +91,17 @@ def fold(
     new, said = _new_sources(groups, of, begins, theirs, shelf)
     counted += _summed(new, of, begins)
     heads, representatives = _representatives(judgement, groups, places, changes, of, begins)
-    changes = np.where(versions == 1, Change.CREATED, np.where(living == 0, Change.ENDED, changes)).astype(np.uint8)
+    changes = np.where(versions == 1, Change.CREATED, np.where(live == 0, Change.ENDED, changes)).astype(np.uint8)
 
     ends = np.append(begins, len(of))[1:] - 1
-    columns = (versions, sizes, living, firsts, lasts, counted)
+    columns = (versions, sizes, live, firsts, lasts, counted)
     for group, *row in zip(groups, *(column[ends].tolist() for column in columns), strict=True):
         group.version, group.total_members, group.live_members, group.first, group.last, group.sources = row
     back = np.argsort(order)
-    versions, sizes, living, firsts, lasts, counted = (column[back] for column in columns)
+    versions, sizes, live, firsts, lasts, counted = (column[back] for column in columns)
     named = [said[event] for event in back.tolist()]
     return Events(
-        places[back], changes[back], of[back], groups, heads[back], representatives, versions, sizes, living, firsts,
+        places[back], changes[back], of[back], groups, heads[back], representatives, versions, sizes, live, firsts,
         lasts, counted, named,
     )  # fmt: skip
 
@@ -144,11 +144,11 @@ def _of_rows(moves: _Moves, shelf: Shelf) -> tuple[_Moves, Mapping[int, Group]]:
 
 
 def _founded(judgement: Judgement, number: int, place: int, shelf: Shelf) -> Group:
-    """The group that a document joins as the second one, of the founder alone: as it came, and as it is now."""
+    """The group that a document joins as the second one, of the first member alone: as it came, and as it is now."""
     seq = int(judgement.of_seqs[place])
     group = Group(number, judgement.oldest(place), seq)
     for version in sorted({number, seq}):
-        group.take_in(*shelf.founder(version))
+        group.take_in(*shelf.first_member(version))
     return group
 
 

@@ -17,11 +17,12 @@ LISTED = 16  # sources that a row names, in the order in which they came
 class Group:
     """The row of a group.
 
-    group: number of its founder. id, seq: of its representative, whom newcomers are compared with; the id as JSON text.
-    version: of the row, 1 with the second member, 0 while the founder is alone, which is no row yet. size: members that
-    it has had; live_members: those that were neither deleted nor left it as another version. first, last: earliest and
-    latest event time of the members it has had, NO_TIME without one. sources: how many they have; first_sources: the
-    first LISTED of them as JSON text, in the order in which they came.
+    group: number of its first member. id, seq: of its representative, whom newcomers are compared with; the id as JSON
+    text.
+    version: of the row, 1 with the second member, 0 while the first member is alone, which is no row yet. size: members
+    that it has had; live_members: those that were neither deleted nor left it as another version. first, last: earliest
+    and latest event time of the members it has had, NO_TIME without one. sources: how many they have; first_sources:
+    the first LISTED of them as JSON text, in the order in which they came.
     """
 
     group: int

@@ -18,7 +18,7 @@ ENVELOPE = 64 * 2**10
 _INTERNAL_BYTES = 64 * 2**20
 """What signatures, frames, matches and changelog take at least: matches of a dense frame are many. Costs nothing."""
 _COUNTS_BYTES = 16 * 2**20
-"""How rare words are (`index.rarity`): 8 MB were made of counters that are all in use."""
+"""How rare words are (`index.frequencies`): 8 MB were made of counters that are all in use."""
 _OUTPUT_BYTES = 16 * 2**20
 NEEDS = {
     "sign": ("documents", "signatures"),

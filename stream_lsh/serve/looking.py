@@ -36,7 +36,8 @@ def _check_groups(service: Interface) -> None:
 async def get_groups(
     service: Served,
     order: Annotated[
-        Order, Query(description="by members; by founder, the latest first; or by members that came within `since`")
+        Order,
+        Query(description="by members; by first member, the latest first; or by members that came within `since`"),
     ] = "largest",
     since: Annotated[
         str | None,
@@ -58,7 +59,7 @@ async def get_groups(
 
 @router.get("/groups/{group}", dependencies=[READ], responses=responses(404, 409, 422))
 async def get_group(
-    group: Annotated[int, Path(ge=0, lt=2**63, description="number of its founder")],
+    group: Annotated[int, Path(ge=0, lt=2**63, description="number of its first member")],
     service: Served,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="members, in their order")] = 1000,
 ) -> Response:

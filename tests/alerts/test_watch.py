@@ -43,11 +43,11 @@ class Model:
     def found(self, rule: Rule) -> dict[str, Any] | None:
         _, group, now, _, source, similarity = self.documents[-1]
         if isinstance(rule, Copied):
-            founder = self.documents[group][4]
-            named = source and founder and source != founder
-            fits = rule.source in (None, founder) and rule.by in (None, source)
+            first_member = self.documents[group][4]
+            named = source and first_member and source != first_member
+            fits = rule.source in (None, first_member) and rule.by in (None, source)
             return (
-                {"copied": founder, "similarity": similarity}
+                {"copied": first_member, "similarity": similarity}
                 if named and fits and similarity >= rule.similarity
                 else None
             )
@@ -67,9 +67,9 @@ class Model:
         members = [document for document in self.documents if document[0] and document[1] == group]
         came = [(member[4], member[2]) for member in members if recent(member[2])]
         if isinstance(rule, Spread):
-            founder = self.documents[group]
-            first = None if founder[3] is None else min(founder[3], members[0][2])
-            came += [(founder[4], first)] if recent(first) else []  # type: ignore[list-item]
+            first_member = self.documents[group]
+            first = None if first_member[3] is None else min(first_member[3], members[0][2])
+            came += [(first_member[4], first)] if recent(first) else []  # type: ignore[list-item]
             if len({source for source, _ in came} - {""}) < rule.sources:
                 return None
         return {"members": len(came)} if len(came) >= rule.members else None
@@ -85,14 +85,14 @@ def seen_of(documents: list[Document], start: int, stop: int) -> Seen:
     def text(source: str) -> bytes:
         return json.dumps(source).encode() if source else b""
 
-    def founder(seq: int) -> tuple[int, bytes]:
+    def first_member(seq: int) -> tuple[int, bytes]:
         assert seq < stop, "of a document that is not there yet"
         return NO_TIME if documents[seq][3] is None else documents[seq][3], text(documents[seq][4])  # type: ignore[return-value]
 
     dropped, groups, log, _, sources, similarities = zip(*documents[start:stop], strict=True)
     return Seen(
         range(stop - start), range(start, stop), dropped, dropped, groups, log, similarities,
-        [text(s) for s in sources], founder,
+        [text(s) for s in sources], first_member,
     )  # fmt: skip
 
 

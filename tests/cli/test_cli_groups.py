@@ -162,7 +162,7 @@ def test_the_growth_of_a_group() -> None:
         Member(4, b'"d"', none, b"", near, 0.9, 9, none), Member(6, b'"e"', 15, b'"z"', near, 0.9),
     ])  # fmt: skip
     assert found == Growth(
-        True, [10, 15, 20, 30, 40, 60], members=[1, 2, 3, 4, 5, 5], living=[1, 2, 3, 4, 4, 3],
+        True, [10, 15, 20, 30, 40, 60], members=[1, 2, 3, 4, 5, 5], live=[1, 2, 3, 4, 4, 3],
         sources=[1, 2, 3, 3, 3, 3], updates=[0, 0, 0, 0, 1, 0],
     )  # fmt: skip
     found = growth([Member(3, b'"a"', none, b"", Kind.UNIQUE, None, 8), Member(5, b'"b"', none, b"", near, 0.9)])

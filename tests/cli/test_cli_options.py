@@ -196,6 +196,6 @@ def test_the_file_of_the_folder_is_read_and_said_unless_another_is_named(
         assert (settings.threshold, settings.target_recall, result.stderr) == (0.8, 0.9, "")
 
 
-def test_a_choice_shows_what_there_is_to_choose_from_though_it_may_be_left_out() -> None:
+def test_a_choice_shows_what_there_is_to_choose_from_though_it_may_be_excluded() -> None:
     assert setting("tokens").metavar == "unicode|word"
     assert setting("verify").metavar == "exact|signature"

@@ -41,7 +41,7 @@ def test_where_rejected_documents_are() -> None:
     assert "standard output" in lines(SUMMARY, "-")[-1]
 
 
-def test_what_did_not_happen_is_left_out() -> None:
+def test_what_did_not_happen_is_excluded() -> None:
     calm = replace(SUMMARY, redelivered=0, rejected={})
     assert not any("redelivered" in line or "rejected" in line for line in lines(calm))
 

@@ -145,7 +145,7 @@ def test_stories_against_labels_with_and_without_times(tmp_path: Path) -> None:
     assert "--time-field is for --measure tf-idf" in refused.stderr
 
 
-def test_documents_without_a_label_are_left_out(feed: Path) -> None:
+def test_documents_without_a_label_are_excluded(feed: Path) -> None:
     labelled(feed, ["a", None, "b"])
     found = figures(feed, "--labels", "story")
     assert (found["documents"], found["without_label"]) == (2, 11)

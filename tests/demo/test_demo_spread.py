@@ -69,7 +69,7 @@ def test_the_table_tells_it(found: tuple[Spreading, Path]) -> None:
         (PRINTED + LATE - 1, "withdraw", "left"),
     ]  # fmt: skip
     assert [row.alert is not None for row in rows(found[0])].index(True) == 2
-    assert early == 8  # the founder and the first copy were there before
+    assert early == 8  # the first member and the first copy were there before
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])

@@ -39,7 +39,7 @@ FEED = [
     },
     {"id": 3, "text": "Nothing like the others"},
 ]
-ONLY_WITH_OTHER_SETTINGS = ("story", "rarity", "terms", "sharing", "passages", "going", "distances")
+ONLY_WITH_OTHER_SETTINGS = ("story", "frequencies", "terms", "sharing", "passages", "going", "distances")
 """Modules whose kernels a run with default settings does without."""
 
 

@@ -206,7 +206,7 @@ def standing(records: list[dict[str, Any]], **more: Any) -> dict[Any, str]:
             model.delete(seq, record["id"], record.get("at"))
         else:
             model.judge(seq, record["id"], record["text"], record["at"])
-    return {seen.id: seen.text for seen in model.stored if seen.living and seen.kept}
+    return {seen.id: seen.text for seen in model.stored if seen.live and seen.kept}
 
 
 def folded(unique: Path) -> tuple[dict[Any, str], int]:

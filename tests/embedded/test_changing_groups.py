@@ -125,7 +125,7 @@ def check(
         assert all(number >= fact.get("cleared", 0) for number in numbers)
     in_table = {number: json.loads(group.json) for number, group in found.items()}
     assert in_table == groups.table == folded(events)
-    assert [row.group.group for row in table(folder)] == sorted(found, key=lambda n: (-found[n].living, n))
+    assert [row.group.group for row in table(folder)] == sorted(found, key=lambda n: (-found[n].live, n))
     return groups
 
 
@@ -361,7 +361,7 @@ def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [m.get("until") for m in found] == [START + 4 * SECOND, None, None, START + 6 * SECOND]
     row = json.loads(table(tmp_path / "index")[0].group.json)
-    # How the founder came counts, and how it was when it got company.
+    # How the first member came counts, and how it was when it got company.
     assert (row["first"], row["last"], row["total_members"], row["live_members"]) == (START, START + 4 * SECOND, 3, 2)
     growing = ["groups", "--index", str(tmp_path / "index"), "--order", "growing", "--since", "1h"]
     assert json.loads(CliRunner().invoke(main, growing).stdout)["joined_since"] == 2

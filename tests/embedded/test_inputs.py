@@ -103,7 +103,7 @@ def test_blank_lines_count_but_are_no_documents(tmp_path: Path) -> None:
     assert found[0][1] == document(1) + b"\r"
 
 
-def test_a_byte_order_mark_is_left_out(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_excluded(tmp_path: Path) -> None:
     found = rows(read(write(tmp_path / "in", b"\xef\xbb\xbf" + document(1) + b"\n\xef\xbb\xbf" + document(2))))
     assert found[0] == (b"1", document(1), 1, 3, None)
     assert found[1][4] == "not_json"

@@ -19,7 +19,7 @@ from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.families.measure import STORY_THRESHOLD
-from stream_lsh.index.store.rocksdb import RARE, Store
+from stream_lsh.index.store.rocksdb import FREQUENCIES, Store
 
 
 def sure(**more: Any) -> Settings:
@@ -157,7 +157,7 @@ def test_what_one_commit_has_counted_is_told_by_nothing_when_something_is_erased
                 assert len(list(deduplicator.process(part))) == len(part)
                 deduplicator.commit()
     store = Store(folders[0] / "db", read_only=True)
-    needle = next(store.rows_of(RARE, 0, 0))[1][29:]
+    needle = next(store.rows_of(FREQUENCIES, 0, 0))[1][29:]
     store.close()
     assert any(needle in data for data in contents(folders[0]))
     assert erase(folders[0], everything=True).erased == 1

@@ -14,14 +14,14 @@ def length(shingles: str, chance: float, candidates: float) -> Length:
     return Length(shingles, chance, 0.0, 0.0, candidates)
 
 
-RARE = [length("words:1", 0.2, 400.0), length("words:2", 0.02, 15.0), length("words:3", 0.001, 1.0)]
+FREQUENCIES = [length("words:1", 0.2, 400.0), length("words:2", 0.02, 15.0), length("words:3", 0.001, 1.0)]
 
 
 def test_the_shortest_that_is_rare_and_cheap_is_right() -> None:
-    assert advise(RARE, "words:3").startswith("words:3 is right")
-    assert advise(RARE, "words:2").startswith("words:2 is too short: a typical other document has 2.0 %")
-    assert "from 400 to 1 a document" in advise(RARE, "words:1")
-    longer = [*RARE, length("words:4", 0.0, 0.9)]
+    assert advise(FREQUENCIES, "words:3").startswith("words:3 is right")
+    assert advise(FREQUENCIES, "words:2").startswith("words:2 is too short: a typical other document has 2.0 %")
+    assert "from 400 to 1 a document" in advise(FREQUENCIES, "words:1")
+    longer = [*FREQUENCIES, length("words:4", 0.0, 0.9)]
     assert advise(longer, "words:4").startswith("words:4 is long enough, and words:3 is too")
 
 

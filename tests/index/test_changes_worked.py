@@ -119,7 +119,7 @@ def test_a_dropped_one_leaves_no_representative(feed: Feed) -> None:
 
 
 def test_representatives_of_representatives(feed: Feed) -> None:
-    """The oldest living member of the group, whoever it was dropped for."""
+    """The oldest live member of the group, whoever it was dropped for."""
     feed.says("a", BASE)
     for id in "bcd":
         feed.says(id, NEAR)

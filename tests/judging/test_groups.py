@@ -33,7 +33,7 @@ class Memtable:
     def rows(self, groups: Sequence[int]) -> dict[int, Group]:
         return {number: Group.of_json(self.stored[number]) for number in groups if number in self.stored}
 
-    def founder(self, seq: int) -> tuple[int, bytes]:
+    def first_member(self, seq: int) -> tuple[int, bytes]:
         return self.kept[seq]
 
     def has_source(self, group: int, source: bytes) -> bool:

@@ -105,8 +105,8 @@ def test_groups_and_alerts_are_as_embedded(
         }
         largest = table[0]
         members = shown(pipeline, "kafka", "groups", str(largest["group"]))
-        living = sum("removed_by" not in member for member in members)
-        assert living == largest["live_members"] == max(row["live_members"] for row in table)
+        live = sum("removed_by" not in member for member in members)
+        assert live == largest["live_members"] == max(row["live_members"] for row in table)
         if more:
             return
         assert Counter(member["kind"] for member in members)["unique"] == 1

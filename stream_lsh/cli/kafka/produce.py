@@ -91,11 +91,11 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
             raise
     if not quiet:
         complain(summary(feeder, sent))
-    left_out = feeder.left_out
-    if left_out.count:
-        more = [f"and {left_out.count - len(left_out.messages):,} more"] * (left_out.count > len(left_out.messages))
-        lines = "\n  ".join([*left_out.messages, *more])
-        raise InputError(f"{count(left_out.count, 'line')} left out, all others sent:\n  {lines}")
+    excluded = feeder.excluded
+    if excluded.count:
+        more = [f"and {excluded.count - len(excluded.messages):,} more"] * (excluded.count > len(excluded.messages))
+        lines = "\n  ".join([*excluded.messages, *more])
+        raise InputError(f"{count(excluded.count, 'line')} left out, all others sent:\n  {lines}")
 
 
 def summary(feeder: Feeder, sent: Sent) -> str:

@@ -6,12 +6,12 @@ import numpy as np
 
 from stream_lsh.hashing.bits import prefetch
 from stream_lsh.hashing.kernels import far, njit
-from stream_lsh.index.kernel.live_rows import read_living
+from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.row_access import (
     agreement_with,
     equal,
     in_ring,
-    living,
+    live,
     name_of,
     note_of,
     stands_for,
@@ -105,7 +105,7 @@ def gather(i, work):  # type: ignore[no-untyped-def]
             continue
         most = min(entries, len(scratch.met) - scratch.met_count - 1)
         if limits.unique and any_dead(rows.dead):
-            n, more = read_living(batch.keys[at], slot, batch.hits, at, most, work)
+            n, more = read_live(batch.keys[at], slot, batch.hits, at, most, work)
         else:
             n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
         if more and most < entries:
@@ -279,7 +279,7 @@ def copies(row, work):  # type: ignore[no-untyped-def]
         return behind(row, COPIES, rows.seen, most, work)
     n, more = behind(row, COPIES, rows.seen, ENTRIES * most, work)
     if n > 0:
-        n = living(rows, n, out)
+        n = live(rows, n, out)
     return min(n, most), more + max(n - most, _FIRST)
 
 
@@ -293,7 +293,7 @@ def oldest_copy(row, work):  # type: ignore[no-untyped-def]
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
     n = earliest(key, slot, scratch.hits, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
-    if living(rows, n, scratch.out) > 0:
+    if live(rows, n, scratch.out) > 0:
         return scratch.out[0]
     n, _ = copies(row, work)
     return scratch.out[n - 1]

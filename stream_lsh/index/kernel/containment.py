@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import ENTRIES, home, pass_by
-from stream_lsh.index.kernel.live_rows import read_living
+from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.row_access import in_ring, up_to, word
 from stream_lsh.index.kernel.work import NOBODY, NUMBER, WORK
 from stream_lsh.index.postings.bucket import empty, nowhere, read
@@ -75,7 +75,7 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
         entries = ENTRIES * limits.bucket
     most = min(entries, len(scratch.met) - scratch.met_count - 1)
     if limits.unique and dead:
-        n, more = read_living(key, slot, batch.hits, at, most, work)
+        n, more = read_live(key, slot, batch.hits, at, most, work)
     else:
         n, more = read(key, slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
     if more and most < entries:

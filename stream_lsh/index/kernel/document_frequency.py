@@ -25,7 +25,7 @@ from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import log2
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Halves, Number, Numbers, Real, Reals, Struct, Words, Words2
-from stream_lsh.index.store.rocksdb import RARE, Range, Store, parts_of, rows_key
+from stream_lsh.index.store.rocksdb import FREQUENCIES, Range, Store, parts_of, rows_key
 from stream_lsh.settings.model import Settings
 
 SLOTS = 1 << 22
@@ -114,34 +114,34 @@ def slot_of(term):  # type: ignore[no-untyped-def]
 
 
 @njit
-def weigh_among(rarity, every):  # type: ignore[no-untyped-def]
+def weigh_among(frequencies, every):  # type: ignore[no-untyped-def]
     """Weigh terms among the documents that have the term `every`."""
-    rarity.among = np.float64(rarity.counts[slot_of(every)]) / UNIT + (2.0 + BEFORE)
+    frequencies.among = np.float64(frequencies.counts[slot_of(every)]) / UNIT + (2.0 + BEFORE)
 
 
 @njit
-def rarity_of(rarity, term, own):  # type: ignore[no-untyped-def]
+def idf_of(frequencies, term, own):  # type: ignore[no-untyped-def]
     """How much a term says by being rare, seen from a document that has it (own = 1) or not (0): the logarithm of the
     documents for one that has it, the document at hand among them."""
-    count = np.float64(rarity.counts[slot_of(term)]) / UNIT + own
-    return _POWERS[np.int64(64.0 * log2(max(1.0, rarity.among / (count + 0.5))))]
+    count = np.float64(frequencies.counts[slot_of(term)]) / UNIT + own
+    return _POWERS[np.int64(64.0 * log2(max(1.0, frequencies.among / (count + 0.5))))]
 
 
 @njit
-def most_rare(rarity):  # type: ignore[no-untyped-def]
+def most_rare(frequencies):  # type: ignore[no-untyped-def]
     """That of a term that no document has had."""
-    return _POWERS[np.int64(64.0 * log2(rarity.among))]
+    return _POWERS[np.int64(64.0 * log2(frequencies.among))]
 
 
 @njit
-def count(rarity, terms, first, last, shift):  # type: ignore[no-untyped-def]
+def count(frequencies, terms, first, last, shift):  # type: ignore[no-untyped-def]
     """A document is stored, which has terms[first:last]; the caller has seen to room in the log."""
     for k in range(first, last):
         slot = slot_of(terms[k] >> shift)
-        if rarity.counts[slot] < _MOST:
-            rarity.counts[slot] += np.uint32(UNIT)
-        rarity.log[rarity.logged] = np.uint32(slot)
-        rarity.logged += 1
+        if frequencies.counts[slot] < _MOST:
+            frequencies.counts[slot] += np.uint32(UNIT)
+        frequencies.log[frequencies.logged] = np.uint32(slot)
+        frequencies.logged += 1
 
 
 class Counted:
@@ -155,8 +155,8 @@ class Counted:
         DamagedError: a value is missing, or damaged.
     """
 
-    def __init__(self, store: Store, shard: int, rarity: DocumentFrequency, *, trimmed: bool = False) -> None:
-        self.rarity = rarity
+    def __init__(self, store: Store, shard: int, frequencies: DocumentFrequency, *, trimmed: bool = False) -> None:
+        self.frequencies = frequencies
         self.trimmed = trimmed
         self._shard = shard
         self._segment = -1  # the last one that began
@@ -164,34 +164,34 @@ class Counted:
         self._whole = 0  # bytes of the last whole one
         self._since = 0  # and of those since
         self._anew = True
-        if len(rarity.counts):
+        if len(frequencies.counts):
             self._restore(store)
 
     def begin(self, segment: int, fades: bool) -> None:
         """A segment begins; whether an eighth goes."""
-        if not len(self.rarity.counts) or segment == self._segment:
+        if not len(self.frequencies.counts) or segment == self._segment:
             return
         if fades and self._segment >= 0:
-            counts = self.rarity.counts
+            counts = self.frequencies.counts
             counts -= (counts + np.uint32(7)) >> np.uint32(3)
-            self.rarity.logged = 0
+            self.frequencies.logged = 0
             self._anew = True
         self._segment = segment
 
     def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
         """The values that make the counts durable, and the ranges of keys that are needed no more."""
-        rarity = self.rarity
-        if not len(rarity.counts):
+        frequencies = self.frequencies
+        if not len(frequencies.counts):
             return {}, []
         ranges = list[Range]()
         if self._anew or self._since > max(self._whole, 1 << 20):
-            slots = np.flatnonzero(rarity.counts).astype(np.uint32)
-            counts = rarity.counts[slots]
+            slots = np.flatnonzero(frequencies.counts).astype(np.uint32)
+            counts = frequencies.counts[slots]
             ranges.append((self._key(0), self._key(self._number)))
         else:
-            slots, times = np.unique(rarity.log[: int(rarity.logged)], return_counts=True)
+            slots, times = np.unique(frequencies.log[: int(frequencies.logged)], return_counts=True)
             counts = times.astype(np.uint32) * np.uint32(UNIT)
-        whole, rarity.logged = bool(ranges), 0
+        whole, frequencies.logged = bool(ranges), 0
         head = _HEAD.pack(whole, self._segment, self._number, len(slots))
         # Neighbours are near, and most counts are equal, which takes a third when it is compressed.
         steps = np.diff(slots, prepend=np.uint32(0)).astype("<u4")
@@ -210,10 +210,10 @@ class Counted:
         return self.take()
 
     def _key(self, number: int) -> bytes:
-        return rows_key(RARE, self._shard, 0, number)
+        return rows_key(FREQUENCIES, self._shard, 0, number)
 
     def _restore(self, store: Store) -> None:
-        for number, value in store.rows_of(RARE, self._shard, 0):
+        for number, value in store.rows_of(FREQUENCIES, self._shard, 0):
             try:
                 self._add(number, value)
             except (struct.error, ValueError, IndexError, zlib.error):
@@ -232,8 +232,8 @@ class Counted:
         slots = np.cumsum(np.frombuffer(data, "<u4", n), dtype=np.uint32)
         counts = np.frombuffer(data, "<u4", n, 4 * n)
         if whole:
-            self.rarity.counts[:] = 0
-        have = self.rarity.counts
+            self.frequencies.counts[:] = 0
+        have = self.frequencies.counts
         have[slots] += np.minimum(counts, np.uint32(0xFFFFFFFF) - have[slots])
         self._number, self._anew = number + 1, False
         self._whole, self._since = (len(value), 0) if whole else (self._whole, self._since + len(value))
@@ -245,7 +245,7 @@ def folded(store: Store, shard: int, *, trimmed: bool) -> tuple[dict[bytes, byte
     Raises:
         DamagedError: see `Counted`.
     """
-    if next(store.rows_of(RARE, shard, 0), None) is None:
+    if next(store.rows_of(FREQUENCIES, shard, 0), None) is None:
         return {}, []
     return Counted(store, shard, DocumentFrequency.of(1, 0, 0), trimmed=trimmed).folded()
 
@@ -253,10 +253,10 @@ def folded(store: Store, shard: int, *, trimmed: bool) -> tuple[dict[bytes, byte
 def superseded(values: dict[bytes, bytes]) -> list[Range]:
     """Take out of values that are to be stored what a later whole one of them says anyway; the ranges of keys of the
     store that are needed no more with it."""
-    mine = sorted(key for key in values if key.startswith(RARE))
+    mine = sorted(key for key in values if key.startswith(FREQUENCIES))
     whole = next((key for key in reversed(mine) if values[key][:1] == _WHOLE), None)
     if whole is None:
         return []
     for key in mine[: mine.index(whole)]:
         del values[key]
-    return [(rows_key(RARE, parts_of(whole)[1], 0, 0), whole)]
+    return [(rows_key(FREQUENCIES, parts_of(whole)[1], 0, 0), whole)]

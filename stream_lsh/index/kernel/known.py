@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.kernel.live_rows import read_living
+from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.replace import was_deleted
 from stream_lsh.index.kernel.row_access import same_hash, see
 from stream_lsh.index.kernel.work import NOBODY
@@ -56,7 +56,7 @@ def with_text(i, work):  # type: ignore[no-untyped-def]
     if not any_dead(rows.dead):
         return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
     at, oldest = work.batch.starts[i] + place, NOBODY
-    n, _ = read_living(work.batch.keys[at], work.scratch.slots[place], work.batch.hits, at, _SAME_TEXT, work)
+    n, _ = read_live(work.batch.keys[at], work.scratch.slots[place], work.batch.hits, at, _SAME_TEXT, work)
     for k in range(n):
         if same_hash(rows, out[k], TEXT, work.batch, i) and (oldest < 0 or out[k] < oldest):
             oldest = out[k]

@@ -15,7 +15,7 @@ _FIRST, _ONE = np.int64(0), np.int64(1)
 
 
 @njit
-def read_living(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
+def read_live(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
     """The newest rows under a key that are visible, at most `limit`, in `scratch.out`, which has room for one more: the
     newest first, and in the place of one that stands for a new representative the new representative. slot, hits[at]:
     as for `read`.
@@ -23,7 +23,7 @@ def read_living(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-de
     Returns their number, and whether there are more.
     """
     rows, scratch = work.rows, work.scratch
-    stretches, aside, out = rows.dead.stretches, rows.dead.aside, scratch.out
+    deleted_ranges, aside, out = rows.dead.deleted_ranges, rows.dead.aside, scratch.out
     n, below, most = _FIRST, BEHIND_ALL, limit + _ONE
     newest, oldest, passed = NOBODY, NOBODY, _FIRST  # deleted rows since the last one that was none
     more = True
@@ -41,12 +41,12 @@ def read_living(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-de
             if met < 0:
                 if passed == 0:
                     newest = row
-                oldest = pass_over(stretches, key, row)
+                oldest = pass_over(deleted_ranges, key, row)
                 passed += _ONE if oldest < 0 else SHORTEST
                 oldest = below = row if oldest < 0 else oldest
                 continue
             if passed >= SHORTEST:
-                remember(stretches, key, newest, oldest)
+                remember(deleted_ranges, key, newest, oldest)
             passed = _FIRST
             if met != aside:
                 if n == limit:
@@ -56,5 +56,5 @@ def read_living(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-de
         below = min(below, last)
         most *= 2
     if passed >= SHORTEST:
-        remember(stretches, key, newest, _FIRST)  # nor is there anybody older
+        remember(deleted_ranges, key, newest, _FIRST)  # nor is there anybody older
     return n, False

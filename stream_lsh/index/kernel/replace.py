@@ -1,13 +1,13 @@
 """Versions that go: one that was deleted, or replaced by another text under its id; and the new representative of one
 that was kept.
 
-Under `unique` a kept document that goes leaves its group to the oldest living member that is seen. The new
+Under `unique` a kept document that goes leaves its group to the oldest live member that is seen. The new
 representative has a row already, which was dropped and is in no bucket. So it is posted by a row more, the next one,
 that has its signature and says whose it is: rows are posted in their order and never again, and whatever is rebuilt
 from rows has representatives in it.
 
 With several shards members stand in all of them, and who went stood in one. So what went is told to all as what was
-kept is, and with the block that begins then each names its oldest living member. All of them are posted among the
+kept is, and with the block that begins then each names its oldest live member. All of them are posted among the
 provisional; whoever knows the answers of all shards knows which is the oldest. The rows of the others say from where on
 their shards look the next time.
 """

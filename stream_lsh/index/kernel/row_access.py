@@ -165,7 +165,7 @@ def up_to(rows, n, out, most):  # type: ignore[no-untyped-def]
 
 
 @njit
-def living(rows, n, out):  # type: ignore[no-untyped-def]
+def live(rows, n, out):  # type: ignore[no-untyped-def]
     """Of the n rows in `out` leave those that are visible; their new number."""
     left = _FIRST
     for k in range(n):

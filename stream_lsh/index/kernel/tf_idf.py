@@ -1,6 +1,7 @@
 """The kernel's part of stories: which story a document belongs to, that tells of the same event in other words.
 
-1. Its terms weigh by what the text says of them and by how rare they are in the log so far (`rarity`). The heaviest
+1. Its terms weigh by what the text says of them and by how rare they are in the log so far (`frequencies`). The
+heaviest
    stand in its row; the heaviest of these are its keys.
 2. Of the bucket of each key the newest rows are read, those of the rarest first: what they leave is for the others.
    Who shares the weightiest keys is compared: the cosine of all terms, and that of names, together.
@@ -27,12 +28,12 @@ from stream_lsh.index.kernel.document_frequency import (
     BITMAP,
     OWN_SLOTS,
     count,
+    idf_of,
     most_rare,
-    rarity_of,
     slot_of,
     weigh_among,
 )
-from stream_lsh.index.kernel.live_rows import read_living
+from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.replace import NO_TIME, time_of
 from stream_lsh.index.kernel.row_access import copy_words, in_ring, same_hash, word
 from stream_lsh.index.kernel.verify import emit
@@ -89,71 +90,71 @@ _FIRST, _MASK = np.int64(0), np.uint64(OWN_SLOTS - 1)
 @far(CODE(NUMBER, WORK))
 def weigh(i, work):  # type: ignore[no-untyped-def]
     """Fill in signature and keys of document i, by the documents before it; DONE, or what is missing."""
-    batch, sets, rarity, limits = work.batch, work.sets, work.rarity, work.limits
+    batch, sets, frequencies, limits = work.batch, work.sets, work.frequencies, work.limits
     if not batch.what[i] & VALID:
         return DONE
     if not sets.have[i]:
         work.scratch.wanted[0] = i
         return NO_OWN_SET
     first, last = sets.offsets[i], sets.offsets[i + 1]
-    if rarity.logged + last - first > len(rarity.log):
+    if frequencies.logged + last - first > len(frequencies.log):
         return NO_LOG
-    weigh_among(rarity, sets.shingles[last - 1] >> TERM_SHIFT)
-    n, heaviest = _heaviest(sets.shingles, first, last, rarity)
+    weigh_among(frequencies, sets.shingles[last - 1] >> TERM_SHIFT)
+    n, heaviest = _heaviest(sets.shingles, first, last, frequencies)
     at = i * limits.signature
     for k in range(limits.signature):
         batch.signatures[at + k] = np.uint64(0)
     for k in range(OWN_SLOTS):
-        rarity.own[k] = np.uint64(0)
-    rarity.norm, rarity.names = 0.0, 0.0
-    whole = most_rare(rarity)
-    rarity.pad = PAD * whole * whole
-    rarity.keys = min(n, np.int64(STORY_KEYS))
+        frequencies.own[k] = np.uint64(0)
+    frequencies.norm, frequencies.names = 0.0, 0.0
+    whole = most_rare(frequencies)
+    frequencies.pad = PAD * whole * whole
+    frequencies.keys = min(n, np.int64(STORY_KEYS))
     begin = batch.starts[i]
     for k in range(n):
         entry = heaviest[k] & _ENTRY
         batch.signatures[at + (k >> 1)] |= entry << (_HALF * np.uint64(k & 1))
-        weight = np.float64(entry & WEIGHT_MASK) / UNIT * rarity_of(rarity, entry >> TERM_SHIFT, 1.0)
-        slot = _slot(rarity.own, entry >> TERM_SHIFT)
-        rarity.own[slot] = entry
-        rarity.own_weights[slot] = weight
-        rarity.norm += weight * weight
+        weight = np.float64(entry & WEIGHT_MASK) / UNIT * idf_of(frequencies, entry >> TERM_SHIFT, 1.0)
+        slot = _slot(frequencies.own, entry >> TERM_SHIFT)
+        frequencies.own[slot] = entry
+        frequencies.own_weights[slot] = weight
+        frequencies.norm += weight * weight
         if entry & NAME_BIT:
-            rarity.names += weight * weight
-        if k < rarity.keys:
+            frequencies.names += weight * weight
+        if k < frequencies.keys:
             batch.keys[begin + k] = posting_key(key_of_term(entry >> TERM_SHIFT, limits.secret))
-            rarity.key_weights[k] = np.int64(min(weight * weight * 8.0, 262143.0))
+            frequencies.key_weights[k] = np.int64(min(weight * weight * 8.0, 262143.0))
             probe(batch.keys[begin + k], work.runs, batch.hits[begin + k : begin + k + 1])
-            _sort_in(k, rarity)
+            _sort_in(k, frequencies)
     return DONE
 
 
 @njit
-def _sort_in(k, rarity):  # type: ignore[no-untyped-def]
+def _sort_in(k, frequencies):  # type: ignore[no-untyped-def]
     """Put the k-th of the heaviest among those before it, by how rare they are."""
-    rarest, at = rarity.rarest, k
-    mine = _times(k, rarity)
-    while at > 0 and _times(rarest[at - 1], rarity) > mine:
+    rarest, at = frequencies.rarest, k
+    mine = _times(k, frequencies)
+    while at > 0 and _times(rarest[at - 1], frequencies) > mine:
         rarest[at] = rarest[at - 1]
         at -= 1
     rarest[at] = k
 
 
 @njit(forceinline=True)
-def _times(k, rarity):  # type: ignore[no-untyped-def]
+def _times(k, frequencies):  # type: ignore[no-untyped-def]
     """How often the k-th of the heaviest terms was counted."""
-    return rarity.counts[slot_of((rarity.heaviest[k] & _ENTRY) >> TERM_SHIFT)]
+    return frequencies.counts[slot_of((frequencies.heaviest[k] & _ENTRY) >> TERM_SHIFT)]
 
 
 @njit
-def _heaviest(terms, first, last, rarity):  # type: ignore[no-untyped-def]
+def _heaviest(terms, first, last, frequencies):  # type: ignore[no-untyped-def]
     """The heaviest of terms[first:last], weight and entry of each, the heaviest first; their number."""
-    heap, n = rarity.heaviest, _FIRST
+    heap, n = frequencies.heaviest, _FIRST
     for k in range(first, last):
         entry = terms[k] & _ENTRY
         if entry & WEIGHT_MASK == 0:
             continue
-        weight = np.float64(entry & WEIGHT_MASK) / UNIT * rarity_of(rarity, entry >> TERM_SHIFT, 1.0)
+        weight = np.float64(entry & WEIGHT_MASK) / UNIT * idf_of(frequencies, entry >> TERM_SHIFT, 1.0)
         value = ~(np.uint64(weight * _FIXED) << _HALF | entry)  # the lightest is the largest
         if n < STORY_TERMS:
             push(heap, n, value)
@@ -180,45 +181,45 @@ def _slot(own, term):  # type: ignore[no-untyped-def]
 def counted(i, work):  # type: ignore[no-untyped-def]
     """Document i is stored: its terms are less rare from now on, unless it is one of many of its story."""
     sets = work.sets
-    if work.rarity.tellers < TELLERS:
-        count(work.rarity, sets.shingles, sets.offsets[i], sets.offsets[i + 1], TERM_SHIFT)
+    if work.frequencies.tellers < TELLERS:
+        count(work.frequencies, sets.shingles, sets.offsets[i], sets.offsets[i + 1], TERM_SHIFT)
 
 
 @far(CODE_AND_ROW(NUMBER, WORK))
 def compare(i, work):  # type: ignore[no-untyped-def]
     """Find the story of a document, as `compare.compare` finds a match: DONE or what is missing, and the row that it is
     stored behind, the most similar member, or -1."""
-    rows, rarity, limits, columns = work.rows, work.rarity, work.limits, work.results.columns
+    rows, frequencies, limits, columns = work.rows, work.frequencies, work.limits, work.results.columns
     if work.results.found + MEMBERS > len(work.results.similarities):
         return FULL, NOBODY
     same = _with_text(i, work)
     if same >= 0 and _goes_on(rows, np.int64(word(rows, same, GROUP))):
-        rarity.tellers = TELLERS
+        frequencies.tellers = TELLERS
         _joins(i, same, 1.0, EXACT, work)
         emit(i, same, 1.0, True, work)
         return DONE, same
-    rarity.tellers = 0
+    frequencies.tellers = 0
     cut = _meet(i, work)
     if cut < 0:
         return NO_ROOM, NOBODY
     n, met = _candidates(work)
     columns[i, INCOMPLETE] = cut + met - n
     for k in range(n):
-        _load(rarity.found[k], k, work)
-        rarity.groups[k] = np.int64(word(rows, rarity.found[k], GROUP))
-        rarity.cosines[k] = _similarity(rarity, rarity.near[k], rarity.bitmaps[k])
-        rarity.apart[k] = _apart(np.int64(work.batch.words[i, TIME]), time_of(rows, rarity.found[k]))
-    best, mean = _best_story(n, rows, rarity)
+        _load(frequencies.found[k], k, work)
+        frequencies.groups[k] = np.int64(word(rows, frequencies.found[k], GROUP))
+        frequencies.cosines[k] = _similarity(frequencies, frequencies.near[k], frequencies.bitmaps[k])
+        frequencies.apart[k] = _apart(np.int64(work.batch.words[i, TIME]), time_of(rows, frequencies.found[k]))
+    best, mean = _best_story(n, rows, frequencies)
     if best < 0 or mean < limits.threshold:
         return DONE, NOBODY
-    group, listed, first = rarity.groups[best], _FIRST, rarity.found[best]
+    group, listed, first = frequencies.groups[best], _FIRST, frequencies.found[best]
     _joins(i, first, mean, NEAR, work)
     for k in range(n):
-        c = rarity.order[k]
-        rarity.tellers += np.int64(rarity.groups[c] == group)
-        if rarity.groups[c] == group and rarity.chosen[c] and listed < MEMBERS:
-            row = rarity.found[c]
-            emit(i, row, rarity.cosines[c], same_hash(rows, row, TEXT, work.batch, i), work)
+        c = frequencies.order[k]
+        frequencies.tellers += np.int64(frequencies.groups[c] == group)
+        if frequencies.groups[c] == group and frequencies.chosen[c] and listed < MEMBERS:
+            row = frequencies.found[c]
+            emit(i, row, frequencies.cosines[c], same_hash(rows, row, TEXT, work.batch, i), work)
             listed += 1
     return DONE, first
 
@@ -231,7 +232,7 @@ def _with_text(i, work):  # type: ignore[no-untyped-def]
     slot, at = work.scratch.slots[place], work.batch.starts[i] + place
     if empty(work.memory, slot) and nowhere(work.batch.hits, at):
         return NOBODY
-    n, _ = read_living(work.batch.keys[at], slot, work.batch.hits, at, _FEW, work)
+    n, _ = read_live(work.batch.keys[at], slot, work.batch.hits, at, _FEW, work)
     for k in range(n):
         if same_hash(work.rows, work.scratch.out[k], TEXT, work.batch, i):
             return work.scratch.out[k]
@@ -247,9 +248,9 @@ def resembles(i, row, work):  # type: ignore[no-untyped-def]
 @njit
 def _likened(row, work):  # type: ignore[no-untyped-def]
     """Similarity of the document that was weighed with one row."""
-    rarity = work.rarity
+    frequencies = work.frequencies
     _load(row, _FIRST, work)
-    return _similarity(rarity, rarity.near[0], rarity.bitmaps[0])
+    return _similarity(frequencies, frequencies.near[0], frequencies.bitmaps[0])
 
 
 @njit
@@ -267,7 +268,7 @@ def liken(n, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _goes_on(rows, group):  # type: ignore[no-untyped-def]
-    """Whether a story can be joined: not when its founder has left the window, for then it ends."""
+    """Whether a story can be joined: not when its first member has left the window, for then it ends."""
     return rows.seen >= rows.total or group >= np.int64(word(rows, rows.seen, SEQ))
 
 
@@ -275,16 +276,16 @@ def _goes_on(rows, group):  # type: ignore[no-untyped-def]
 def _meet(i, work):  # type: ignore[no-untyped-def]
     """Meet the rows in the buckets of document i, with the weights of the keys that they share with it. Returns how
     many buckets were not read to the end, or -1 if there is no room."""
-    batch, limits, scratch, rarity = work.batch, work.limits, work.scratch, work.rarity
+    batch, limits, scratch, frequencies = work.batch, work.limits, work.scratch, work.frequencies
     cut, left, dead = _FIRST, limits.bucket * STORY_KEYS, any_dead(work.rows.dead)
-    for j in range(rarity.keys):
-        k, part = rarity.rarest[j], left // (rarity.keys - j)
+    for j in range(frequencies.keys):
+        k, part = frequencies.rarest[j], left // (frequencies.keys - j)
         slot, at = scratch.slots[k], batch.starts[i] + k
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
         most = min(part, len(scratch.met) - scratch.met_count - 1)
         if dead:
-            n, more = read_living(batch.keys[at], slot, batch.hits, at, most, work)
+            n, more = read_live(batch.keys[at], slot, batch.hits, at, most, work)
         else:
             n, more = read(
                 batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room,
@@ -294,21 +295,21 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
             return NOBODY
         cut += more
         left -= n
-        share(n, rarity.key_weights[k], work)
+        share(n, frequencies.key_weights[k], work)
     return cut
 
 
 @njit
 def _candidates(work):  # type: ignore[no-untyped-def]
-    """Of the rows met those that share the weightiest keys, the newest first among equals, in `rarity.found`: how many,
-    and how many were met."""
-    scratch, rarity, n = work.scratch, work.rarity, _FIRST
+    """Of the rows met those that share the weightiest keys, the newest first among equals, in `frequencies.found`: how
+    many, and how many were met."""
+    scratch, frequencies, n = work.scratch, work.frequencies, _FIRST
     met, heap = scratch.met, scratch.heap
     for m in range(scratch.met_count):
         push(heap, m, np.uint64(met[m, 1]) << _ROW_BITS | np.uint64(met[m, 0]))
         met[m, 1] = 0  # an agreement, to `forget`
-    while n < scratch.met_count and n < len(rarity.found):
-        rarity.found[n] = np.int64(pop(heap, scratch.met_count - n) & _ROWS)
+    while n < scratch.met_count and n < len(frequencies.found):
+        frequencies.found[n] = np.int64(pop(heap, scratch.met_count - n) & _ROWS)
         n += 1
     return n, scratch.met_count
 
@@ -316,7 +317,7 @@ def _candidates(work):  # type: ignore[no-untyped-def]
 @njit
 def _load(row, k, work):  # type: ignore[no-untyped-def]
     """Have the signature of a row, and the bitmap of its terms, as the k-th."""
-    rows, limits, near, bitmap = work.rows, work.limits, work.rarity.near[k], work.rarity.bitmaps[k]
+    rows, limits, near, bitmap = work.rows, work.limits, work.frequencies.near[k], work.frequencies.bitmaps[k]
     if row >= in_ring(rows):
         at = (row & np.int64(len(rows.notes) - 1)) * limits.head
         for w in range(limits.signature):
@@ -333,11 +334,11 @@ def _load(row, k, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _similarity(rarity, near, bitmap):  # type: ignore[no-untyped-def]
+def _similarity(frequencies, near, bitmap):  # type: ignore[no-untyped-def]
     """Similarity of the document that was weighed with a row: the geometric mean of the cosines of all terms (three
     parts) and of names (one part), each with what is not looked at."""
     norm = names = shared = shared_names = 0.0
-    own, weights = rarity.own, rarity.own_weights
+    own, weights = frequencies.own, frequencies.own_weights
     for w in range(2 * len(near)):
         entry = near[w >> 1] >> (_HALF * np.uint64(w & 1)) & _ENTRY
         if entry == 0:
@@ -345,7 +346,7 @@ def _similarity(rarity, near, bitmap):  # type: ignore[no-untyped-def]
         term = entry >> TERM_SHIFT
         slot = _slot(own, term)
         mine = own[slot]
-        weight = np.float64(entry & WEIGHT_MASK) / UNIT * rarity_of(rarity, term, 1.0 if mine != 0 else 0.0)
+        weight = np.float64(entry & WEIGHT_MASK) / UNIT * idf_of(frequencies, term, 1.0 if mine != 0 else 0.0)
         norm += weight * weight
         if entry & NAME_BIT:
             names += weight * weight
@@ -353,10 +354,10 @@ def _similarity(rarity, near, bitmap):  # type: ignore[no-untyped-def]
             shared += weight * weights[slot]
             if entry & mine & NAME_BIT:
                 shared_names += weight * weights[slot]
-    pad = rarity.pad
-    cosine = shared / np.sqrt((rarity.norm + pad) * (norm + pad))
-    if rarity.names > 0.0 and names > 0.0:
-        of_names = shared_names / np.sqrt((rarity.names + pad) * (names + pad))
+    pad = frequencies.pad
+    cosine = shared / np.sqrt((frequencies.norm + pad) * (norm + pad))
+    if frequencies.names > 0.0 and names > 0.0:
+        of_names = shared_names / np.sqrt((frequencies.names + pad) * (names + pad))
         cosine = np.sqrt(cosine * np.sqrt(cosine * of_names))
     return np.floor(cosine * _GRID + 0.5) / _GRID
 
@@ -368,14 +369,20 @@ def _apart(one, other):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _best_story(n, rows, rarity):  # type: ignore[no-untyped-def]
+def _best_story(n, rows, frequencies):  # type: ignore[no-untyped-def]
     """The most similar member of the most similar story, the older story among equals, as a place in `found`, or -1;
     and how similar it is. chosen[c]: how many members of its story were chosen, with this one; 0 if it is not."""
-    order, chosen, cosines, groups, bitmaps = rarity.order, rarity.chosen, rarity.cosines, rarity.groups, rarity.bitmaps
-    apart = rarity.apart
+    order, chosen, cosines, groups, bitmaps = (
+        frequencies.order,
+        frequencies.chosen,
+        frequencies.cosines,
+        frequencies.groups,
+        frequencies.bitmaps,
+    )
+    apart = frequencies.apart
     for k in range(n):
         at = k
-        while at > 0 and _before(k, order[at - 1], cosines, rarity.found):
+        while at > 0 and _before(k, order[at - 1], cosines, frequencies.found):
             order[at] = order[at - 1]
             at -= 1
         order[at] = k

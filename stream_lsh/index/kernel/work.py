@@ -88,7 +88,7 @@ class Work(Struct):
     newer: Memtable
     limits: Limits
     sets: Sets
-    rarity: DocumentFrequency
+    frequencies: DocumentFrequency
     scratch: Scratch
     results: Results
 

@@ -17,7 +17,7 @@ import numpy as np
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Struct, Words2
 
-BITS = 16  # of the number of stretches that are known: 1.5 MB, touched as they are
+BITS = 16  # of the number of deleted_ranges that are known: 1.5 MB, touched as they are
 SHORTEST = np.int64(16)
 """Deleted rows that are worth an entry."""
 _SHIFT, _ODD = np.uint64(64 - BITS), np.uint64(0x9E3779B97F4A7C15)
@@ -41,16 +41,16 @@ def _place(key, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def pass_over(stretches, key, row):  # type: ignore[no-untyped-def]
+def pass_over(deleted_ranges, key, row):  # type: ignore[no-untyped-def]
     """The oldest row of the stretch that begins with this one, or -1."""
-    slots, place = stretches.slots, _place(key, row)
+    slots, place = deleted_ranges.slots, _place(key, row)
     if slots[place, 0] == key and slots[place, 1] == np.uint64(row):
         return np.int64(slots[place, 2])
     return np.int64(-1)
 
 
 @njit
-def remember(stretches, key, newest, oldest):  # type: ignore[no-untyped-def]
+def remember(deleted_ranges, key, newest, oldest):  # type: ignore[no-untyped-def]
     """Nobody lives under a key between these rows."""
-    slots, place = stretches.slots, _place(key, newest)
+    slots, place = deleted_ranges.slots, _place(key, newest)
     slots[place, 0], slots[place, 1], slots[place, 2] = key, np.uint64(newest), np.uint64(oldest)

@@ -43,7 +43,7 @@ class DeletedRows(Struct):
     changed: the chunks that were written to since the last commit. count: how many are dead of the rows that are there.
     aside: a row that counts as dead for the moment, -1 = none. went: the `gone` versions that died since then, to be
     erased: row, the row by which it was met in its group or -1, the number of rows there were, its number, its
-    group, 1 if its id was deleted. stretches: in the buckets that were read.
+    group, 1 if its id was deleted. deleted_ranges: in the buckets that were read.
     """
 
     marks: Words
@@ -53,7 +53,7 @@ class DeletedRows(Struct):
     aside: Number
     went: Numbers2  # [room, WENT]
     gone: Number
-    stretches: DeletedRanges
+    deleted_ranges: DeletedRanges
 
     @classmethod
     def of(cls, row: int) -> Self:
@@ -61,7 +61,7 @@ class DeletedRows(Struct):
         none = np.empty(0, np.uint64), np.empty(0, np.uint8)
         return cls(
             marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE,
-            went=np.empty((0, WENT), np.int64), gone=0, stretches=DeletedRanges.of(),
+            went=np.empty((0, WENT), np.int64), gone=0, deleted_ranges=DeletedRanges.of(),
         )  # fmt: skip
 
     def reach(self, row: int, oldest: int) -> None:

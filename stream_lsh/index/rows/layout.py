@@ -15,8 +15,8 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 
 # Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
 # stands behind, 0 if it stands for itself; of an REPRESENTATIVE the row of who is meant. SIMILARITY: with that one, a
-# float's bits. GROUP: number of the founder. MASK, under `all` only: the bands in which it is posted. With a window the
-# stream time follows; then the signature.
+# float's bits. GROUP: number of the first member. MASK, under `all` only: the bands in which it is posted. With a
+# window the stream time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.

@@ -27,11 +27,11 @@ from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, SEGMENT, a
 from stream_lsh.index.store.errors import output_error, plainly, state_error
 
 ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED_KEYS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
-RARE, JOURNAL = b"w", b"j"
-GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
+FREQUENCIES, JOURNAL = b"w", b"j"
+GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {
-    ROWS: column_families.ROWS, RARE: column_families.ROWS, ANSWERS: column_families.ANSWERS,
-    **dict.fromkeys((GROUP, MEMBERS, FOUNDERS, SOURCES, DEPARTED), column_families.GROUPS),
+    ROWS: column_families.ROWS, FREQUENCIES: column_families.ROWS, ANSWERS: column_families.ANSWERS,
+    **dict.fromkeys((GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, DEPARTED), column_families.GROUPS),
 }  # fmt: skip
 _ALONE = {IDS: "ids", TEXTS: "texts"}
 _OF_ALL_SHARDS = {JOURNAL: "journal"}

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.index.store.rocksdb import ANSWERS, RARE, ROWS, Store, parts_of, rows_key
+from stream_lsh.index.store.rocksdb import ANSWERS, FREQUENCIES, ROWS, Store, parts_of, rows_key
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import LATE, Change, Seen
 from stream_lsh.wire.source import MOST_ROWS
@@ -63,7 +63,7 @@ class KeptAnswers:
             seen = _sized(change.seen.encode())
         waits = _sized(change.waits) if change.waits else b""
         # Later sums take the place of what a frame has counted.
-        rare = b"".join(_sized(value) for key, value in change.values.items() if key.startswith(RARE))
+        rare = b"".join(_sized(value) for key, value in change.values.items() if key.startswith(FREQUENCIES))
         return {self._key(change.offset): b"".join((head, late, dead, seen, waits, *change.values, rare, change.reply))}
 
     def forget(self, frame: int) -> list[bytes]:
@@ -113,7 +113,7 @@ class KeptAnswers:
         keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
         here = dict[bytes, bytes]()
         for mine in keys:
-            if mine.startswith(RARE):
+            if mine.startswith(FREQUENCIES):
                 here[mine], at = _sized_at(value, at)
         values = self._values(keys, here, last, flushed)
         return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, dead, seen, waits)

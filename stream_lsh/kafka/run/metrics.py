@@ -53,7 +53,7 @@ class Registry:
         self.seconds = histogram("stage_seconds", "Time that a role worked on a batch.", SECONDS)
         self.lag = gauge("lag_records", "Records of an input partition not read yet.", "partition")
         self.in_flight = gauge("frames_in_flight", "Frames passed on that the judge has not completed.")
-        self.left_out = gauge("excluded_partitions", "Source partitions that wait for the outputs to have them.")
+        self.excluded = gauge("excluded_partitions", "Source partitions that wait for the outputs to have them.")
         self.index_documents = gauge("index_documents", "Documents that a shard of the index holds.", "shard")
         self.index_bytes = gauge("index_bytes", "Bytes of a shard of the index on disk.", "shard")
         self.recovery = gauge("recovery_remaining_records", "Changelog records that a shard has yet to read.", "shard")
@@ -130,7 +130,7 @@ class Probe:
         self._last_commit = registry.last_commit.labels(role)
         self._stopped = registry.stopped.labels(role)
         registry.ignored.labels(role, FOREIGN)  # from 0 on: a series that begins with 1 has not increased
-        self._left_out = registry.left_out.labels(role)
+        self._excluded = registry.excluded.labels(role)
         self._lags: set[int] = set()
         self._shards: set[int] = set()
 
@@ -171,11 +171,11 @@ class Probe:
             self.registry.lag.remove(self.role, str(partition))
         self._lags &= partitions
         self._rebalances.inc()
-        self.left_out(0)
+        self.excluded(0)
 
-    def left_out(self, partitions: int) -> None:
+    def excluded(self, partitions: int) -> None:
         """So many of these partitions are not read: the outputs do not have them."""
-        self._left_out.set(partitions)
+        self._excluded.set(partitions)
 
     def committed(self) -> None:
         """Progress was committed: the broker has everything downstream, and our position."""

@@ -65,7 +65,7 @@ class SignStage(Stage):
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._hungry.set()
-        self._left_out: set[int] = set()  # partitions that the outputs do not have
+        self._excluded: set[int] = set()  # partitions that the outputs do not have
         self._pause = self._at_rest = Pause()  # as it was seen last; that for which everything read is committed
         self._signing = False
         self._lasts: dict[int, Last] = {}  # of each partition the last record that was handed over
@@ -156,18 +156,18 @@ class SignStage(Stage):
         what is not held any more. Where such partitions begin is committed like that of all others, so that nothing is
         lost silently meanwhile."""
         positions, consumer = self._link.positions, self._link.member.consumer
-        before, self._left_out = self._left_out, {partition for partition in positions if partition >= have}
-        held, still = set(map(self._link.place, positions if pause else self._left_out)), consumer.paused()
+        before, self._excluded = self._excluded, {partition for partition in positions if partition >= have}
+        held, still = set(map(self._link.place, positions if pause else self._excluded)), consumer.paused()
         consumer.pause(*held - still)
         consumer.resume(*still - held)
-        self.watch.left_out(len(self._left_out))
-        if self._left_out - before:
+        self.watch.excluded(len(self._excluded))
+        if self._excluded - before:
             self.log.warning(
                 "%s has partitions %s, which the outputs do not have: documents in them wait until "
                 "`stream-lsh kafka topics create` has added those", self.topics.documents,
-                ", ".join(map(str, sorted(self._left_out))),
+                ", ".join(map(str, sorted(self._excluded))),
             )  # fmt: skip
-        elif before != self._left_out:
+        elif before != self._excluded:
             self.log.info("the outputs have the partitions now that were left out of %s", self.topics.documents)
         if pause and pause != self._pause:
             self.log.warning("reading nothing more of %s: %s", self.topics.documents, pause.by)
@@ -182,7 +182,7 @@ class SignStage(Stage):
             await asyncio.sleep(HELD_SECONDS)
             epoch, have = self._link.epoch, max(self._link.positions, default=0) + 1
             pause = await pause_of(self._link.admin, self.topics)
-            if self._left_out:
+            if self._excluded:
                 have = await output_partitions(self._link.admin, self.settings)
             if epoch == self._link.epoch:
                 self._hold(have, pause)
@@ -200,7 +200,7 @@ class SignStage(Stage):
             )
 
     def _forget(self) -> None:
-        self._left_out, self._notes = set(), {}
+        self._excluded, self._notes = set(), {}
         self._pending.clear()
         self._came.clear()
         self._full.clear()

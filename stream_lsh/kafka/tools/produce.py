@@ -72,14 +72,14 @@ class Line:
 class Reader:
     """Records from files: the lines as they are, or in the format text what the text field holds."""
 
-    def __init__(self, settings: KafkaSettings, key_field: str | None, left_out: LeftOut) -> None:
+    def __init__(self, settings: KafkaSettings, key_field: str | None, excluded: LeftOut) -> None:
         self._text = settings.document_format == "text"
         self._fields = Fields(
             settings.id_field, settings.text_field, max_document_bytes=settings.max_document_bytes
         )  # fmt: skip
         self._key_field = key_field or settings.id_field
         self._key_is_json = settings.key_is_id == "json" and key_field is None
-        self._left_out = left_out
+        self._excluded = excluded
 
     def open(self, name: str) -> LineInput:
         """An input: a file, perhaps compressed, or - for standard input. Raises InputError if it cannot be read."""
@@ -95,13 +95,13 @@ class Reader:
             starts, ends, numbers = lines.starts.tolist(), lines.ends.tolist(), lines.numbers.tolist()
             for place, (start, end, number) in enumerate(zip(starts, ends, numbers, strict=True)):
                 if place in lines.rejected:
-                    self._left_out.add(title, number, lines.rejected[place].detail)
+                    self._excluded.add(title, number, lines.rejected[place].detail)
                     continue
                 value = lines.data[start:end]
                 try:
                     key, value = self.record(value)
                 except Refused as refused:
-                    self._left_out.add(title, number, refused.detail)
+                    self._excluded.add(title, number, refused.detail)
                     continue
                 found.append(Line(key, value, title, number))
             yield found
@@ -216,9 +216,9 @@ class Feeder:
         """
         self.settings = settings
         self.topic = Topics.of(settings).documents
-        self.left_out = LeftOut()
+        self.excluded = LeftOut()
         self.partitions = 0
-        self._reader = Reader(settings, None if key_field == LINE_ID else key_field, self.left_out)
+        self._reader = Reader(settings, None if key_field == LINE_ID else key_field, self.excluded)
         self._sources = [self._reader.open(name) for name in names]
         self._lines = lines or (found for source in self._sources for found in self._reader.records(source))
         self._rate = rate

@@ -43,7 +43,7 @@ VICTIM, REPRESENTATIVE, LAST = (
 )
 OLD, NEW = (Document("changing", text_of(name), time=START + 1) for name in ("before", "after"))
 OTHERS = [Document(f"id{i}", text_of(f"word{i}"), time=START + i) for i in range(400)]
-# A founder, who is delivered again and again, its representative, who is next, and a version that is replaced.
+# A first member, who is delivered again and again, its representative, who is next, and a version that is replaced.
 FEED = [
     *OTHERS[:100],
     VICTIM,

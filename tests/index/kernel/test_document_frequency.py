@@ -16,19 +16,19 @@ from stream_lsh.index.kernel.document_frequency import (
     DocumentFrequency,
     count,
     folded,
+    idf_of,
     most_rare,
-    rarity_of,
     superseded,
     weigh_among,
 )
-from stream_lsh.index.store.rocksdb import RARE, Store, rows_key
+from stream_lsh.index.store.rocksdb import FREQUENCIES, Store, rows_key
 
 
 def fed(counted: Counted, documents: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
     for _ in range(documents):
         terms = chance.integers(1, 1 << 23, 50).astype(np.uint64) << TERM_SHIFT
-        count(counted.rarity, terms, 0, len(terms), TERM_SHIFT)
+        count(counted.frequencies, terms, 0, len(terms), TERM_SHIFT)
 
 
 def new(store: Store) -> Counted:
@@ -48,15 +48,15 @@ def test_what_is_kept_is_what_was_counted(tmp_path: Path, folds: bool) -> None:
         if folds and turn % 5 == 0:
             values, ranges = folded(store, 0, trimmed=False)
             store.write(values, ranges=ranges)
-            assert len(list(store.rows_of(RARE, 0, 0))) == min(turn, 1)
+            assert len(list(store.rows_of(FREQUENCIES, 0, 0))) == min(turn, 1)
         values, ranges = counted.take()
         store.write(values, ranges=ranges)
         if turn % 7 == 0:
             again = new(store)
-            assert (again.rarity.counts == counted.rarity.counts).all()
+            assert (again.frequencies.counts == counted.frequencies.counts).all()
             counted = again
-    assert 0 < int(counted.rarity.counts.sum()) < 600 * 50 * UNIT
-    assert len(list(store.rows_of(RARE, 0, 0))) <= 31
+    assert 0 < int(counted.frequencies.counts.sum()) < 600 * 50 * UNIT
+    assert len(list(store.rows_of(FREQUENCIES, 0, 0))) <= 31
     store.close()
 
 
@@ -78,15 +78,15 @@ def test_a_copy_needs_what_the_last_whole_one_begins_with(tmp_path: Path) -> Non
     for part in values[2:]:
         stored |= part
     passed = superseded(stored)
-    assert sorted(stored) == [rows_key(RARE, 0, 0, number) for number in (4, 5, 6)]
+    assert sorted(stored) == [rows_key(FREQUENCIES, 0, 0, number) for number in (4, 5, 6)]
     store.write(stored, ranges=passed)
-    assert [number for number, _ in store.rows_of(RARE, 0, 0)] == [4, 5, 6]
+    assert [number for number, _ in store.rows_of(FREQUENCIES, 0, 0)] == [4, 5, 6]
     again = new(store)
-    assert 0 < int(again.rarity.counts.sum()) < 21 * 50 * UNIT
+    assert 0 < int(again.frequencies.counts.sum()) < 21 * 50 * UNIT
     with closing(Store(tmp_path / "whole")) as whole:
         for part in values:
             whole.write(part)
-        assert (new(whole).rarity.counts == again.rarity.counts).all()
+        assert (new(whole).frequencies.counts == again.frequencies.counts).all()
 
 
 def test_what_a_trimmed_changelog_has_left_is_a_beginning(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_what_a_trimmed_changelog_has_left_is_a_beginning(tmp_path: Path) -> Non
     with pytest.raises(DamagedError, match="how rare terms are"):
         new(store)
     counted = Counted(store, 0, DocumentFrequency.of(4, 16, 32), trimmed=True)
-    assert int(counted.rarity.counts.sum()) == 6 * 50 * UNIT
+    assert int(counted.frequencies.counts.sum()) == 6 * 50 * UNIT
     values, ranges = folded(store, 0, trimmed=True)
     store.write(values, ranges=ranges)
-    assert (new(store).rarity.counts == counted.rarity.counts).all()
+    assert (new(store).frequencies.counts == counted.frequencies.counts).all()
 
 
 def test_an_eighth_fades_and_little_goes_at_last(tmp_path: Path) -> None:
@@ -108,25 +108,25 @@ def test_an_eighth_fades_and_little_goes_at_last(tmp_path: Path) -> None:
     counted.begin(0, fades=True)
     terms = np.array([7 << 9], np.uint64)
     for _ in range(8):
-        count(counted.rarity, terms, 0, 1, TERM_SHIFT)
+        count(counted.frequencies, terms, 0, 1, TERM_SHIFT)
     counted.begin(1, fades=True)
     counted.begin(1, fades=True)  # again after a restart: it has begun
-    assert int(counted.rarity.counts[7]) == 7 * UNIT
+    assert int(counted.frequencies.counts[7]) == 7 * UNIT
     for segment in range(2, 60):
         counted.begin(segment, fades=True)
-    assert not counted.rarity.counts.any()
+    assert not counted.frequencies.counts.any()
 
 
 def test_rare_terms_say_more(tmp_path: Path) -> None:
-    rarity = new(Store(tmp_path / "db")).rarity
+    frequencies = new(Store(tmp_path / "db")).frequencies
     for n in range(100):
-        count(rarity, np.array([1 << 9, (2 + n % 50) << 9], np.uint64), 0, 2, TERM_SHIFT)
-    weigh_among(rarity, np.uint64(2))
-    assert rarity.among == 2 + 10
-    weigh_among(rarity, np.uint64(1))
-    assert rarity.among == 100 + 10
-    said = [rarity_of(rarity, np.uint64(term), 0.0) for term in (1, 2, 60)]
-    assert said == sorted(said) and said[0] < 0.3 and said[2] <= most_rare(rarity) * 1.2
+        count(frequencies, np.array([1 << 9, (2 + n % 50) << 9], np.uint64), 0, 2, TERM_SHIFT)
+    weigh_among(frequencies, np.uint64(2))
+    assert frequencies.among == 2 + 10
+    weigh_among(frequencies, np.uint64(1))
+    assert frequencies.among == 100 + 10
+    said = [idf_of(frequencies, np.uint64(term), 0.0) for term in (1, 2, 60)]
+    assert said == sorted(said) and said[0] < 0.3 and said[2] <= most_rare(frequencies) * 1.2
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
@@ -135,6 +135,6 @@ def test_damage_is_told(tmp_path: Path) -> None:
     counted.begin(0, fades=False)
     fed(counted, 3, 1)
     values, ranges = counted.take()
-    store.write({**values, rows_key(RARE, 0, 0, 0): next(iter(values.values()))[:-3]}, ranges=ranges)
+    store.write({**values, rows_key(FREQUENCIES, 0, 0, 0): next(iter(values.values()))[:-3]}, ranges=ranges)
     with pytest.raises(DamagedError, match="how rare terms are"):
         new(store)

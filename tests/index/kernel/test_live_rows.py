@@ -25,13 +25,13 @@ def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
     with opened(settings, tmp_path) as index:
         fed(index, documents, 0, 500)
         fed(index, [Document(i, deleted=True) for i in range(1, 3000)], 3000, 500)
-        stretches = index.shards[0].rows.dead.stretches
+        deleted_ranges = index.shards[0].rows.dead.deleted_ranges
         for _ in range(3):
             (answer,) = asked(index, [Document("new", documents[0].text)])
             assert (answer["duplicate_of"], answer.get("not_compared")) == (0, None)
             (near,) = asked(index, [Document("new", f"{documents[0].text} more")])
             assert (near["duplicate_of"], near.get("not_compared")) == (0, None)
-            known = stretches.slots[stretches.slots[:, 0] != 0]
+            known = deleted_ranges.slots[deleted_ranges.slots[:, 0] != 0]
             assert np.all(known[:, 1] > known[:, 2]) and len(known) >= 4
             index.shards[0].flush()
         assert int((known[:, 1] - known[:, 2]).max()) > 2900
@@ -39,14 +39,14 @@ def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
 
 def test_a_stretch_is_found_by_its_key_and_newest_row_only() -> None:
     """One whose place is taken by another is not found, and no other is found in its place."""
-    stretches, known = DeletedRanges.of(), dict[tuple[int, int], int]()
+    deleted_ranges, known = DeletedRanges.of(), dict[tuple[int, int], int]()
     chance = random.Random(1)
     for _ in range(1 << BITS):
         key, newest = chance.randrange(1, 50) << 16, chance.randrange(20, 1 << 40)
         known[key, newest] = chance.randrange(newest)
-        remember(stretches, np.uint64(key), np.int64(newest), np.int64(known[key, newest]))
-        assert pass_over(stretches, np.uint64(key), np.int64(newest)) == known[key, newest]
-    found = [pass_over(stretches, np.uint64(key), np.int64(row)) for key, row in known]
+        remember(deleted_ranges, np.uint64(key), np.int64(newest), np.int64(known[key, newest]))
+        assert pass_over(deleted_ranges, np.uint64(key), np.int64(newest)) == known[key, newest]
+    found = [pass_over(deleted_ranges, np.uint64(key), np.int64(row)) for key, row in known]
     assert all(row in (-1, oldest) for row, oldest in zip(found, known.values(), strict=True))
     assert 0.5 < np.mean(np.array(found) >= 0) < 0.8
-    assert pass_over(stretches, np.uint64(1 << 32), np.int64(5)) == -1
+    assert pass_over(deleted_ranges, np.uint64(1 << 32), np.int64(5)) == -1

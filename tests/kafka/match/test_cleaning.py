@@ -35,7 +35,7 @@ from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError
 from stream_lsh.index.erasure.queue import waiting
 from stream_lsh.index.kernel.document_frequency import Counted, DocumentFrequency
-from stream_lsh.index.store.rocksdb import RARE
+from stream_lsh.index.store.rocksdb import FREQUENCIES
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.cycle import Cycle
@@ -283,10 +283,10 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
 
 def counts(replica: Replica) -> dict[int, int]:
     """How often words are counted, by all that its store has."""
-    rarity = DocumentFrequency.of(4 * bool(list(replica.store.rows_of(RARE, 0, 0))), 0, 0)
-    Counted(replica.store, 0, rarity)
-    slots = np.flatnonzero(rarity.counts)
-    return dict(zip(slots.tolist(), rarity.counts[slots].tolist(), strict=True))
+    frequencies = DocumentFrequency.of(4 * bool(list(replica.store.rows_of(FREQUENCIES, 0, 0))), 0, 0)
+    Counted(replica.store, 0, frequencies)
+    slots = np.flatnonzero(frequencies.counts)
+    return dict(zip(slots.tolist(), frequencies.counts[slots].tolist(), strict=True))
 
 
 def test_of_what_went_no_words_are_left(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_of_what_went_no_words_are_left(tmp_path: Path) -> None:
         owner.match(frame)
     copy = followed(settings, folders[1], log)
     first = Change.decode(log.values[0], settings).values
-    needles = {"words": next(value[30:] for key, value in first.items() if key.startswith(RARE))}
+    needles = {"words": next(value[30:] for key, value in first.items() if key.startswith(FREQUENCIES))}
     for replica in (owner.replica, copy):
         replica.store.shorten(wait=True)
     assert [left(contents(folder), needles) for folder in folders[:2]] == [["words"]] * 2
@@ -313,7 +313,7 @@ def test_of_what_went_no_words_are_left(tmp_path: Path) -> None:
     assert [left(contents(folder), needles) for folder in folders] == [[]] * 3
     for replica in (owner.replica, copy, newest):
         assert counts(replica) == before
-        assert len(list(replica.store.rows_of(RARE, 0, 0))) == 1
+        assert len(list(replica.store.rows_of(FREQUENCIES, 0, 0))) == 1
         replica.close()
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.kafka.replica_play import UPDATES, WINDOW, answer, change_of, feed_of, frames, settings_of
 
 from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in
-from stream_lsh.index.store.rocksdb import RARE, Store, parts_of
+from stream_lsh.index.store.rocksdb import FREQUENCIES, Store, parts_of
 from stream_lsh.kafka.match.replica import Replica
 
 pytestmark = pytest.mark.usefixtures("short_memory")
@@ -50,7 +50,7 @@ def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str
     assert rows and min(rows) > 10 and len(rows) < 20
     assert set(store.segments()) == rows
     # Of how rare words are, what the last segment began with, and what its frames have added.
-    assert len(list(store.rows_of(RARE, 0, 0))) in (range(1, 12) if "measure" in given else [0])
+    assert len(list(store.rows_of(FREQUENCIES, 0, 0))) in (range(1, 12) if "measure" in given else [0])
     store.close()
     again = Replica(settings, 0, copy.folder)
     again.activate()

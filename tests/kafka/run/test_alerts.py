@@ -78,7 +78,7 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
         write(topics.signatures, b"hello")
         pipeline.run(grown(settings))
         until(lambda: {t.alert for t in pipeline.run(looked(settings)).troubles} >= {"StreamLshNobody"})
-        until(lambda: told('left_out_partitions{role="sign"} 1.0'))
+        until(lambda: told('excluded_partitions{role="sign"} 1.0'))
         scrape(15)
         recorded.expect(
             "StreamLshDown", "StreamLshNobody", "StreamLshJudgeWaits", "StreamLshVerdictsLate",
@@ -89,7 +89,7 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
         pipeline.run(create(settings))
         finish()
         until(lambda: not pipeline.run(looked(settings)).troubles)
-        until(lambda: told('left_out_partitions{role="sign"} 0.0'))
+        until(lambda: told('excluded_partitions{role="sign"} 0.0'))
         scrape(30)
         recorded.expect()
 

@@ -46,7 +46,7 @@ def test_everything_that_a_watch_tells() -> None:
     watch.stalled("no_flow")
     watch.committed()
     watch.in_flight(6)
-    watch.left_out(2)
+    watch.excluded(2)
     watch.waited([0.004, 0.3, 70])
     watch.rejected("not_json")
     with pytest.raises(KeyError), watch.transaction():

@@ -157,11 +157,11 @@ async def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
 
 def told(watch: Probe) -> float:
     """How many partitions are left out."""
-    value: float = watch.registry.left_out.labels("sign")._value.get()
+    value: float = watch.registry.excluded.labels("sign")._value.get()
     return value
 
 
-async def test_partitions_that_the_outputs_lack_are_left_out_until_they_have_them(make: Make, caplog: Any) -> None:
+async def test_partitions_that_the_outputs_lack_are_excluded_until_they_have_them(make: Make, caplog: Any) -> None:
     """All others go on, and nobody has to be started again."""
     settings = await make(partitions=1)
     topics, watch = Topics.of(settings), Probe("sign")
@@ -183,7 +183,7 @@ async def test_partitions_that_the_outputs_lack_are_left_out_until_they_have_the
     assert caplog.text.count(f"{topics.documents} has partitions 1, 2, which the outputs do not have") == 1
 
 
-async def test_what_is_deleted_while_a_partition_is_left_out_is_lost_by_no_means_silently(make: Make) -> None:
+async def test_what_is_deleted_while_a_partition_is_excluded_is_lost_by_no_means_silently(make: Make) -> None:
     settings = await make(partitions=1)
     topics, watch = Topics.of(settings), Probe("sign")
     await grow(settings, topics.documents, 2)

@@ -59,7 +59,7 @@ async def test_lines_become_records_with_their_ids_as_keys_in_order(settings: Ka
     other.write_bytes(zstandard.compress(b"\n\n".join(lines(2000, 1000)) + b"\n"))
     reports: list[Sent] = []
     sent, feeder = await feed(settings, plain, packed, other, report=reports.append)
-    assert (sent.documents, feeder.sent, feeder.left_out.count) == (3000, 3000, 0)
+    assert (sent.documents, feeder.sent, feeder.excluded.count) == (3000, 3000, 0)
     assert sent.bytes_read == sent.bytes_total == sum(path.stat().st_size for path in (plain, packed, other))
     assert reports[-1].documents == 3000
     found = await records(settings, 3000)
@@ -90,9 +90,9 @@ async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None
     sent, feeder = await feed(settings, source)
     assert sent.documents == 1
     assert [(record.key, record.value) for record in await records(settings, 1)] == [(b"a", "Über x\ny".encode())]
-    assert feeder.left_out.count == 2
-    assert feeder.left_out.messages[0] == f'{source}, line 2: there is no field "text"'
-    assert feeder.left_out.messages[1].startswith(f"{source}, line 3: ")
+    assert feeder.excluded.count == 2
+    assert feeder.excluded.messages[0] == f'{source}, line 2: there is no field "text"'
+    assert feeder.excluded.messages[1].startswith(f"{source}, line 3: ")
 
 
 async def test_large_documents_and_lines_that_are_too_large(make: Make, tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ async def test_large_documents_and_lines_that_are_too_large(make: Make, tmp_path
     large = json.dumps({"id": "large", "text": "x" * 2_900_000}).encode()
     source.write_bytes(b"\n".join([*lines(0, 3), large, b'{"id": "' + b"y" * 4_000_000 + b'"}', *lines(3, 3)]))
     sent, feeder = await feed(settings, source)
-    assert (sent.documents, feeder.left_out.count) == (7, 1)
-    assert "line 5: the line has 4000010 bytes, more than 3000000" in feeder.left_out.messages[0]
+    assert (sent.documents, feeder.excluded.count) == (7, 1)
+    assert "line 5: the line has 4000010 bytes, more than 3000000" in feeder.excluded.messages[0]
     assert large in {record.value for record in await records(settings, 7)}
 
 
@@ -213,11 +213,11 @@ def test_the_commands(broker: Any, prefix: str, tmp_path: Path) -> None:
     sent = command("kafka", "produce", settings=settings, stdin=b"\n".join(lines(0, 10)))
     assert (sent.returncode, b"10 documents in" in sent.stderr, b"3 partitions" in sent.stderr) == (0, True, True), sent
     assert sent.stdout == b""
-    left_out = command(
+    excluded = command(
         "kafka", "produce", "--max-document-bytes", "64", "-", "--quiet", settings=settings, stdin=b"x" * 100 + b"\n{}"
     )
-    assert left_out.returncode == 4
-    assert b"1 line left out" in left_out.stderr and b"standard input, line 1" in left_out.stderr
+    assert excluded.returncode == 4
+    assert b"1 line left out" in excluded.stderr and b"standard input, line 1" in excluded.stderr
     asyncio.run(put(settings))
     verdicts = command("kafka", "tail", "verdicts", "--from-beginning", "--until-end", settings=settings)
     assert sorted(verdicts.stdout.splitlines()) == [b'{"id":"a"}', b'{"id":"b"}'], verdicts

@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
 class Seen:
     """A version of a document in the log: id, text, event time (None: it has none); stream time, number and verdict.
 
-    kept: it stands for its group, from the beginning or as a new representative. living: neither replaced nor deleted.
+    kept: it stands for its group, from the beginning or as a new representative. live: neither replaced nor deleted.
     dropped_for: the version that its verdict names. shard, block: where it is stored, and since which block of the log
     it stands.
     """
@@ -51,7 +51,7 @@ class Seen:
     seq: int
     verdict: Verdict = field(default=Verdict("unique"))
     kept: bool = False
-    living: bool = True
+    live: bool = True
     dropped_for: Seen | None = None
     shard: int = 0
     block: int = 0
@@ -122,7 +122,7 @@ class Model:
             if (
                 self.unique and old.kept and new.kept and self.compare(new, old) >= self.threshold
             ):  # it stays in its place
-                old.living = False
+                old.live = False
                 new.verdict = new.verdict._replace(group=old.verdict.group, replaces=old.seq)
             else:
                 representative = self._goes(old)
@@ -164,7 +164,7 @@ class Model:
 
     def _visible(self) -> Sequence[Seen]:
         """What can be met, the oldest first."""
-        self._met = [seen for seen in self._met if seen.living and self._sees(seen.log)]
+        self._met = [seen for seen in self._met if seen.live and self._sees(seen.log)]
         return self._met
 
     def _known(self, id: Any) -> Seen | Deletion | None:
@@ -173,7 +173,7 @@ class Model:
 
     def _goes(self, old: Seen) -> tuple[Any, int] | None:
         """A version goes; its representative, if it is known at once."""
-        old.living = False
+        old.live = False
         group = old.verdict.group
         if not (self.unique and old.kept) or group is None:
             return None

@@ -272,8 +272,8 @@ class Changing(Unique):
         del self.known[key_of(old.document.id)]
         if self.standing.pop(old.seq, None) is None:
             return {"replaces": old.seq}
-        living = (m for m in self.members[group_of(old)] if self.known.get(key_of(m.document.id)) is m)
-        representative = next(living, None)
+        live = (m for m in self.members[group_of(old)] if self.known.get(key_of(m.document.id)) is m)
+        representative = next(live, None)
         if representative is None:
             return {"replaces": old.seq}
         self._stand(representative)

@@ -51,12 +51,12 @@ class Spread:
     def row(self) -> dict[str, Any]:
         times = [version.time for version in self.versions if version.time is not None]
         sources = list(dict.fromkeys(version.source for version in self.versions if version.source is not None))
-        living = [version for version in self.versions if version.went is None]
+        live = [version for version in self.versions if version.went is None]
         return {
             "group": self.number,
             "representative": {"id": None if self.stands.went else self.stands.id, "seq": self.stands.seq},
             "version": self.version, "size": sum(version.member for version in self.versions),
-            "live_members": len(living),
+            "live_members": len(live),
             "first": min(times, default=None), "last": max(times, default=None), "sources": len(sources),
             "first_sources": sources[:NAMED],
         }  # fmt: skip

@@ -112,10 +112,10 @@ class Stories(Model):
         numbers = {seen.seq: seen for seen in self.stored}
         seen = [
             other for other in self.stored
-            if other.living and other is not without and self._sees(other.log)
+            if other.live and other is not without and self._sees(other.log)
             and self._sees(numbers[other.verdict.group or 0].log)
         ]  # fmt: skip
-        same = [other for other in self.stored if other.text == new.text and other.living and other is not without
+        same = [other for other in self.stored if other.text == new.text and other.live and other is not without
                 and self._sees(other.log)][-1:]  # fmt: skip
         if same and same[0] in seen:
             self._tellers = int(TELLERS)
