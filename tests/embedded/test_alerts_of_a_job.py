@@ -125,7 +125,7 @@ def test_what_alerts_need_is_said(tmp_path: Path, rules: Path) -> None:
     with pytest.raises(UsageError, match="only under --compare-with kept there are groups"):
         run(tmp_path / "c", [feed], rules, {"compare_with": "all"})
     run(tmp_path / "d", [feed], None)
-    with pytest.raises(StoreError, match=r"keeps no groups: .* with --groups FILE"):
+    with pytest.raises(StoreError, match=r"keeps no groups: .* without --no-groups"):
         run(tmp_path / "d", [feed], rules)
 
 

@@ -141,7 +141,7 @@ def folded(events: list[dict[str, Any]]) -> dict[int, Any]:
 def listed(group: Group, m: Member) -> tuple[Any, ...]:
     """A member as the model has it."""
     time, source = None if m.time == NO_TIME else m.time, json.loads(m.source) if m.source else None
-    return m.seq, json.loads(m.id), time, source, m.went, stands(group, m)
+    return m.seq, json.loads(m.id), time, source, m.removed_by, stands(group, m)
 
 
 steps = st.sampled_from((0, 0, 1, 5, 5, 20)) | st.sampled_from((100, 1000, 100_000, -20, -500))
@@ -359,7 +359,7 @@ def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
         ("a", 1, "unique", 4, None), ("b", 2, "near_duplicate", None, True), ("c", 3, "near_duplicate", None, None),
         ("a", 4, "unique", 6, None),
     ]  # fmt: skip
-    assert [m.get("until") for m in found] == [START + 4 * SECOND, None, None, START + 6 * SECOND]
+    assert [m.get("removed_at") for m in found] == [START + 4 * SECOND, None, None, START + 6 * SECOND]
     row = json.loads(table(tmp_path / "index")[0].group.json)
     # How the first member came counts, and how it was when it got company.
     assert (row["first"], row["last"], row["total_members"], row["live_members"]) == (START, START + 4 * SECOND, 3, 2)
@@ -380,7 +380,16 @@ def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     assert table(tmp_path / "index") == []
     refused = CliRunner().invoke(main, [*command, "--groups", "-"])
     assert refused.exit_code == 2 and "--groups - goes where the verdicts go" in refused.output
-    plain = ["dedup", str(tmp_path / "feed"), "--index", str(tmp_path / "plain"), "--quiet", "--on-conflict", "update"]
+    plain = [
+        "dedup",
+        str(tmp_path / "feed"),
+        "--index",
+        str(tmp_path / "plain"),
+        "--quiet",
+        "--no-groups",
+        "--on-conflict",
+        "update",
+    ]
     assert CliRunner().invoke(main, plain).exit_code == 0
     command[2] = str(tmp_path / "plain")
     refused = CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "none")])

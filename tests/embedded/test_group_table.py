@@ -40,9 +40,12 @@ def feed(folder: Path, documents: int, files: int) -> list[str]:
     return written(folder, records, files)
 
 
-def run(folder: Path, inputs: list[str], settings: dict[str, Any] | None = None, groups: bool = True) -> None:
+def run(
+    folder: Path, inputs: list[str], settings: dict[str, Any] | None = None, groups: bool = True,
+    only_new: bool = False,
+) -> None:  # fmt: skip
     outputs = ["verdicts", *(["groups"] if groups else [])]
-    jobs.run(folder, inputs, Settings(**SETTINGS | (settings or {})), outputs)
+    jobs.run(folder, inputs, Settings(**SETTINGS | (settings or {})), outputs, only_new=only_new)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -70,7 +73,7 @@ def test_members_are_those_of_the_verdicts(tmp_path: Path) -> None:
         with whole(tmp_path / "index", row["group"]) as (group, stored):
             members = [(m.seq, json.loads(m.id), m.kind.label, m.similarity) for m in stored]
         assert members == expected[group.group]
-        assert group.size == len(members)
+        assert group.total_members == len(members)
 
 
 def test_orders(tmp_path: Path) -> None:
@@ -126,7 +129,9 @@ def test_an_index_that_keeps_groups_does_so_in_every_run(tmp_path: Path) -> None
     with pytest.raises(StoreError, match=r"source_field = 'outlet' \(now 'agency'\)"):
         run(often, inputs, {"source_field": "agency"})
     run(often, inputs[:2], {"source_field": None}, groups=False)
-    run(often, inputs)
+    with pytest.raises(StoreError, match="which were never made"):
+        run(often, inputs)
+    run(often, inputs, only_new=True)
     assert rows(often) == rows(once)
 
 

@@ -39,13 +39,13 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def run(
     folder: Path, inputs: Iterable[str | Path], settings: Settings, outputs: Iterable[str] = OUTPUTS,
-    rules: Path | None = None,
+    rules: Path | None = None, only_new: bool = False,
 ) -> Summary:  # fmt: skip
     """A job whose index, and outputs under their names, are in a folder."""
     folder.mkdir(exist_ok=True)
     found = read_rules(rules) if rules is not None else ()
     paths = {name: str(folder / name) for name in outputs}
-    return Job(settings, list(map(str, inputs)), paths, folder / "index", rules=found).run()
+    return Job(settings, list(map(str, inputs)), paths, folder / "index", rules=found, only_new=only_new).run()
 
 
 def bytes_of(folder: Path, outputs: Iterable[str] = OUTPUTS) -> dict[str, bytes]:

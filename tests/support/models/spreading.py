@@ -55,7 +55,7 @@ class Spread:
         return {
             "group": self.number,
             "representative": {"id": None if self.stands.went else self.stands.id, "seq": self.stands.seq},
-            "version": self.version, "size": sum(version.member for version in self.versions),
+            "version": self.version, "total_members": sum(version.member for version in self.versions),
             "live_members": len(live),
             "first": min(times, default=None), "last": max(times, default=None), "sources": len(sources),
             "first_sources": sources[:NAMED],
