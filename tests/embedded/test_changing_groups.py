@@ -125,7 +125,7 @@ def check(
         assert all(number >= fact.get("cleared", 0) for number in numbers)
     in_table = {number: json.loads(group.json) for number, group in found.items()}
     assert in_table == groups.table == folded(events)
-    assert [row.group.group for row in table(folder)] == sorted(found, key=lambda n: (-found[n].live, n))
+    assert [row.group.group for row in table(folder)] == sorted(found, key=lambda n: (-found[n].live_members, n))
     return groups
 
 
