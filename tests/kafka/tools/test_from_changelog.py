@@ -87,7 +87,7 @@ def check(found: Outputs, pipeline: Pipeline, before: set[tuple[int, int]]) -> N
 
 @pytest.mark.first
 @pytest.mark.parametrize(
-    ("compare_with", "before", "after"), rotating([("all", 2, 3), ("unique", 2, 1), ("unique", 1, 2)], 1)
+    ("compare_with", "before", "after"), rotating([("all", 2, 3), ("kept", 2, 1), ("kept", 1, 2)], 1)
 )
 def test_another_number_of_shards_without_the_documents(
     broker: Any, prefix: str, tmp_path: Path, shared_data: Path, compare_with: str, before: int, after: int
