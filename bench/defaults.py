@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.corpora import default_data
-from stream_lsh.evaluation.advice import measure
+from stream_lsh.evaluation.advice import background_of
 from stream_lsh.evaluation.exact import exact_pairs
 from stream_lsh.evaluation.sample import Sample, draw
 from stream_lsh.evaluation.shares import few, percent
@@ -75,7 +75,7 @@ def table(head: list[str], rows: Iterator[list[str]]) -> Iterator[str]:
 def lengths_of_shingles(texts: Texts, shingles: tuple[str, ...]) -> Iterator[list[str]]:
     """How much documents share at each k, and what that costs with the bands chosen for a threshold."""
     for name in shingles:
-        found = measure(texts.sample(10_000), Settings(shingles=name).signing)
+        found = background_of(texts.sample(10_000), Settings(shingles=name).signing)
         row = [f"{texts.name} {name}", percent(found.typical_chance()), f"{found.mean(0.5):.5f}"]
         for threshold in THRESHOLDS:
             cost = false_candidates(choose(threshold, 0.999), DOCUMENTS, found.histogram(), threshold)
@@ -131,7 +131,7 @@ def rewritten(texts: Texts, shingles: tuple[str, ...]) -> Iterator[list[str]]:
 
 def bands_and_rows(texts: Texts) -> Iterator[list[str]]:
     """The bands and rows around the chosen ones, at both thresholds."""
-    found = measure(texts.sample(10_000), Settings().signing)
+    found = background_of(texts.sample(10_000), Settings().signing)
     for threshold in THRESHOLDS:
         chosen = choose(threshold, 0.999)
         for banding in alternatives(threshold, 0.999, chosen):
