@@ -108,7 +108,7 @@ def test_a_feed_has_values_where_python_has_a_mapping(tmp_path: Path) -> None:
     run(tmp_path, [path], Settings(match_within=("of.lang",)), ["verdicts"])
     found = read(tmp_path / "verdicts")
     expected = verdicts(documents, match_within=["lang"])
-    assert [(line["id"], line["kind"], line["of"]) for line in found] == [
+    assert [(line["id"], line["kind"], line["duplicate_of"]) for line in found] == [
         (v.id, v.kind, v.duplicate_of) for v in expected
     ]
     query(Settings(), [str(path)], str(tmp_path / "asked.jsonl"), tmp_path / "index")

@@ -82,7 +82,7 @@ def test_verdicts_are_those_of_exhaustive_comparison(
     assert {"unique", "near_duplicate", "exact_duplicate"} <= kinds
     if changes:
         assert {"deleted", "outdated", "redelivered"} <= kinds
-        assert compare_with == "all" or any(true.representative or true.representatives for true in truth)
+        assert compare_with == "all" or any(true.new_representative or true.new_representatives for true in truth)
     if measure == "containment" and compare_with == "kept":  # what contains more is kept
         assert sum(verdict["kind"] == "unique" and bool(verdict["matches"]) for verdict in verdicts) > 5
     facts: Any = information(tmp_path / "index", check=True)

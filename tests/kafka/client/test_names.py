@@ -20,7 +20,7 @@ from stream_lsh.kafka.settings import ROLES, KafkaSettings
 
 SESSION_MS = 45_000  # enough for a worker to be back on a busy machine
 # What a worker says when its groups have shared out anew.
-MOVES = ("reading ", "gave up ", "standing by", "member of segment", "forwarding ", "judging from", "answering for")
+MOVES = ("reading ", "gave up ", "standing by", "member of generation", "forwarding ", "judging from", "answering for")
 
 
 def moves(worker: Worker) -> list[str]:
@@ -78,9 +78,9 @@ def _stop(worker: Worker) -> None:
 class Group:
     """A group as the brokers describe it, and a consumer that believes to be a member of it."""
 
-    def __init__(self, *ids: str, ours: str, segment: int = 3) -> None:
+    def __init__(self, *ids: str, ours: str, generation: int = 3) -> None:
         self.ids = ids
-        self.member_id, self.segment = ours, segment
+        self.member_id, self.generation = ours, generation
         self._coordinator = self
         self.looks = 0
         self.pushed: list[Exception] = []
@@ -108,7 +108,7 @@ def id_of(name: str, number: int) -> str:
         (Group(id_of("pod-1", 8), id_of("pod-0", 1), ours=id_of("pod-0", 1)), None),
         (Group(id_of("pod-1", 8), ours=id_of("pod-0", 1)), None),
         (Group(id_of("pod-0-x", 8), id_of("my-pod-0", 9), ours=id_of("pod-0", 1)), None),
-        (Group(id_of("pod-0", 2), ours="", segment=-1), None),  # it joins: the other one is what was before
+        (Group(id_of("pod-0", 2), ours="", generation=-1), None),  # it joins: the other one is what was before
     ],
 )
 async def test_whether_somebody_has_our_name(group: Group, looks: int | None, monkeypatch: pytest.MonkeyPatch) -> None:

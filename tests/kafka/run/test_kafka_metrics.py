@@ -63,7 +63,7 @@ def test_everything_that_a_watch_tells() -> None:
     assert value(registry, "verdicts_total", role="judge", kind="unique") == 5
     assert value(registry, "verdicts_total", role="judge", kind="near_duplicate") == 2
     assert value(registry, "pairs_total", role="judge") == 9
-    assert value(registry, "incomplete_total", role="judge") == 5
+    assert value(registry, "not_compared_total", role="judge") == 5
     assert value(registry, "lag_records", role="judge", partition="0") == 11
     assert value(registry, "ignored_records_total", role="judge", reason="a gap before it") == 3
     assert value(registry, "index_documents", role="judge", shard="3") == 1000
