@@ -60,25 +60,24 @@ class Settings(BaseSettings):
 
     measure: Measure = Field(
         default="jaccard",
-        description="what makes documents alike: copies, the Jaccard similarity of their texts or sets; cosine or "
-        "euclidean of vectors; hamming, of bit vectors; edit, of short texts; quotations, a share of one text in "
-        "another; stories, the same event in other words; sets, whose elements have weights",
+        description="how similarity is computed: jaccard, of texts or sets; weighted-jaccard, of sets whose elements "
+        "have weights; containment, a share of one text in another; tf-idf, of texts about the same event; "
+        "levenshtein, of short texts; cosine or euclidean, of vectors; hamming, of bit vectors",
     )
     threshold: float = Field(
         default=0.8, gt=0, le=1,
-        description="similarity (Jaccard, cosine; of quotations a share) from which two documents are alike, or of one "
-        "story (default: 0.26)",
+        description="similarity from which two documents match; under containment a share (tf-idf: 0.26)",
     )  # fmt: skip
     max_distance: float | None = Field(
         default=None, ge=0, le=1e30, allow_inf_nan=False,
-        description="euclidean: distance up to which two vectors are alike; hamming: bits in which two may differ; "
-        "edit: characters inserted, deleted or replaced",
+        description="euclidean: distance up to which two vectors match; hamming: bits in which two may differ; "
+        "levenshtein: characters inserted, deleted or replaced",
     )  # fmt: skip
     dimensions: int | None = Field(
         default=None, ge=1, le=16384, description="numbers of a vector, or bits of a bit vector (a multiple of 8)"
     )
     target_recall: float = Field(
-        default=0.999, gt=0, lt=1, description="share of the pairs at the threshold that must be found"
+        default=0.999, gt=0, lt=1, description="probability with which a pair at the threshold is found"
     )
     signature_size: int | None = Field(
         default=None, ge=1, le=4096, description="components K of a signature (default: tuned)"
@@ -89,15 +88,15 @@ class Settings(BaseSettings):
     rows: int | None = Field(default=None, ge=1, le=64, description="rows r of a band (default: tuned)")
     min_shingles: int = Field(
         default=32, ge=1, le=10000,
-        description="quotations: shingles that a text has at least for recall to be promised",
+        description="containment: shingles that a text has at least for recall to be promised",
     )  # fmt: skip
     sampling: int | None = Field(
         default=None, ge=1, le=MOST_SAMPLING,
-        description="quotations: one in so many shingles is a key (default: as threshold, recall and min_shingles "
+        description="containment: one in so many shingles is a key (default: as threshold, recall and min_shingles "
         "allow)",
     )  # fmt: skip
     min_passage_words: int = Field(
-        default=12, ge=1, le=10000, description="quotations: tokens that a passage has at least that verdicts name"
+        default=12, ge=1, le=10000, description="containment: tokens that a passage has at least that verdicts name"
     )
     shingles: str = Field(
         default="words:3/8",
@@ -141,7 +140,9 @@ class Settings(BaseSettings):
         default=(), description="field whose values must be equal for documents to match (lang, say)"
     )
     set_field: str | None = Field(
-        default=None, min_length=1, description="field with a list, compared as a set; sets: or weights (default: set)"
+        default=None,
+        min_length=1,
+        description="field with a list, compared as a set; weighted-jaccard: or weights (default: set)",
     )
     vector_field: str | None = Field(
         default=None, min_length=1,
@@ -155,15 +156,17 @@ class Settings(BaseSettings):
     shards: int = Field(default=1, ge=1, le=64, description="parts of the index, worked on side by side")
     max_matches: int = Field(default=10, ge=0, description="best matches listed per document; 0 = all found")
     max_verified_matches: int = Field(
-        default=10, ge=0, description="matches after which no more candidates are verified; 0 = verify all (all only)"
+        default=10,
+        ge=0,
+        description="matches after which no more candidates are verified; 0 = verify all (compare_with = all only)",
     )
     max_candidates: int = Field(
         default=32, ge=1, le=65536,
-        description="most candidates verified per document, the best by signature (sets: 128)",
+        description="most candidates verified per document, the best by signature (weighted-jaccard: 128)",
     )  # fmt: skip
     max_bucket_rows: int = Field(
         default=64, ge=2, le=4096,
-        description="newest documents of a bucket that are read (euclidean, sets: 1024; stories: 256)",
+        description="newest documents of a bucket that are read (euclidean, weighted-jaccard: 1024; tf-idf: 256)",
     )  # fmt: skip
     decision_lag: int = Field(
         default=16384,

@@ -253,7 +253,7 @@ def test_without_updates_only_documents_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "unique").read_text() == json.dumps(document("a", TEXT, 10)) + "\n"
 
 
-def test_an_representative_from_python_has_no_place(tmp_path: Path) -> None:
+def test_a_representative_from_python_has_no_place(tmp_path: Path) -> None:
     with Deduplicator(Settings(**SURE | FIELDS), tmp_path / "index") as deduplicator:
         assert [verdict.kind for verdict in deduplicator.process([Document("a", TEXT), Document("b", TEXT)])] == [
             "unique", "exact_duplicate"

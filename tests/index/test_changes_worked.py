@@ -68,7 +68,7 @@ def test_a_kept_one_that_stays_similar_keeps_its_place(feed: Feed) -> None:
     assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, new_representative=("b", 1))
 
 
-def test_a_kept_one_that_becomes_another_leaves_an_representative(feed: Feed) -> None:
+def test_a_kept_one_that_becomes_another_leaves_a_representative(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("c", NEARER)
@@ -81,7 +81,7 @@ def test_a_kept_one_that_becomes_another_leaves_an_representative(feed: Feed) ->
     assert feed.says("e", OTHER)[:5] == ("exact_duplicate", None, "a", 1.0, 3)
 
 
-def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_an_representative(feed: Feed) -> None:
+def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_a_representative(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
     feed.says("x", OTHER)

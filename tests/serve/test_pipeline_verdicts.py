@@ -36,7 +36,7 @@ def test_what_was_kept_and_what_was_dropped() -> None:
     assert state(fed(*said, keeps=False), "b") == "kept"
 
 
-def test_an_representative_stands_for_its_group_in_whatever_order_the_partitions_are_read() -> None:
+def test_a_representative_stands_for_its_group_in_whatever_order_the_partitions_are_read() -> None:
     dropped = verdict("b", 2, "near_duplicate")
     gone = verdict("a", 5, "deleted", new_representative={"id": "b", "seq": 2})
     later = verdict("c", 6, "unique", new_representatives=[{"group": 1, "id": "b", "seq": 2}])
