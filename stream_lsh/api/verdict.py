@@ -73,14 +73,13 @@ class Verdict:
         group: number of the group, which is that of its first member. None with `compare_with = "all"`.
         matches: similar documents, the best first.
         truncated: how many more there are.
-        incomplete: how many buckets and candidates it was not compared with, although they might have matched.
+        not_compared: how many buckets and candidates it was not compared with, although they might have matched.
         reason: of a rejected document, one word for why (docs/formats.md has all of them).
         verified: "exact", or "signature" where similarities are estimated.
         replaces: number of the version that was replaced or deleted.
-        representative: the document that represents the group from now on, if that version did.
-        representatives: with several shards this is known later: group, id and number of each document that represents
-        its group
-            from this document on.
+        new_representative: the document that represents the group from now on, if that version did.
+        new_representatives: with several shards this is known later: group, id and number of each document that
+            represents its group from this document on.
         detail: a sentence for people: why the document was rejected, is outdated, deleted nothing, or was not compared
             with everything. None if there is nothing to explain.
     """

@@ -38,7 +38,7 @@ from stream_lsh.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-ONLY_KEPT = "the index compares with what was kept (against unique): these are the pairs with kept documents only"
+ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these are the pairs with kept documents only"
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """

@@ -75,7 +75,7 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
         yield "all of them came before, through a pipe or in another file: nothing is passed on again"
     if summary.replaced:
         yield f"{count(summary.replaced, 'document')} replaced the version before"
-    with_kept = " with kept ones only (against unique)" if pairs and summary.compare_with == "kept" else ""
+    with_kept = " with kept ones only (compare_with = kept)" if pairs and summary.compare_with == "kept" else ""
     yield f"{count(summary.pairs, 'pair')} of similar documents{with_kept}"
     if summary.truncated:
         have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"

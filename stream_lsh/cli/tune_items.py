@@ -144,7 +144,7 @@ def _keys_of_pieces(curve: Curve) -> Iterator[str]:
     yield f"Distance {curve.asked:g} (edit):"
     yield f"  {count(pieces, 'piece')} of a text, one of which {count(int(curve.asked), 'edit')} leave whole"
     yield f"  looked for under {lookups(int(curve.asked))} keys, by the length of the other text and the place in it"
-    yield "  found within the distance   all, but for what verdicts call incomplete"
+    yield "  found within the distance   all, but for what verdicts count as not compared"
 
 
 def _measure(curve: Curve) -> str:

@@ -219,7 +219,8 @@ def opened(index: Index, wanted: bool | None, source_field: str | None) -> Group
     run, which is to have groups then.
 
     Raises:
-        UsageError: an index against `all` has none. StoreError: there are documents already, or another source field.
+        UsageError: an index with compare_with = "all" has none.
+        StoreError: there are documents already, or another source field.
     """
     fact = index.store.named(FACT)
     fed = bool((index.store.named("job") or {}).get("next_seq"))

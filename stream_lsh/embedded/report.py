@@ -70,11 +70,11 @@ class InputCount:
 class Summary:
     """A finished (or interrupted) run.
 
-    truncated: documents whose matches are not all listed. incomplete: documents that were not compared with all they
+    truncated: documents whose matches are not all listed. not_compared: documents that were not compared with all they
     met.
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
-    against: what documents were compared with, "unique" or "all". window: None = nothing is forgotten. alerts: None =
+    compare_with: "kept" or "all". window: None = nothing is forgotten. alerts: None =
     there are no rules. replaced: versions that went because a new one came. inputs: what was read of each so far.
     first_rejected: of this run. again: documents of earlier runs of which something was written again.
     """

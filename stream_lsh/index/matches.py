@@ -19,7 +19,7 @@ class Matches:
     kind, of, of_seq, of_similarity, group: the verdict as this shard alone would give it, and the first one of a
     redelivered document (`layout.UNKNOWN` if it is not known); of, of_seq: row and number, -1 if there is none
     (`layout.WENT_SINCE`: not any more). known: row with the same id, or -1. more: matches that were not listed;
-    incomplete: what was not compared. went [n, WENT]: number of the version that was deleted or replaced, whether it
+    not_compared: what was not compared. went [n, WENT]: number of the version that was deleted or replaced, whether it
     was kept, row and number of its representative, the group that it was in, whether the new one is like it; -1 where
     there is none. representatives [h, 4]: where representatives are chosen late, the document that begins the block,
     group, row and number of who may stand for it from there on, or does. evidence: what each match rests on

@@ -62,7 +62,7 @@ class Judgement:
             int64[n], -1 if there is none.
         starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
             and similarities of m matches; evidence: what they rest on, bytes[m] as in `Matches`, or empty.
-        truncated: int64[n], matches that are not listed. incomplete: int64[n], what was not compared.
+        truncated: int64[n], matches that are not listed. not_compared: int64[n], what was not compared.
         replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
             whether that one was kept; left: int64[n], its group; representatives: int64[n, 2], shard and row of who
             stands in its place, representative_seqs: int64[n], their numbers, -1 if there is none.

@@ -43,7 +43,7 @@ class Tally:
         self._verdicts = Counter("stream_lsh_verdicts", "Verdicts by kind.", ("kind",), registry=registry)
         self._rejected = Counter("stream_lsh_rejected", "Rejected documents by reason.", ("reason",), registry=registry)
         self._pairs = Counter("stream_lsh_pairs", "Pairs of near-duplicates.", registry=registry)
-        self._incomplete = Counter(
+        self._not_compared = Counter(
             "stream_lsh_not_compared", "Documents that were not compared with all they met.", registry=registry
         )
         self._latency = Histogram(
@@ -80,7 +80,7 @@ class Tally:
                     second.kinds[kind] += more
                     self._verdicts.labels(kind.label).inc(more)
             self._pairs.inc(self.counts.pairs - pairs)
-            self._incomplete.inc(self.counts.not_compared - not_compared)
+            self._not_compared.inc(self.counts.not_compared - not_compared)
             for why in judged.reasons.values():
                 self._rejected.labels(why.reason).inc()
             self.groups += 0 if judged.events is None else len(judged.events.places) + len(judged.events.ended)
@@ -97,7 +97,7 @@ class Tally:
         counts.replaced += "replaces" in verdict and kind != Kind.DELETED
         if "not_compared" in verdict:
             counts.not_compared += 1
-            self._incomplete.inc()
+            self._not_compared.inc()
         if kind == Kind.REJECTED:
             reason = verdict["reason"]
             counts.rejected[reason] = counts.rejected.get(reason, 0) + 1

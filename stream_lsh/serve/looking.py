@@ -27,7 +27,7 @@ plain = APIRouter(tags=["health"])
 def _check_groups(service: Interface) -> None:
     if not service.keeps_groups:
         raise Problem(
-            409, "this index keeps no groups: they are kept from its beginning on, and under against = unique",
+            409, "this index keeps no groups: they are kept from its beginning on, and with compare_with = kept",
             field="compare_with",
         )  # fmt: skip
 

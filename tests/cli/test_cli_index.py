@@ -150,7 +150,7 @@ def test_pairs_on_an_index_of_kept_documents_says_so(run: Run, feed: Path, tmp_p
     assert [(pair["older"], pair["newer"]) for pair in read_lines(found.stdout)] == [("a", "e")]
     first, *_, last, _ = found.stderr.splitlines()
     assert first.startswith("stream-lsh: ") and "the pairs with kept documents only" in first
-    assert "1 pair of similar documents with kept ones only (against unique)" in last
+    assert "1 pair of similar documents with kept ones only (compare_with = kept)" in last
     write_lines(more, [{"id": "f", "text": FOX + " as well"}])
     assert run("pairs", more, "--index", state, "--quiet").stderr == ""
 

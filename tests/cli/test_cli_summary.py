@@ -88,7 +88,7 @@ def test_a_last_line_without_an_end() -> None:
 
 def test_pairs_of_an_index_of_kept_documents() -> None:
     found = summary_lines(SUMMARY, max_matches=100, dead_letters=None, pairs=True)
-    assert "2,345 pairs of similar documents with kept ones only (against unique)" in list(found)
+    assert "2,345 pairs of similar documents with kept ones only (compare_with = kept)" in list(found)
     found = summary_lines(replace(SUMMARY, compare_with="all"), max_matches=100, dead_letters=None, pairs=True)
     assert "2,345 pairs of similar documents" in list(found)
 

@@ -30,7 +30,7 @@ class Records:
     """Records by source partition, each list in the order of the frames; and what is counted.
 
     decisions: where several shards keep, those on each frame (`deciding`). memberships: with groups, of each frame.
-    kinds: number of verdicts by kind. documents: those that count. incomplete: what was not compared for them. size:
+    kinds: number of verdicts by kind. documents: those that count. not_compared: what was not compared for them. size:
     bytes of all keys, values and headers.
     """
 

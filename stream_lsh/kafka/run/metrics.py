@@ -122,7 +122,7 @@ class Probe:
         self._pulse = self.health.pulse(role)
         self._documents = registry.documents.labels(role)
         self._pairs = registry.pairs.labels(role)
-        self._incomplete = registry.not_compared.labels(role)
+        self._not_compared = registry.not_compared.labels(role)
         self._restarts = registry.restarts.labels(role)
         self._rebalances = registry.rebalances.labels(role)
         self._batch = registry.batch.labels(role)
@@ -158,7 +158,7 @@ class Probe:
 
     def not_compared(self, number: int) -> None:
         """`number` more buckets were not read to their end, or candidates not verified."""
-        self._incomplete.inc(number)
+        self._not_compared.inc(number)
 
     def lag(self, partition: int, records: int) -> None:
         """An input partition that this member reads has `records` left to read."""
