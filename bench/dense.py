@@ -177,7 +177,7 @@ class Bench:
         """Speed, recall and what is not compared, for several settings."""
         for name in (name for name in GRID_FEEDS if name in self.given.feeds):
             for max_bucket_rows in self.given.bucket_sizes:
-                for candidates in self.given.candidates:
+                for candidates in self.given.max_candidates:
                     given = {"max_bucket_rows": max_bucket_rows, "max_candidates": candidates}
                     row = ours(*self.feed(name, self.given.grid_documents), self.work, given)
                     yield self.take("grid", name, row, **given)

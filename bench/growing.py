@@ -105,9 +105,9 @@ def main() -> None:
     parser.add_argument("--settings", default="", help="name=value, with blanks between them")
     given = parser.parse_args()
     settings = Settings(**pairs_of(given.settings))  # type: ignore[arg-type]
-    job = Job(settings, ["-"], {"unique": os.devnull, "pairs": str(given.pairs)}, given.state, overwrite=True)
+    job = Job(settings, ["-"], {"unique": os.devnull, "pairs": str(given.pairs)}, given.index, overwrite=True)
     with given.report.open("wb") as out, ExitStack() as stack:
-        reporter = Reporter(out, given.every, given.state, touched=given.touch)
+        reporter = Reporter(out, given.every, given.index, touched=given.touch)
         replaced(stack, JOB, "_Run._take", reporter.batch)
         replaced(stack, INDEX, "Index.commit", reporter.commit)
         job.run()

@@ -60,8 +60,8 @@ def main() -> None:
     given = parser.parse_args()
     settle()
     settings = Settings(**pairs_of(given.settings))  # type: ignore[arg-type]
-    summary = Job(settings, [str(given.file)], pairs_of(given.outputs), given.state, overwrite=True).run()
-    json.dump(asdict(summary) | {"peak": own_peak(), "disk": folder_bytes(given.state)}, sys.stdout)
+    summary = Job(settings, [str(given.file)], pairs_of(given.outputs), given.index, overwrite=True).run()
+    json.dump(asdict(summary) | {"peak": own_peak(), "disk": folder_bytes(given.index)}, sys.stdout)
 
 
 if __name__ == "__main__":

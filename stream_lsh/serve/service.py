@@ -273,8 +273,8 @@ def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:
 
 def _missing(id: str | int) -> Problem:
     return Problem(
-        404, f"there is no document with the id {id_text(id)[:100].decode()}: it never came, was rejected, deleted, or "
-        f"has left the window{as_number(id)}",
+        404, f"there is no document with the id {id_text(id)[:100].decode(errors='ignore')}: it never came, was "
+        f"rejected, deleted, or has left the window{as_number(id)}",
     )  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def test_compose_serves_with_tokens(monkeypatch: pytest.MonkeyPatch, name: str) 
     if name == "page":
         assert given["kafka"] and service["environment"] == services()["sign"]["environment"]
         return
-    assert service["volumes"] == [f"serve-data:{given['state'].parent}"] and "depends_on" not in service
+    assert service["volumes"] == [f"serve-data:{given['folder'].parent}"] and "depends_on" not in service
     for variable, value in service["environment"].items():
         monkeypatch.setenv(variable, value)
         assert variable.removeprefix(PREFIX).lower() in Settings.model_fields

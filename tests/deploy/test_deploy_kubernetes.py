@@ -154,7 +154,7 @@ def test_the_service_has_one_owner_of_its_index_and_a_command_that_names_what_is
     given = parse_command(container["args"])
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     assert container["image"] == OWN_IMAGE
-    assert [mounts[str(given[name].parent)] for name in ("state", "token_file", "config")] == [
+    assert [mounts[str(given[name].parent)] for name in ("folder", "token_file", "config")] == [
         "data", "tokens", "settings"
     ]  # fmt: skip
     assert container["ports"] == [{"name": "http", "containerPort": given["port"]}]

@@ -75,7 +75,7 @@ def test_a_feed_of_many_windows(tmp_path: Path, seed: int, compare_with: str, sh
         "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected"
     }  # fmt: skip
     with opened(settings, tmp_path) as index:
-        assert index.count < 0.5 * len(documents)
+        assert index.count < 0.8 * len(documents)
         assert index.shards[0].segments[0].first > 0
 
 
@@ -105,8 +105,8 @@ def test_a_feed_of_updates_and_deletions(
     representatives = sum(
         (verdict.new_representative is not None) + len(verdict.new_representatives) for verdict in found
     )
-    assert (representatives == 0) if compare_with == "all" else (representatives > 5)
-    assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 5
+    assert (representatives == 0) if compare_with == "all" else (representatives > 0)
+    assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 1
     healthy(tmp_path)
 
 

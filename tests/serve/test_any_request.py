@@ -44,7 +44,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 def test_every_operation_answers_as_it_is_described(asked: Serving) -> None:
     import schemathesis  # here: it takes long to import
-    from schemathesis import SegmentMode
+    from schemathesis import GenerationMode
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi import checks
 
@@ -57,9 +57,9 @@ def test_every_operation_answers_as_it_is_described(asked: Serving) -> None:
     seen = set()
     for operation in (found.ok() for found in described.get_all_operations()):
         varied = operation.body or operation.path_parameters or operation.query or operation.headers
-        modes = list(SegmentMode) if varied else [SegmentMode.POSITIVE]
+        modes = list(GenerationMode) if varied else [GenerationMode.POSITIVE]
 
-        @given(case=st.one_of([operation.as_strategy(segment_mode=mode) for mode in modes]))
+        @given(case=st.one_of([operation.as_strategy(generation_mode=mode) for mode in modes]))
         @WHATEVER
         def ask(case: Any) -> None:
             case.call_and_validate(checks=wanted)

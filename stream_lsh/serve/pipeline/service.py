@@ -270,7 +270,7 @@ class PipelineService:
         if id in self._late:
             raise Problem(404, "it is taken, and its verdict has not come yet", headers={"Retry-After": "1"})
         raise Problem(
-            404, f"no document with the id {id_text(id)[:100].decode()} is among the last "
+            404, f"no document with the id {id_text(id)[:100].decode(errors='ignore')} is among the last "
             f"{self.limits.kept_events:,} of which this service remembers the verdict (--keep-events), or it was "
             f"deleted; the verdicts topic may have it{as_number(id)}",
         )  # fmt: skip
