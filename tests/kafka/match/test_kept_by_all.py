@@ -168,6 +168,7 @@ WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
         *cases((KEPT[1], 1, 300), range(8), KEPT, 3),
         *cases((CHANGED[1], 1, 500), range(6), CHANGED, 2),
         *cases((WINDOWED[0], 2, 250), (0, 2, 3, 4, 5), WINDOWED, 1),
+        pytest.param(WINDOWED[0], 2, 1500, marks=pytest.mark.long),  # answers whose decisions are on forgotten rows
     ],
 )
 def test_as_embedded_whoever_begins_again(
