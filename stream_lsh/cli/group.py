@@ -196,5 +196,7 @@ class LazyGroup(click.Group):
         write_examples(formatter, self.examples)
 
     def invoke(self, ctx: click.Context) -> Any:
+        if ctx.parent is not None:  # a group of commands in another one, which guards them all
+            return super().invoke(ctx)
         with guarded(ctx):
             return super().invoke(ctx)

@@ -89,9 +89,9 @@ def test_groups_and_alerts_are_as_embedded(
         assert len(found.groups) > 300 and len(found.alerts) > (0 if more else 5)
 
         events = [json.loads(record.value or b"") for record in found.groups if record.value is not None]
-        assert shown(pipeline, "tail", "groups", "--from-beginning", "--until-end") == events
+        assert shown(pipeline, "kafka", "tail", "groups", "--from-beginning", "--until-end") == events
         alerts = [json.loads(record.value or b"") for record in found.alerts]
-        assert shown(pipeline, "tail", "alerts", "--from-beginning", "--until-end") == alerts
+        assert shown(pipeline, "kafka", "tail", "alerts", "--from-beginning", "--until-end") == alerts
         told = {event["event"] for event in events}
         assert told == {"created", "joined"} | ({"ended"} if "window" in more else set()) | set(
             ["updated", "left", "representative_changed", "ended"] if "on_conflict" in more else []

@@ -285,16 +285,18 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
         assert verdict["time"] == expected.times.get(source, documents[source].timestamp)
         gone = dict(expected.gone.get(source, ()))
         assert verdict.get("gone") == (True if gone else None)
-        place = {name: gone.get(f"representative-{name}", b"").decode() for name in ("topic", "partition", "offset")}
+        place = {
+            name: gone.get(f"new-representative-{name}", b"").decode() for name in ("topic", "partition", "offset")
+        }
         assert {name: str(part) for name, part in verdict.get("new_representative_source", {}).items()} == (
-            place if "new_representative" in gone else {}
+            place if "new-representative" in gone else {}
         )
         places = [
             {name: str(part) for name, part in representative.items()}
             for representative in verdict.get("new_representative_sources", ())
         ]
         assert places == [
-            {name: dict(headers)[f"representative-{name}"].decode() for name in ("topic", "partition", "offset")}
+            {name: dict(headers)[f"new-representative-{name}"].decode() for name in ("topic", "partition", "offset")}
             for headers in expected.representatives.get(source, ())
         ]
         kept = [header for header in documents[source].headers if header[0] == "traceparent"]
