@@ -62,7 +62,7 @@ async def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) ->
         one, two = start(settings), start(second)
         await replies.read(25)
         for worker in (one, two):
-            await asyncio.to_thread(worker.wait_for, "member of segment")
+            await asyncio.to_thread(worker.wait_for, "member of generation")
         deadline = time.monotonic() + LIMIT
         while not (one.says("standing by") or two.says("standing by")):
             assert time.monotonic() < deadline
