@@ -74,15 +74,11 @@ class KeptAnswers:
         return keys
 
     def first_row(self, otherwise: int, *, behind: int = -1) -> int:
-        """The first row of which the answers behind a frame are put together; `otherwise` if there are none.
-
-        Where several shards keep, a frame also has the decisions on earlier rows: those of at most `decision_lag`
-        documents before its own.
-        """
+        """The first row of the oldest answer, of those behind a frame, which is put together of its rows; `otherwise`
+        if there is none."""
         oldest = next((frame for frame, _ in self._frames if frame > behind), None)
         value = None if oldest is None else self._store.value(self._key(oldest))
-        earlier = self._settings.most_rows * self._settings.decision_lag if self._settings.late else 0
-        return otherwise if value is None else max(0, int(_ANSWER.unpack_from(value)[1]) - earlier)
+        return otherwise if value is None else int(_ANSWER.unpack_from(value)[1])
 
     def change(self, frame: int, key: bytes, flushed: Callable[[int, int], bytes]) -> Change | None:
         """What a frame has changed, said again; None: so long ago that nobody can ask.
