@@ -176,7 +176,7 @@ def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, windo
     check(folder, records, settings, in_pieces(records, settings, folder, chance, erasing), erased=erasing)
 
 
-LONG_STORY = 3000 if LONG else 900
+LONG_STORY = 3000 if LONG else 1100
 
 
 def of_lines(lines: Sequence[dict[str, Any]]) -> list[Record]:
@@ -210,7 +210,7 @@ def test_a_long_history(
     groups = check(tmp_path, records, settings, events, erased=erasing)
     kinds = Counter(event["event"] for event in events)
     happen = ["created", "joined", "updated", "left", "representative_changed", *(["ended"] if window or LONG else [])]
-    assert min(kinds[kind] for kind in happen) > 1, kinds
+    assert min(kinds[kind] for kind in happen) > 2, kinds
     assert max(event["sources"] for event in events) > 16
     assert groups.table
 
@@ -220,7 +220,7 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
     """Each crawl is an update of its page, of which there are copies elsewhere; some are taken down, or come late."""
     chance, records = random.Random(5), list[Record]()
     with lzma.open(shared_data / "terms-3k.jsonl.xz") as file:
-        for line in islice(file, None if LONG else 1000):
+        for line in islice(file, None if LONG else 1500):
             page = json.loads(line)
             text, time = " ".join(re.findall(r"\w+", page["text"].lower())), page["ts"]
             source = page["source"].split("/")[0]
@@ -237,7 +237,7 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
     check(tmp_path, records, settings, events)
     kinds = Counter(event["event"] for event in events)
     assert (
-        min(kinds[kind] for kind in ("created", "joined", "updated", "left", "representative_changed", "ended")) > 3
+        min(kinds[kind] for kind in ("created", "joined", "updated", "left", "representative_changed", "ended")) > 5
     ), kinds
 
 
@@ -249,7 +249,7 @@ members = 2
 within = "1d"
 
 [[rule]]
-name = "jaccard"
+name = "copies"
 kind = "share"
 above = 0.5
 documents = 5
@@ -272,7 +272,7 @@ def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings:
     """The outputs of a broken run are those of another, to the byte, and its groups those of the model."""
     broken, undisturbed = folder / "broken", folder / "undisturbed"
     assert bytes_of(broken, OUTPUTS) == bytes_of(undisturbed, OUTPUTS)
-    assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows", "jaccard"}
+    assert {alert["rule"] for alert in read(broken / "alerts")} == {"grows", "copies"}
     windows = [information(path / "index").get("window") for path in (broken, undisturbed)]
     assert windows[0] == windows[1]
     check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
@@ -445,7 +445,7 @@ def test_the_check_finds_an_id_in_a_group(tmp_path: Path) -> None:
     assert "ids that were erased of shard 0 can still be read in what" in problem
 
 
-def test_who_went_without_an_representative_is_listed_as_long_as_he_has_an_id(tmp_path: Path) -> None:
+def test_who_went_without_a_representative_is_listed_as_long_as_he_has_an_id(tmp_path: Path) -> None:
     """The member who lives has left the window, that he came into before the version that goes did."""
     hour = 3_600_000
     records: list[Any] = [(Document(id, TEXT, time=START), "x") for id in ("kept", "copy")]

@@ -69,13 +69,13 @@ def test_a_feed_of_many_windows(tmp_path: Path, seed: int, compare_with: str, sh
     settings = Settings(
         **SURE, **MODES[compare_with], window="8m", shards=shards, decision_lag=100, memtable_documents=16
     )  # fmt: skip
-    documents = drifting(seed, 4000 if LONG or seed else 800)
+    documents = drifting(seed, 4000 if LONG or seed else 1000)
     found = agreed(documents, settings, tmp_path, random.Random(seed))
     assert {verdict.kind for verdict in found} == {
         "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected"
     }  # fmt: skip
     with opened(settings, tmp_path) as index:
-        assert index.count < len(documents)
+        assert index.count < 0.5 * len(documents)
         assert index.shards[0].segments[0].first > 0
 
 
@@ -98,15 +98,15 @@ def test_a_feed_of_updates_and_deletions(
         **SURE, **MODES[compare_with], shards=shards, decision_lag=100, window=window, on_conflict="update",
         memtable_documents=16,
     )  # fmt: skip
-    documents = drifting_and_changing(seed, 3000 if LONG else 800)
+    documents = drifting_and_changing(seed, 3000 if LONG or seed else 1000)
     found = agreed(documents, settings, tmp_path, random.Random(seed), erasing=seed % 2 == 0)
     kinds = {"unique", "near_duplicate", "exact_duplicate", "redelivered", "deleted", "outdated"}
     assert kinds <= {verdict.kind for verdict in found}
     representatives = sum(
         (verdict.new_representative is not None) + len(verdict.new_representatives) for verdict in found
     )
-    assert (representatives == 0) if compare_with == "all" else (representatives > 0)
-    assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 1
+    assert (representatives == 0) if compare_with == "all" else (representatives > 5)
+    assert sum(verdict.replaces is not None and verdict.kind == "unique" for verdict in found) > 5
     healthy(tmp_path)
 
 
