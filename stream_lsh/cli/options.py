@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-import types
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, overload
+from typing import Any, TypeVar, overload
 
 import click
 from click.core import ParameterSource
@@ -16,6 +14,7 @@ from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
 from stream_lsh.errors import UsageError
 from stream_lsh.families.measure import MEASURES, unused
+from stream_lsh.settings.errors import choices_of, is_list, near
 from stream_lsh.settings.model import Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
@@ -92,10 +91,7 @@ METAVARS = {
     "rows": "R",
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
     "max_future": "DURATION", "match_within": "FIELD",
-    "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC",
-
-
-    "data_folder": "DIR",
+    "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "data_folder": "DIR",
     "instance": "NAME", "alerts": "FILE",
 }  # fmt: skip
 
@@ -103,20 +99,9 @@ METAVARS = {
 def _metavar(name: str, field: FieldInfo) -> str:
     if name in METAVARS:
         return METAVARS[name]
-    kinds = get_args(field.annotation) if _optional(field.annotation) else (field.annotation,)
-    for kind in kinds:
-        if get_origin(kind) is Literal:
-            return "|".join(get_args(kind))
+    if choices := choices_of(field):
+        return "|".join(choices)
     return "FIELD" if name.endswith("_field") else "N"
-
-
-def _optional(annotation: Any) -> bool:
-    return get_origin(annotation) in (Union, types.UnionType)
-
-
-def _repeatable(annotation: Any) -> bool:
-    kinds = get_args(annotation) if _optional(annotation) else (annotation,)
-    return any(get_origin(kind) is tuple for kind in kinds)
 
 
 def _shown(default: Any) -> str:
@@ -130,7 +115,7 @@ def setting(name: str, model: type[Settings] = Settings) -> Option:
     field = model.model_fields[name]
     section = next(title for title, names in (SECTIONS | KAFKA_SECTIONS).items() if name in names)
     flag = name.replace("_", "-")
-    repeatable = _repeatable(field.annotation)
+    repeatable = is_list(field)
     users = [measure for measure in MEASURES if name not in unused(measure)]
     given: dict[str, Any] = {
         "common": name in SHOWN, "brief": SHOWN.get(name), "measures": None if len(users) == len(MEASURES) else users,
@@ -169,12 +154,12 @@ def properties_of(context: click.Context) -> dict[str, str]:
     for text in context.params.get("properties", ()):
         name, equals, value = text.partition("=")
         if name not in PROPERTIES:
-            near = difflib.get_close_matches(name, PROPERTIES, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PROPERTIES)}"
+            meant = near(name, PROPERTIES)
+            hint = f"did you mean {meant}?" if meant is not None else f"there are {', '.join(PROPERTIES)}"
             option = f"it is the option --{name.replace('_', '-')}" if name in KAFKA_SETTINGS + COMMON else hint
-            raise UsageError(f"-X {text}: there is no key {name!r}; {option}")
+            raise UsageError(f"-X {name}: there is no key {name!r}; {option}")  # not the value: it may be a password
         if not equals:
-            raise UsageError(f"-X {text}: give a value, -X {name}=VALUE")
+            raise UsageError(f"-X {name}: give a value, -X {name}=VALUE")
         found[name] = value
     return found
 

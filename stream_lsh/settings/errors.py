@@ -26,7 +26,7 @@ def near(name: str, known: Iterable[str]) -> str | None:
 
 def is_secret(annotation: Any) -> bool:
     """Whether a field holds a password: never shown, and no option of the command line."""
-    return SecretStr in _kinds(annotation)
+    return SecretStr in kinds_of(annotation)
 
 
 def explain(
@@ -79,36 +79,42 @@ def unknown(name: str, known: Iterable[str], source: str | None, noun: str = "se
 
 
 def _meant(value: object, field: FieldInfo) -> str:
-    found = near(value, _choices(field)) if isinstance(value, str) else None
+    found = near(value, choices_of(field)) if isinstance(value, str) else None
     return "" if found is None else f" (did you mean {found}?)"
 
 
-def _kinds(annotation: Any) -> tuple[Any, ...]:
+def kinds_of(annotation: Any) -> tuple[Any, ...]:
     """The types of a union but None, or the one."""
     if get_origin(annotation) in (Union, types.UnionType):
         return tuple(kind for kind in get_args(annotation) if kind is not type(None))
     return (annotation,)
 
 
-def _choices(field: FieldInfo) -> tuple[str, ...]:
+def choices_of(field: FieldInfo) -> tuple[str, ...]:
+    """The texts that a field is one of; none if it may be any."""
     return tuple(
-        value for kind in _kinds(field.annotation) if get_origin(kind) is Literal for value in get_args(kind)
+        value for kind in kinds_of(field.annotation) if get_origin(kind) is Literal for value in get_args(kind)
     )  # fmt: skip
+
+
+def is_list(field: FieldInfo) -> bool:
+    """Whether a field takes several texts."""
+    return any(get_origin(kind) is tuple for kind in kinds_of(field.annotation))
 
 
 def is_flag(field: FieldInfo) -> bool:
     """Whether a field is true or false."""
-    return bool in _kinds(field.annotation)
+    return bool in kinds_of(field.annotation)
 
 
 def allowed(field: FieldInfo) -> str:
     """What a field takes, behind `give`."""
-    if choices := _choices(field):
+    if choices := choices_of(field):
         return " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
-    kinds = _kinds(field.annotation)
+    kinds = kinds_of(field.annotation)
     if bool in kinds:
         return "true or false"
-    if any(get_origin(kind) is tuple for kind in kinds):
+    if is_list(field):
         return "a text, or a list of texts"
     if len(kinds) > 1:
         return "a text or an integer"

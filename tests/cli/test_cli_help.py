@@ -83,6 +83,11 @@ def test_a_wrong_property_is_named(given: str, said: str) -> None:
     assert result.exit_code == 2 and said in result.output
 
 
+def test_a_password_that_is_given_as_a_property_is_not_shown() -> None:
+    result = CliRunner().invoke(main, ["kafka", "worker", "-X", "sasl_password=swordfish"])
+    assert result.exit_code == 2 and "sasl_password" in result.output and "swordfish" not in result.output
+
+
 def test_the_help_imports_nothing_that_takes_time() -> None:
     script = (
         "import sys\n"
