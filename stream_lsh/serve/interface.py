@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from stream_lsh.documents.fields import id_text
 from stream_lsh.embedded.group_table import Order, Row
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
@@ -102,6 +103,11 @@ def about(tally: Tally, ring: Ring, limits: Limits, waiting: int, seconds: int) 
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def shown(id: str | int) -> str:
+    """An id as JSON text, for messages: at most its first 100 bytes."""
+    return id_text(id)[:100].decode(errors="ignore")
 
 
 def as_number(id: str | int) -> str:

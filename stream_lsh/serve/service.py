@@ -31,7 +31,7 @@ from stream_lsh.serve.comparing import Compared, compared_documents, compared_pa
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, block_of
 from stream_lsh.serve.intake import Intake
-from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates
+from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates, shown
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
@@ -273,8 +273,8 @@ def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:
 
 def _missing(id: str | int) -> Problem:
     return Problem(
-        404, f"there is no document with the id {id_text(id)[:100].decode(errors='ignore')}: it never came, was "
-        f"rejected, deleted, or has left the window{as_number(id)}",
+        404, f"there is no document with the id {shown(id)}: it never came, was rejected, deleted, or has left the "
+        f"window{as_number(id)}",
     )  # fmt: skip
 
 

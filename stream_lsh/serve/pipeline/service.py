@@ -30,7 +30,7 @@ from stream_lsh.serve.comparing import compared_documents, side_by_side
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring
 from stream_lsh.serve.intake import Intake
-from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates
+from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates, shown
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.originals import Originals
@@ -270,7 +270,7 @@ class PipelineService:
         if id in self._late:
             raise Problem(404, "it is taken, and its verdict has not come yet", headers={"Retry-After": "1"})
         raise Problem(
-            404, f"no document with the id {id_text(id)[:100].decode(errors='ignore')} is among the last "
+            404, f"no document with the id {shown(id)} is among the last "
             f"{self.limits.kept_events:,} of which this service remembers the verdict (--keep-events), or it was "
             f"deleted; the verdicts topic may have it{as_number(id)}",
         )  # fmt: skip
