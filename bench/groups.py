@@ -50,7 +50,7 @@ def feeds(posts: Path, documents: int) -> dict[str, Iterator[tuple[str, str]]]:
             yield id, text
             yield from ((f"{id}-{number}", text) for number in range(COPIES))
 
-    return {"posts": iter(some(documents)), "corrections": corrected(), "jaccard": copied()}
+    return {"posts": iter(some(documents)), "corrections": corrected(), "copies": copied()}
 
 
 def run(file: Path, work: Path, *options: str) -> tuple[float, int]:

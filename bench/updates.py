@@ -99,11 +99,11 @@ class Posts:
 
         return {
             "inserts": (there, lambda: iter(self.come)),
-            "jaccard": (there, self.edits),
+            "copies": (there, self.edits),
             "corrections": (there, self.corrections),
             "rewritten": (there, self.rewritten),
             "deletions": (there, lambda: ((id, None) for id, _ in self.there)),
-            "new_representatives": (self.copies, lambda: ((id, None) for id, _ in self.there[:: COPIES + 1])),
+            "representatives": (self.copies, lambda: ((id, None) for id, _ in self.there[:: COPIES + 1])),
             "one id": (there, self.one_id),
             "returning": (there, self.returning),
         }

@@ -14,7 +14,7 @@ def limit_of(settings: Settings) -> str:
 
 
 def asked_of(settings: Settings) -> dict[str, Any]:
-    """The same for machines; with the measure, unless it is that of copies."""
+    """The same for machines; with the measure, unless it is `jaccard`."""
     curve = settings.curve
     asked = {"max_distance" if curve.by_distance else "threshold": curve.asked}
     if settings.measure == "containment":

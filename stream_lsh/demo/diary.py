@@ -108,7 +108,7 @@ def _when(ts: int) -> str:
 
 def quality(diary: Diary) -> Group:
     """How right it is, in words."""
-    q, stories = diary.quality, count(diary.quality.groups, "story", "tf-idf")
+    q, stories = diary.quality, count(diary.quality.groups, "story", "stories")
     english, others = diary.singles
     alone = 2 * q.labels / (q.labels + q.documents)  # precision 1, recall the labels by the documents
     facts = (

@@ -153,7 +153,7 @@ def verdict_table(run: Run) -> Table:
 def kind_table(run: Run, width: int) -> Group:
     """For each thing that was done to documents, how many there are, should be found, and were."""
     table = plain_table(f"What was done to them, and what was found (similarity {run.threshold:g} and above)")
-    table.add_column("levenshtein")
+    table.add_column("edit")
     table.add_column("documents", justify="right")
     table.add_column("similar", justify="right")
     table.add_column("found", justify="right")

@@ -42,7 +42,7 @@ class Item:
     @property
     def plural(self) -> str:
         """What they are called, for messages."""
-        return {"bits": "bit vectors", "set": "weighted-jaccard"}.get(self.kind, "vectors")
+        return {"bits": "bit vectors", "set": "sets"}.get(self.kind, "vectors")
 
     @property
     def single(self) -> str:

@@ -23,7 +23,7 @@ _NEVER = 1e-30  # a probability that counts as none
 class Curve:
     """P(candidate) of the pairs of an index.
 
-    measure: which. banding: its K, b and r. asked: the threshold of the index (copies, cosine) or its distance.
+    measure: which. banding: its K, b and r. asked: the threshold of the index (jaccard, cosine) or its distance.
     dimensions: of its vectors or bit vectors. sampling, shingles: of quotations one shingle in so many is a key, and
     texts have so many.
     """

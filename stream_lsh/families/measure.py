@@ -3,21 +3,21 @@ the bands for a threshold and a recall (MMDS 3.6: families (d1, d2, p1, p2), amp
 
 Plain arithmetic and no imports that take time, as in `tuning`. The measures:
 
-copies      Jaccard similarity of the shingles of texts, or of sets: minhashing (3.3). p = s.
-cosine      of vectors: the side of a random hyperplane (3.7.2). p = 1 - angle / pi.
-euclidean   distance of vectors: the place along a random line, in buckets of a width (3.7.4; Datar, Immorlica, Indyk,
-            Mirrokni 2004).
-hamming     distance of bit vectors: their blocks (3.7.1 takes single bits). Of d + c blocks two rows that differ in d
-            bits have c in common, so that they meet for certain where each choice of c blocks is a key (pigeonhole;
-            Manku, Jain, Das Sarma, WWW 2007).
-sets        weighted Jaccard similarity of sets whose elements have weights: consistent weighted sampling (Ioffe, ICDM
-            2010). p = s.
-edit        distance of short texts, in characters inserted, deleted or replaced (3.5.5): their pieces. Of d + 1 pieces
-            of a text d edits leave one whole, so that it stands in the other text, at a place that the lengths of both
-            narrow down (pigeonhole; Li, Deng, Wang, Feng, PVLDB 5(3), 2011).
-quotations  of texts: a share of the shingles of one stands in the other; sampled shingles, see `quotations`.
-stories     texts that tell of the same event in other words: terms, weighed by how rare they are (`terms`). Their keys
-            are their heaviest terms, no random ones.
+jaccard           similarity of the shingles of texts, or of sets: minhashing (3.3). p = s.
+weighted-jaccard  similarity of sets whose elements have weights: consistent weighted sampling (Ioffe, ICDM 2010).
+                  p = s.
+cosine            of vectors: the side of a random hyperplane (3.7.2). p = 1 - angle / pi.
+euclidean         distance of vectors: the place along a random line, in buckets of a width (3.7.4; Datar, Immorlica,
+                  Indyk, Mirrokni 2004).
+hamming           distance of bit vectors: their blocks (3.7.1 takes single bits). Of d + c blocks two rows that differ
+                  in d bits have c in common, so that they meet for certain where each choice of c blocks is a key
+                  (pigeonhole; Manku, Jain, Das Sarma, WWW 2007).
+levenshtein       distance of short texts, in characters inserted, deleted or replaced (3.5.5): their pieces. Of d + 1
+                  pieces of a text d edits leave one whole, so that it stands in the other text, at a place that the
+                  lengths of both narrow down (pigeonhole; Li, Deng, Wang, Feng, PVLDB 5(3), 2011).
+containment       of texts: a share of the shingles of one stands in the other; sampled shingles, see `containment`.
+tf-idf            texts that tell of the same event in other words: terms, weighed by how rare they are (`terms`). Their
+                  keys are their heaviest terms, no random ones.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ BY_DISTANCE = ("euclidean", "hamming", "levenshtein")
 CERTAIN = ("hamming", "levenshtein")
 """Measures whose keys are parts of a document, some of which stay whole: whoever is within the distance meets."""
 MEASURE_SETTINGS = ("measure", "dimensions", "max_distance", "vector_field", "bits_field")
-"""Settings that say which measure an index has; they fix answers where it is not `copies`."""
+"""Settings that say which measure an index has; they fix answers where it is not `jaccard`."""
 STORY_TERMS, STORY_KEYS = 64, 16
 """Of a document of a story: terms that its row keeps, the heaviest, and how many of these are its keys."""
 STORY_THRESHOLD = 0.26
 """Unless the user sets it: chosen on news (docs/tf-idf.md)."""
-OF_QUOTATIONS = ("sampling", "min_passage_words", "min_shingles")
-"""Settings of quotations only."""
+OF_CONTAINMENT = ("sampling", "min_passage_words", "min_shingles")
+"""Settings of `containment` only."""
 OF_TEXTS = ("text_field", "normalize")
-"""Settings of copies, edit, quotations and stories only."""
-OF_COPIES = ("shingles", "bag", "tokens", "verify")
-"""Settings of copies only."""
+"""Settings of `jaccard`, `levenshtein`, `containment` and `tf-idf` only."""
+OF_JACCARD = ("shingles", "bag", "tokens", "verify")
+"""Settings of `jaccard` only."""
 LEAST_DISTANCE = 1e-6
 """Of vectors."""
 OF_BITS = ("cosine", "hamming")
@@ -93,25 +93,25 @@ strangers do not meet. By the other bits alone they could, half of which are equ
 def unused(measure: Measure) -> set[str]:
     """The settings that a measure does not use."""
     if measure == "jaccard":
-        return {*MEASURE_SETTINGS, *OF_QUOTATIONS} - {"measure"}
+        return {*MEASURE_SETTINGS, *OF_CONTAINMENT} - {"measure"}
     if measure == "containment":
         return {*IDLE}
     if measure == "tf-idf":
         idle = {
             *MEASURE_SETTINGS,
-            *OF_COPIES,
-            *OF_QUOTATIONS,
+            *OF_JACCARD,
+            *OF_CONTAINMENT,
             *Banding._fields,
             "target_recall",
             "max_verified_matches",
         }
         return (idle | {"set_field"}) - {"measure", "tokens"}
     if measure == "hamming":
-        return {*OF_TEXTS, *OF_COPIES, *OF_QUOTATIONS, *Banding._fields, "threshold", "set_field", "vector_field"}
+        return {*OF_TEXTS, *OF_JACCARD, *OF_CONTAINMENT, *Banding._fields, "threshold", "set_field", "vector_field"}
     if measure == "levenshtein":
-        idle = {*OF_COPIES, *OF_QUOTATIONS, *Banding._fields}
+        idle = {*OF_JACCARD, *OF_CONTAINMENT, *Banding._fields}
         return idle | {"threshold", "dimensions", "set_field", "vector_field", "bits_field"}
-    idle = {*OF_TEXTS, *OF_COPIES, *OF_QUOTATIONS}
+    idle = {*OF_TEXTS, *OF_JACCARD, *OF_CONTAINMENT}
     if measure == "weighted-jaccard":
         return idle | {"max_distance", "dimensions", "vector_field", "bits_field"}
     return idle | {"set_field", "bits_field", "threshold" if measure in BY_DISTANCE else "max_distance"}
@@ -147,7 +147,8 @@ def collision(measure: Measure, threshold: float, distance: float = 0.0) -> floa
     """Probability that two documents at the threshold, or at this distance, have the same component.
 
     Args:
-        threshold: a similarity (copies, sets, cosine). distance: in units of the one that is asked for (euclidean).
+        threshold: a similarity (jaccard, weighted-jaccard, cosine). distance: in units of the one that is asked for
+            (euclidean).
 
     Raises:
         ValueError: for a measure whose components are no random ones.

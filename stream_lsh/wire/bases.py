@@ -47,7 +47,7 @@ class Mark(NamedTuple):
 class Base:
     """A base record.
 
-    values: by key of the store. dead: who is dead of these rows (`dead.died`). facts: with which a cycle begins
+    values: by key of the store. dead: who is dead of these rows (`deleted_rows.died`). facts: with which a cycle begins
     `segments`, their numbers and first rows, and `answered`, the last frame whose answer nobody can ask for any
     more; with which it ends `erased`, how many versions are, and `at`, when it began (seconds since 1970).
     """

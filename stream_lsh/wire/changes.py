@@ -74,9 +74,9 @@ class Change:
 
     offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
     the store: rows, ids, texts and places. reply: the shard's answer, because it cannot be computed again once later
-    frames are stored. late: what is provisional behind it, where several shards keep. dead: who died (`dead.died`),
-    where ids are updated. seen: where there is a window. waits: JSON of the facts of versions that went and are to be
-    erased, b"" = none.
+    frames are stored. late: what is provisional behind it, where several shards keep. dead: who died
+    (`deleted_rows.died`), where ids are updated. seen: where there is a window. waits: JSON of the facts of
+    versions that went and are to be erased, b"" = none.
     """
 
     shard: int

@@ -38,7 +38,7 @@ def feed(tmp_path: Path) -> Path:
     documents += [
         {"id": 17, "text": text(0)},
         {"id": 18, "text": text(0)},
-        {"id": "levenshtein", "text": text(100, changed=3)},
+        {"id": "edit", "text": text(100, changed=3)},
     ]
     documents += [{"id": "s3", "text": text(300)}, {"id": "bare"}]
     return write_lines(tmp_path / "feed.jsonl", documents)
@@ -89,7 +89,7 @@ def test_given_similarities(feed: Path, tmp_path: Path) -> None:
 def test_documents_that_do_not_match_within_a_field_are_no_pair(feed: Path, tmp_path: Path) -> None:
     rows = read_lines(feed)
     for row in rows:
-        row["lang"] = "de" if row["id"] in (17, "levenshtein") else "en"
+        row["lang"] = "de" if row["id"] in (17, "edit") else "en"
     write_lines(feed, rows)
     found = figures(feed, "--match-within", "lang")
     assert (found["true_pairs"], found["found_pairs"], found["correct_pairs"]) == (1, 1, 1)  # s0 and 18

@@ -52,7 +52,8 @@ class Waiting:
 def facts_of(
     went: NDArray[np.int64], shard: int, now: int, after: int, *, named: bool
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Names and facts of versions that went now, as `dead.Dead.went` has them. named: others may have their ids."""
+    """Names and facts of versions that went now, as `deleted_rows.DeletedRows.went` has them. named: others
+    may have their ids."""
     own = went.copy()
     own[:, 1] = np.where((went[:, 1] >= 0) & named, went[:, 1] + 1, NONE_DROPPED)
     representatives = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]

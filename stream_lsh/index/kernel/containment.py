@@ -110,7 +110,7 @@ def share(n, times, work):  # type: ignore[no-untyped-def]
 
 @njit
 def needed(keys, limits):  # type: ignore[no-untyped-def]
-    """As `quotations.needed`, of a number of keys that may be an estimate."""
+    """As `families.containment.needed`, of a number of keys that may be an estimate."""
     return max(1.0, math.ceil(limits.threshold * keys - limits.slack * math.sqrt(keys) - 1e-9))
 
 

@@ -1,6 +1,6 @@
 """How rare terms are: of how many documents of the log each is, by a hash of it. What stories weigh terms by.
 
-A function of the documents that were stored and count (`story`), in their order: whatever the batches, flushes and
+A function of the documents that were stored and count (`tf_idf`), in their order: whatever the batches, flushes and
 restarts. Where there is a window an eighth of all counts goes whenever a segment begins, which is where an eighth
 of the window ends.
 

@@ -5,12 +5,12 @@ log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judg
 
 0. With a window, rows older than it are not seen, wherever below rows are read.
 1. An id that is known makes a document redelivered, or rejected, or replaces what was there; a deletion lets it go
-   (`going`). Under `unique` a text that was kept is decided by one look-up.
+   (`replace`). Under `kept` a text that was kept is decided by one look-up.
 2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
 4. With several shards under `kept`, if nothing matches: the same with those that are not decided yet, but half of
    what is read and verified are the oldest. Who was kept is for others to say, who know all shards' answers.
-5. It is stored. Under `unique` it is posted in its buckets only if nothing matched. Under `all` a copy or a follower is
+5. It is stored. Under `kept` it is posted in its buckets only if nothing matched. Under `all` a copy or a follower is
    posted behind the row that it follows, which whoever would have met it meets instead, and looks behind.
 """
 

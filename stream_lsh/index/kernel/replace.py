@@ -1,7 +1,7 @@
 """Versions that go: one that was deleted, or replaced by another text under its id; and the new representative of one
 that was kept.
 
-Under `unique` a kept document that goes leaves its group to the oldest live member that is seen. The new
+Under `kept` a kept document that goes leaves its group to the oldest live member that is seen. The new
 representative has a row already, which was dropped and is in no bucket. So it is posted by a row more, the next one,
 that has its signature and says whose it is: rows are posted in their order and never again, and whatever is rebuilt
 from rows has representatives in it.
@@ -297,7 +297,7 @@ def _added(at, mark, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _post_representative(new, row, work):  # type: ignore[no-untyped-def]
-    """Post the next row, as `storing.post` would, where its representative is met, and behind the group."""
+    """Post the next row, as `insert.post` would, where its representative is met, and behind the group."""
     memory, limits = work.memory, work.limits
     _post(key_behind(new[GROUP], REPRESENTATIVES), row, memory)
     if limits.stories:  # it is met where it is posted itself

@@ -345,7 +345,7 @@ def similarity(sets, document, other, start, stop, threshold):  # type: ignore[n
 
 @far(types.float64(Sets.numba_type, types.int64, types.uint64[::1], types.int64, types.int64, types.float64))
 def measured(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
-    """As `similarity`, where it is not that of copies."""
+    """As `similarity`, where it is not `jaccard`."""
     if sets.measure == QUOTATIONS:
         return containment(sets, document, other, start, stop, threshold)
     mine, begin = sets.shingles, sets.offsets[document]

@@ -2,7 +2,7 @@
 
 A flush makes a run in memory that answers at once and is written by another thread. The manifest, which says what runs
 count, goes into the store with the next commit, and files are deleted only after it; whatever else lies in the folder
-after a crash is swept. Which runs are merged says `policy`.
+after a crash is swept. Which runs are merged says `merge_policy`.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6
 # DELETED: not a document, but that its id was deleted; TIME is the first event time that is not older, and it is posted
 # under the id. REPRESENTATIVE: it stands besides where a document is met that was dropped at first and is kept now; SEQ
 # is that document's where it is no deletion, too. ERASED: it is dead, and what it said of its id and text is not there
-# any more (`erased`). MEMBER: of a story, which is posted in its buckets whether it was dropped or not; nobody stands
-# for it.
+# any more (`erased_rows`). MEMBER: of a story, which is posted in its buckets whether it was dropped or not; nobody
+# stands for it.
 DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, REPRESENTATIVE, ERASED, MEMBER = _numbers(1, 2, 4, 8, 16, 32, 64, 128)
 KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
@@ -72,7 +72,7 @@ class Batch(Struct):
 
     words: those of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS. keys, starts:
     document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`. hits: the runs that
-    may hold each key (`buckets.passing`). log: their stream times, where there is a window.
+    may hold each key (`bucket.passing`). log: their stream times, where there is a window.
     """
 
     words: Words2  # [n, MASK]
@@ -125,7 +125,7 @@ class Limits(Struct):
     """What the kernel compares with. Agreements are numbers of equal components of two heads, padding included."""
 
     unique: Flag  # compare with what was kept, and post only that
-    stories: Flag  # what is alike belongs to one story (`story`)
+    stories: Flag  # what is alike belongs to one story (`tf_idf`)
     exact: Flag  # verify by the shingles; else by the whole signature
     alone: Flag  # there is no other shard: what is found here is the verdict
     late: Flag  # under `kept`, as there are others: rows are posted once it is known whether they were kept

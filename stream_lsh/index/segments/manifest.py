@@ -24,8 +24,8 @@ class Manifest:
         base: the first row, if there are none yet.
 
     Attributes:
-        rows, dead: rows that are committed, and how many of them are dead. provisional: as `late.Late` said at that
-            commit, None where nothing is decided late. segments: their lines, as they were when it was read.
+        rows, dead: rows that are committed, and how many of them are dead. provisional: as `ProvisionalRows` said at
+            that commit, None where nothing is decided late. segments: their lines, as they were when it was read.
     """
 
     def __init__(self, store: Store, shard: int, base: int) -> None:

@@ -83,7 +83,7 @@ class ProvisionalRows:
         self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
         similarities: NDArray[np.float64], groups: NDArray[np.int64],
     ) -> None:  # fmt: skip
-        """What became of provisional rows, see `told.tell`."""
+        """What became of provisional rows, see `decisions.tell`."""
         tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
     def appoint(self, first: int, representatives: NDArray[np.bool_]) -> None:
