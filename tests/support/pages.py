@@ -1,0 +1,96 @@
+"""The examples in a page of the documentation, run in an empty folder: what stands behind a command is what it says.
+
+| block | how it is run |
+|---|---|
+| `console` | each line behind `$ `, and its output is compared; `cat FILE` makes the file instead |
+| `sh` | only `cat > FILE <<'END'`, which makes a file; everything else is for the reader's own machine |
+| `pycon` | as a doctest; all blocks of a page share their names |
+| `python` | executed, and its output is compared with the `text` block behind it, if there is one |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stream_lsh.cli import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"^```(console|sh|pycon|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+HERE = re.compile(r"cat > (\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
+SHELL = re.compile(r"(?= \| | > |; )")
+VARIES = re.compile(r"\d[\d.,]* (m?s|[kM]?B)\b|\(?[\d,.]+(/s\b\)?| a second)|\d{4}-\d\d-\d\d[T ][\d:.]+Z?")
+
+
+class Page:
+    """Runs a page in a folder of its own."""
+
+    def __init__(self, name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.blocks = BLOCK.findall((DOCS / f"{name}.md").read_text(encoding="utf-8"))
+        self.folder, self.capfd, self.commands = folder, capfd, 0
+        self.names: dict[str, object] = {"__name__": "__main__"}
+        tools = folder / "bin"
+        tools.mkdir()
+        (tools / "stream-lsh").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m stream_lsh "$@"\n')
+        (tools / "stream-lsh").chmod(0o755)
+        self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+
+    def run(self) -> None:
+        for (language, body), (behind, shown) in zip(self.blocks, [*self.blocks[1:], ("", "")], strict=True):
+            if language == "console":
+                for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
+                    self.command(*part.partition("\n")[::2])
+            elif language == "sh":
+                for name, text in HERE.findall(body):
+                    (self.folder / name).write_text(text, encoding="utf-8")
+            elif language == "pycon":
+                test = doctest.DocTestParser().get_doctest(body, self.names, "page", None, 0)
+                self.names = test.globs
+                assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0, self.capfd.readouterr().out
+            elif language == "python":
+                with contextlib.redirect_stdout(io.StringIO()) as said:
+                    exec(compile(body, "page", "exec"), self.names)
+                assert behind != "text" or said.getvalue() == shown
+
+    def command(self, line: str, shown: str) -> None:
+        program, *words = shlex.split(line)
+        if program == "cat" and len(words) == 1 and not (self.folder / words[0]).exists():
+            (self.folder / words[0]).write_text(shown, encoding="utf-8")
+            return
+        if words[:1] == ["demo"]:  # as a wide terminal shows it; tests/demo runs it
+            return
+        self.commands += 1
+        if program == "stream-lsh":
+            call, *rest = SHELL.split(line, maxsplit=1)
+            result = CliRunner().invoke(main, shlex.split(call)[1:])
+            past = self.capfd.readouterr()  # lines of outputs go past Python's stdout
+            out, err = result.stdout + past.out, result.stderr + past.err
+            if rest:
+                out = self.bash(f"(cat; exit {result.exit_code}){rest[0]}", out)
+            else:
+                assert result.exit_code == 0, (line, out, err)
+        else:
+            out, err = self.bash(line, ""), ""
+        assert same(shown, out) or same(shown, out + err), f"$ {line}\n{out}{err}"
+
+    def bash(self, script: str, stdin: str) -> str:
+        command = ["bash", "-o", "pipefail", "-c", script]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, cwd=self.folder, env=self.environment
+        )
+        return done.stdout + done.stderr
+
+
+def same(shown: str, said: str) -> bool:
+    """Equal but for durations, rates, sizes and moments."""
+    return VARIES.sub("…", shown) == VARIES.sub("…", said)
