@@ -28,7 +28,7 @@ from stream_lsh.cli import main
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(console|sh|pycon|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HERE = re.compile(r"cat > (\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
-SHELL = re.compile(r"(?= \| | > |; )")
+CALL = re.compile(r"""(?:[^"'|>;&]|"[^"]*"|'[^']*')+""")
 VARIES = re.compile(r"\d[\d.,]* (m?s|[kM]?B)\b|\(?[\d,.]+(/s\b\)?| a second)|\d{4}-\d\d-\d\d[T ][\d:.]+Z?")
 
 
@@ -66,22 +66,24 @@ class Page:
         program, *words = shlex.split(line)
         if program == "cat" and len(words) == 1 and not (self.folder / words[0]).exists():
             (self.folder / words[0]).write_text(shown, encoding="utf-8")
-            return
-        if words[:1] == ["demo"]:  # as a wide terminal shows it; tests/demo runs it
-            return
-        self.commands += 1
-        if program == "stream-lsh":
-            call, *rest = SHELL.split(line, maxsplit=1)
-            result = CliRunner().invoke(main, shlex.split(call)[1:])
-            past = self.capfd.readouterr()  # lines of outputs go past Python's stdout
-            out, err = result.stdout + past.out, result.stderr + past.err
-            if rest:
-                out = self.bash(f"(cat; exit {result.exit_code}){rest[0]}", out)
-            else:
-                assert result.exit_code == 0, (line, out, err)
-        else:
-            out, err = self.bash(line, ""), ""
-        assert same(shown, out) or same(shown, out + err), f"$ {line}\n{out}{err}"
+        elif words[:1] != ["demo"]:  # that is as a wide terminal shows it; tests/demo runs it
+            out, err = self.said(line)
+            assert same(shown, out) or same(shown, out + err), f"$ {line}\n{out}{err}"
+            self.commands += 1
+
+    def said(self, line: str) -> tuple[str, str]:
+        """Standard output and standard error of a command. What follows a pipe, > or ; is left to bash."""
+        if not line.startswith("stream-lsh "):
+            return self.bash(line, ""), ""
+        call = CALL.match(line)[0]  # type: ignore[index]
+        rest = line[len(call) :]
+        result = CliRunner().invoke(main, shlex.split(call)[1:])
+        past = self.capfd.readouterr()  # lines of outputs go past Python's stdout
+        out, err = result.stdout + past.out, result.stderr + past.err
+        if rest:
+            return self.bash(f"(cat; exit {result.exit_code}){rest}", out), err
+        assert result.exit_code == 0, (line, out, err)
+        return out, err
 
     def bash(self, script: str, stdin: str) -> str:
         command = ["bash", "-o", "pipefail", "-c", script]
