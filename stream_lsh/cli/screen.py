@@ -9,7 +9,7 @@ from stream_lsh.kafka.tools.status import Report, Role, Shard
 from stream_lsh.wording import count, duration, per_second, share, size
 
 CRITICAL, WARNING = "CRITICAL", "warning"
-RUNBOOK = "docs/operations.md#runbook"
+RUNBOOK = "docs/how-to/runbook/index.md"
 Row = tuple[str, ...]
 _RIGHT = {"waiting", "for", "rows", "bytes", "still to read"}  # columns of figures
 
@@ -32,7 +32,7 @@ def _wrong(report: Report) -> Iterator[str]:
 
 
 def _documents(report: Report, before: Report | None) -> Iterator[str]:
-    late = f"the oldest came {duration(report.oldest)} ago" if report.provisional else ""
+    late = f"the oldest arrived {duration(report.oldest)} ago" if report.provisional else ""
     rows = [("without a verdict", count(report.provisional), late)]
     if report.under_way is None:
         rows.append(("being compared", "not known", "no commits of sequence and judge that this version can read"))
@@ -48,12 +48,12 @@ def _documents(report: Report, before: Report | None) -> Iterator[str]:
         rows.append(("with a verdict", count(report.decided), speed))
     if report.behind is not None:
         ahead = "ahead of" if report.behind < 0 else "behind"
-        rows.append(("stream time", duration(abs(report.behind)), f"{ahead} the clock: what the window goes by"))
+        rows.append(("stream time", duration(abs(report.behind)), f"{ahead} the clock"))
     yield from table(rows, right={1})
 
 
 def _roles(report: Report) -> Iterator[str]:
-    rows: list[Row] = [("role", "done by", "standing by", "waiting", "for", "until deleted")]
+    rows: list[Row] = [("role", "active", "standby", "waiting", "for", "until deleted")]
     for role in report.roles:
         rows.append(
             (
@@ -65,11 +65,11 @@ def _roles(report: Report) -> Iterator[str]:
 
 
 def _shards(report: Report) -> Iterator[str]:
-    rows: list[Row] = [("shard", "answered by", "standbys", "waiting", "for", "rows", "bytes", "still to read")]
+    rows: list[Row] = [("shard", "worker", "standbys", "waiting", "for", "rows", "bytes", "still to read")]
     for shard in report.shards:
         rows.append(
             (
-                str(shard.number), shard.owner or "NOBODY", _hosts(shard.standbys), *_wait(shard),
+                str(shard.number), shard.owner or "NONE", _hosts(shard.standbys), *_wait(shard),
                 *("?" if value is None else words(value) for value, words in
                   ((shard.documents, count), (shard.bytes, size), (shard.recovering, count))),
             )
@@ -79,7 +79,7 @@ def _shards(report: Report) -> Iterator[str]:
 
 def _workers(report: Report) -> Iterator[str]:
     if report.unread is not None:
-        yield f"Documents that wait for match are not known: {report.unread}. Give status the workers' settings."
+        yield f"Documents that wait for match cannot be counted: {report.unread}. Give status the workers' settings."
         yield ""
     if report.workers is None:
         yield "Workers were not asked: give --http-port or --workers to see rows, bytes, recovery and versions."
@@ -93,8 +93,8 @@ def _workers(report: Report) -> Iterator[str]:
 
 def _life(name: str, role: dict[str, object]) -> str:
     if role.get("stopped"):
-        return f"{name} HAS GIVEN UP"
-    return name if role["alive"] else f"{name} DOES NOT MOVE"
+        return f"{name} STOPPED"
+    return name if role["alive"] else f"{name} NO PROGRESS"
 
 
 def _wait(what: Role | Shard) -> tuple[str, str]:

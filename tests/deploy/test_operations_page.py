@@ -1,18 +1,25 @@
-"""The chapter on operations keeps step with the code and with the files in deploy."""
+"""The runbook, the metrics and the messages in the docs are those of the code and of deploy."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from support.exposition import exposition
 
+from stream_lsh.cli.screen import RUNBOOK as SHOWN
+
 ROOT = Path(__file__).parents[2]
-RUNBOOK = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+RUNBOOK = ROOT / "docs" / "how-to" / "runbook"
 CHAPTER = (ROOT / "docs" / "kafka.md").read_text(encoding="utf-8").partition("## Operations")[2]
+
+
+def page(name: str) -> str:
+    return (RUNBOOK / f"{name}.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -58,20 +65,29 @@ def test_every_metric_is_described() -> None:
     assert described == names
 
 
-def test_every_alert_has_its_page() -> None:
-    """In the order of the rules; each says what it means, what to look at, what to do and when it is over."""
+def rules() -> list[dict[str, Any]]:
     groups = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text(encoding="utf-8"))["groups"]
-    rules = [rule for group in groups for rule in group["rules"]]
-    runbook = RUNBOOK.partition("## Runbook")[2].partition("\n## ")[0]
-    pages = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", runbook, re.MULTILINE | re.DOTALL))
-    assert list(pages) == [rule["alert"] for rule in rules]
-    for name, text in pages.items():
-        assert re.findall(r"^- \*\*([\w ]+)\*\*", text, re.MULTILINE) == ["Means", "Look at", "Do", "Over when"], name
-    for rule in rules:
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_every_alert_has_its_page() -> None:
+    """At the address that it names: the symptom, what to look at, what to do and when it is over."""
+    for rule in rules():
+        name = rule["alert"]
+        assert rule["annotations"]["runbook"] == f"docs/how-to/runbook/{name}.md"
+        text = page(name)
+        assert text.startswith(f"# {name}\n")
+        assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Symptom", "Look at", "Do", "Over when"], name
+    assert {path.stem for path in RUNBOOK.glob("*.md")} == {"index", *(rule["alert"] for rule in rules())}
+
+
+def test_the_runbook_lists_the_alerts_in_the_order_of_the_rules() -> None:
+    listed = re.findall(r"^\| \[(\w+)\]\(\1\.md\) \| .* \| (\w+) \|$", page("index"), re.MULTILINE)
+    assert listed == [(rule["alert"], rule["labels"]["severity"]) for rule in rules()]
 
 
 def test_status_names_alerts_that_there_are() -> None:
     source = (ROOT / "stream_lsh" / "kafka" / "tools" / "status.py").read_text(encoding="utf-8")
     named = set(re.findall(r'"(StreamLsh\w+)"', source))
-    assert len(named) > 8 and all(f"\n### {name}\n" in RUNBOOK for name in named)
+    assert len(named) > 8 and named <= {rule["alert"] for rule in rules()}
+    assert str(RUNBOOK.relative_to(ROOT) / "index.md") == SHOWN

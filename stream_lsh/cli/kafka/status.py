@@ -1,4 +1,4 @@
-"""`stream-lsh kafka status`: how the pipeline does, on one screen."""
+"""`stream-lsh kafka status`: the state of the pipeline on one screen."""
 
 from __future__ import annotations
 
@@ -57,15 +57,14 @@ def places(text: str) -> list[tuple[str, int]]:
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show how the pipeline does, on one screen: what is wrong, first; who does which role; how many documents and
-how long they wait; what holds what. On a terminal again every two seconds, until Ctrl-C; elsewhere once.
+    help="""Show the state of the pipeline on one screen: what is wrong, the worker of each role, how many documents
+wait and for how long, the shards. A terminal gets a new screen every two seconds, until Ctrl-C; a pipe gets one.
 
-It works from outside. Who is in the groups, what waits and since when comes from Kafka, and is shown whatever state the
-workers are in. Rows, bytes, recovery and versions come from the workers: with http_port, those that the groups name are
-asked at that port; or name some with --workers. It changes nothing.
+Groups, positions and waiting records are read from Kafka, also while workers are down. Rows, bytes, recovery and
+versions are read from the workers: at http_port of each member of the groups, or at the addresses of --workers. The
+command changes nothing.
 
-Give it the settings that the workers have. Each line of what is wrong names the alert whose page in the runbook
-(docs/operations.md) says what to do.""",
+Give it the settings of the workers. Each line below WRONG names an alert; its page is docs/how-to/runbook/ALERT.md.""",
 )
 @with_options(
     [
@@ -120,7 +119,7 @@ async def _once(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> R
 
 
 async def _watch(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> None:
-    """A screen every two seconds. Once there was one, brokers that do not answer are no end: the screen says so."""
+    """A screen every two seconds. After the first one, a broker that does not answer is shown, and no error."""
     from aiokafka.errors import KafkaError
 
     from stream_lsh.cli.screen import lines
@@ -138,14 +137,13 @@ async def _watch(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> 
             if before is None:
                 raise
             said = error if isinstance(error, StreamLshError) else explain(error, settings)
-            trouble = [f"{CANNOT}: {said}", "What stands below is old.", ""]
+            trouble = [f"{CANNOT}: {said}", "The screen below is older.", ""]
         _draw([*trouble, *shown])
         await asyncio.sleep(SECONDS)
 
 
 def _draw(lines: Sequence[str]) -> None:
-    """In place of the screen before, in one write, so that nothing flickers. What is wrong is folded, and loud; of the
-    rest what does not fit is cut off."""
+    """Replace the screen before in one write, which does not flicker. Lines below WRONG are folded, others are cut."""
     from stream_lsh.cli.screen import CRITICAL, WARNING
 
     columns, rows = shutil.get_terminal_size()

@@ -1,7 +1,7 @@
-"""How the pipeline does: what was seen of it from outside -> a report, and what is wrong in it; pure.
+"""The state of the pipeline: observations from outside -> a report with everything that is wrong; pure.
 
-What Kafka knows is always there: who is in the groups, where they are, what waits for them and since when. What only
-the workers know (the size of their shards, versions, why a role has given up) is there as far as they answer.
+Facts from Kafka are always there: members of the groups, their positions, what waits for them and since when. Facts
+from the workers (size of shards, versions, why a role has stopped) are there as far as workers answer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """owner: host that answers for it; None if none does. documents, bytes, recovering: None if nobody tells."""
+    """owner: host of its worker, None if there is none. documents, bytes, recovering: None without an answer of one."""
 
     number: int
     owner: str | None
@@ -62,7 +62,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong. alert: the one that tells the same, whose page in docs/operations.md says what to do."""
+    """What is wrong. alert: the one with the same cause; its page in docs/how-to/runbook has the remedy."""
 
     critical: bool
     alert: str
@@ -218,39 +218,37 @@ def _shard(seen: Seen, reader: Reader) -> Shard:
 
 
 def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
-    yield from _nobody(seen, found)
+    yield from _missing(seen, found)
     yield from _told(found)
     yield from _overtaken(seen)
     if found.paused is not None:
-        text = f"nothing is read of {seen.names['documents']} for {duration(found.paused)}: {seen.pause.by}"
+        text = f"{seen.names['documents']} has not been read for {duration(found.paused)}: {seen.pause.by}"
         yield Trouble(False, "StreamLshVerdictsLate", text)
     elif found.oldest >= LATE:
-        text = f"the oldest document without a verdict came {duration(found.oldest)} ago"
+        text = f"the oldest document without a verdict arrived {duration(found.oldest)} ago"
         text += f"; {found.waits}" if found.waits is not None else ""
         yield Trouble(False, "StreamLshVerdictsLate", text)
     if seen.outputs < seen.sources:
-        without = f"{count(seen.sources - seen.outputs, 'partition')} of {seen.names['documents']} must wait"
-        text = f"{without}: the outputs have fewer; `stream-lsh kafka topics create`"
-        yield Trouble(False, "StreamLshPartitionsLeftOut", text)
+        without = f"{count(seen.sources - seen.outputs, 'partition')} of {seen.names['documents']}"
+        text = f"sign does not read {without}: the outputs have fewer; run `stream-lsh kafka topics create`"
+        yield Trouble(False, "StreamLshPartitionsExcluded", text)
 
 
-def _nobody(seen: Seen, found: Report) -> Iterator[Trouble]:
+def _missing(seen: Seen, found: Report) -> Iterator[Trouble]:
     for role in found.roles:
         state = seen.groups[role.name].state
         if state not in SETTLED:
-            yield Trouble(False, "StreamLshRebalances", f"{role.name}: its workers are just sharing out the work")
+            yield Trouble(False, "StreamLshRebalances", f"the consumer group of {role.name} is rebalancing")
         elif not role.working and not role.standing_by:
-            yield Trouble(True, "StreamLshNobody", f"nobody does {role.name}: no worker is there for it")
+            yield Trouble(True, "StreamLshNoWorker", f"{role.name} has no worker")
         elif role.name == "match":
             for shard in found.shards:
                 if shard.owner is None:
-                    yield Trouble(
-                        True, "StreamLshShardUnanswered", f"nobody answers for shard {shard.number}: no verdict comes"
-                    )
+                    yield Trouble(True, "StreamLshShardUnanswered", f"shard {shard.number} has no worker: no verdicts")
     for shard in found.shards:
         if shard.recovering:
             records = count(shard.recovering, "changelog record")
-            text = f"shard {shard.number} answers when its worker has read {records} more"
+            text = f"shard {shard.number} is recovering: {records} to read"
             yield Trouble(False, "StreamLshRecovering", text)
 
 
@@ -260,10 +258,12 @@ def _told(found: Report) -> Iterator[Trouble]:
             yield Trouble(False, "StreamLshDown", worker.error)
         for name, role in worker.roles.items():
             if "stopped" in role:
-                text = f"{name} at {worker.address} has given up: {role['stopped']}"
+                text = f"{name} at {worker.address} has stopped: {role['stopped']}"
                 yield Trouble(True, "StreamLshRoleStopped", text)
             elif not role["alive"]:
-                yield Trouble(True, "StreamLshNoCommit", f"{name} at {worker.address} has not moved for a minute")
+                yield Trouble(
+                    True, "StreamLshNoCommit", f"{name} at {worker.address} has committed nothing for a minute"
+                )
     if len(found.versions) > 1:
         yield Trouble(False, "StreamLshVersions", f"workers have different versions: {', '.join(found.versions)}")
 

@@ -77,12 +77,12 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
         feed(400, 50)
         write(topics.signatures, b"hello")
         pipeline.run(grown(settings))
-        until(lambda: {t.alert for t in pipeline.run(looked(settings)).troubles} >= {"StreamLshNobody"})
+        until(lambda: {t.alert for t in pipeline.run(looked(settings)).troubles} >= {"StreamLshNoWorker"})
         until(lambda: told('excluded_partitions{role="sign"} 1.0'))
         scrape(15)
         recorded.expect(
-            "StreamLshDown", "StreamLshNobody", "StreamLshJudgeWaits", "StreamLshVerdictsLate",
-            "StreamLshPartitionsLeftOut", "StreamLshForeignRecords",
+            "StreamLshDown", "StreamLshNoWorker", "StreamLshJudgeWaits", "StreamLshVerdictsLate",
+            "StreamLshPartitionsExcluded", "StreamLshForeignRecords",
         )  # fmt: skip
 
         match.signal(signal.SIGCONT)

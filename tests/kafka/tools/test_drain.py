@@ -86,7 +86,7 @@ def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path,
         assert sum(kinds) == len(found.unique) + len(found.dead_letters)
 
         shown = CliRunner().invoke(main, ["kafka", "status", "--json", "--config", str(pipeline.workers[0].config)])
-        assert "nothing is read of" in shown.output and "drain --resume" in shown.output
+        assert "has not been read for" in shown.output and "drain --resume" in shown.output
 
         # Neither time nor another worker changes that; what the command says does not either.
         first.terminate()

@@ -71,7 +71,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         # Nobody has been here, but documents have come.
         pipeline.run(produce(settings, documents(range(31)), 2))
         found = report(settings)
-        assert alerts(found) == ["StreamLshNobody"] * len(ROLES)
+        assert alerts(found) == ["StreamLshNoWorker"] * len(ROLES)
         assert found["provisional"] == 31 and found["under_way"] == found["decided"] == 0 and found["workers"] is None
         assert role(found, "sign")["waiting"] == 31 and role(found, "sign")["seconds"] < 300
         assert [shard["owner"] for shard in found["shards"]] == [None, None]
@@ -117,7 +117,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         second.kill()
         pipeline.run(produce(settings, documents(range(40, 71)), 2))
         workers = ("--workers", f"127.0.0.1:{port}")
-        until(lambda: alerts(report(settings)).count("StreamLshNobody") == len(ROLES))
+        until(lambda: alerts(report(settings)).count("StreamLshNoWorker") == len(ROLES))
         found = report(settings, *workers)
         assert found["provisional"] == 31 and role(found, "sign")["waiting"] == 31
         assert "StreamLshDown" in alerts(found)

@@ -89,16 +89,16 @@ without a verdict    0
 being compared       0  0 % of 16,384 (decision_lag)
 with a verdict     200
 
-ROLE      DONE BY   STANDING BY  WAITING  FOR  UNTIL DELETED
-sign      10.0.0.1  10.0.0.2           0
-sequence  10.0.0.1  10.0.0.2           0
-match     10.0.0.1  10.0.0.2           0
-judge     10.0.0.1  10.0.0.2           0
-forward   10.0.0.1  10.0.0.2           0
+ROLE      ACTIVE    STANDBY   WAITING  FOR  UNTIL DELETED
+sign      10.0.0.1  10.0.0.2        0
+sequence  10.0.0.1  10.0.0.2        0
+match     10.0.0.1  10.0.0.2        0
+judge     10.0.0.1  10.0.0.2        0
+forward   10.0.0.1  10.0.0.2        0
 
-SHARD  ANSWERED BY  STANDBYS  WAITING  FOR  ROWS  BYTES  STILL TO READ
-0      10.0.0.1     10.0.0.2        0         90   7 kB              0
-1      10.0.0.1     10.0.0.2        0         90   7 kB              0
+SHARD  WORKER    STANDBYS  WAITING  FOR  ROWS  BYTES  STILL TO READ
+0      10.0.0.1  10.0.0.2        0         90   7 kB              0
+1      10.0.0.1  10.0.0.2        0         90   7 kB              0
 
 PROCESS        VERSION  ROLES
 10.0.0.1:8080  0.1.0    match"""
@@ -123,10 +123,10 @@ def test_documents_are_counted_wherever_they_wait() -> None:
     assert (got.provisional, got.oldest, got.under_way) == (100, 12, 55)
     assert [(shard.waiting, shard.seconds) for shard in got.shards] == [(15, 5), (35, 7)]
     text = screen(got, replace(got, time=NOW - 2, decided=100))
-    assert "without a verdict  100  the oldest came 12 s ago" in text
+    assert "without a verdict  100  the oldest arrived 12 s ago" in text
     assert "being compared      55  55 % of 100 (decision_lag)" in text
     assert "with a verdict     130  15/s now" in text
-    assert "match     10.0.0.1  10.0.0.2     35 documents  7 s  10 h 00 min" in text
+    assert "match     10.0.0.1  10.0.0.2  35 documents  7 s  10 h 00 min" in text
 
 
 def test_a_full_window_is_said() -> None:
@@ -142,7 +142,7 @@ def test_without_readable_commits_records_are_counted() -> None:
     text = screen(report(replace(found, readers=readers), 100))
     assert "30 frames" in text and "1 frame " in text and "2 replies" in text
     assert "being compared     not known" in text
-    assert "Documents that wait for match are not known: a frame was made with other settings." in text
+    assert "Documents that wait for match cannot be counted: a frame was made with other settings." in text
 
 
 def stuck(age: float, **given: Any) -> Seen:
@@ -158,7 +158,7 @@ def test_the_frame_that_everything_waits_for_is_named() -> None:
     assert asdict(got)["waits"] == {"shards": (1,), "frame": 1234}
     text = screen(got)
     assert "being compared      10  10 % of 100 (decision_lag); waiting for shard 1: frame 1234" in text
-    late = "the oldest document without a verdict came 4 min 10 s ago; waiting for shard 1: frame 1234"
+    late = "the oldest document without a verdict arrived 4 min 10 s ago; waiting for shard 1: frame 1234"
     assert told(got) == [(False, "StreamLshVerdictsLate", late)]
 
 
@@ -199,28 +199,28 @@ STILL = {"judge": {"alive": False, "seconds_since": {}}}
 @pytest.mark.parametrize(
     ("given", "critical", "alert", "text"),
     [
-        ({"groups": nobody("judge")}, True, "StreamLshNobody", "nobody does judge: no worker is there for it"),
+        ({"groups": nobody("judge")}, True, "StreamLshNoWorker", "judge has no worker"),
         ({"groups": nobody("") | {"match": Group("Stable", [Member("10.0.0.1", {NAMES["frames"]: (0,)})])}},
-         True, "StreamLshShardUnanswered", "nobody answers for shard 1: no verdict comes"),
+         True, "StreamLshShardUnanswered", "shard 1 has no worker: no verdicts"),
         ({"groups": nobody("") | {"sign": group("sign", "10.0.0.1", **SHARED)}},
-         False, "StreamLshRebalances", "sign: its workers are just sharing out the work"),
+         False, "StreamLshRebalances", "the consumer group of sign is rebalancing"),
         ({"answers": [Answer("10.0.0.7", 8080, error="no answer from http://10.0.0.7:8080 (timed out)")]},
          False, "StreamLshDown", "no answer from http://10.0.0.7:8080 (timed out)"),
         ({"answers": [Answer("10.0.0.7", 8080, roles=STOPPED)]},
-         True, "StreamLshRoleStopped", "judge at 10.0.0.7:8080 has given up: replies were deleted"),
+         True, "StreamLshRoleStopped", "judge at 10.0.0.7:8080 has stopped: replies were deleted"),
         ({"answers": [Answer("::1", 8080, roles=STILL)]},
-         True, "StreamLshNoCommit", "judge at [::1]:8080 has not moved for a minute"),
+         True, "StreamLshNoCommit", "judge at [::1]:8080 has committed nothing for a minute"),
         ({"answers": [Answer("10.0.0.1", 8080, shards={1: {"recovering": 1234}})]},
-         False, "StreamLshRecovering", "shard 1 answers when its worker has read 1,234 changelog records more"),
+         False, "StreamLshRecovering", "shard 1 is recovering: 1,234 changelog records to read"),
         ({"answers": [Answer("a", 1, version="0.1.0"), Answer("b", 1, version="0.2.0")]},
          False, "StreamLshVersions", "workers have different versions: 0.1.0, 0.2.0"),
         ({"provisional": {0: (3, NOW - 250)}},
-         False, "StreamLshVerdictsLate", "the oldest document without a verdict came 4 min 10 s ago"),
+         False, "StreamLshVerdictsLate", "the oldest document without a verdict arrived 4 min 10 s ago"),
         ({"provisional": {0: (3, NOW - 250)}, "pause": Pause("drain (drain --resume ends it)", int(NOW - 180) * 1000)},
          False, "StreamLshVerdictsLate",
-         "nothing is read of news.documents for 3 min 00 s: drain (drain --resume ends it)"),
-        ({"sources": 5}, False, "StreamLshPartitionsLeftOut",
-         "3 partitions of news.documents must wait: the outputs have fewer; `stream-lsh kafka topics create`"),
+         "news.documents has not been read for 3 min 00 s: drain (drain --resume ends it)"),
+        ({"sources": 5}, False, "StreamLshPartitionsExcluded",
+         "sign does not read 3 partitions of news.documents: the outputs have fewer; run `stream-lsh kafka topics create`"),
         ({"readers": waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR)}, True, "StreamLshRetention",
          "news.documents, partition 1: what sign has to read next may be deleted in 2 h 00 min"),
         ({"readers": [*seen().readers[:-1], Reader("forward", "verdicts", 1, 120, 140, 100, NOW - 9)]}, True,
@@ -233,7 +233,7 @@ def test_what_is_wrong(given: dict[str, Any], critical: bool, alert: str, text: 
     assert told(got) == [(critical, alert, text)]
     word = "CRITICAL" if critical else "warning "
     assert screen(got).splitlines()[2:4] == [
-        "WRONG   what to do: docs/operations.md#runbook", f"{word.strip()}  {alert}  {text}",
+        "WRONG   what to do: docs/how-to/runbook/index.md", f"{word.strip()}  {alert}  {text}",
     ]  # fmt: skip
 
 
@@ -267,7 +267,7 @@ def test_a_partition_that_nobody_has_begun() -> None:
 def test_workers_that_nobody_has_asked() -> None:
     text = screen(report(seen(answers=None), 16384))
     assert "Workers were not asked: give --http-port or --workers" in text
-    assert "0      10.0.0.1     10.0.0.2        0          ?      ?              ?" in text
+    assert "0      10.0.0.1  10.0.0.2        0          ?      ?              ?" in text
 
 
 def test_many_hosts_do_not_make_the_screen_wide() -> None:
@@ -338,9 +338,9 @@ def test_a_screen_is_drawn_over_the_one_before(
         asyncio.run(command._watch(KafkaSettings(), []))
     first, second, third = capsys.readouterr().out.split(command.HOME)[1:]
     plain = click.unstyle(first).replace(command.REST, "")
-    assert "CRITICAL  StreamLshNobody  nobody does\n          sign: no worker is there for it\n" in plain
+    assert "CRITICAL  StreamLshNoWorker  sign has no\n          worker\n" in plain
     assert any(row.endswith("…") and len(row) == 42 for row in plain.splitlines()) and first.count("\n") == 11
-    assert "CANNOT LOOK: " in second and "What stands below is old." in second and "stream-lsh at" in second
+    assert "CANNOT LOOK: " in second and "The screen below is older." in second and "stream-lsh at" in second
     assert "Nothing is wrong." in third and third.endswith(command.BELOW)
 
 
