@@ -220,7 +220,8 @@ STILL = {"judge": {"alive": False, "seconds_since": {}}}
          False, "StreamLshVerdictsLate",
          "news.documents has not been read for 3 min 00 s: drain (drain --resume ends it)"),
         ({"sources": 5}, False, "StreamLshPartitionsExcluded",
-         "sign does not read 3 partitions of news.documents: the outputs have fewer; run `stream-lsh kafka topics create`"),
+         "sign does not read 3 partitions of news.documents: "
+         "the outputs have fewer; run `stream-lsh kafka topics create`"),
         ({"readers": waiting(seen(), "sign", "documents", 1, 90, 8 * HOUR)}, True, "StreamLshRetention",
          "news.documents, partition 1: what sign has to read next may be deleted in 2 h 00 min"),
         ({"readers": [*seen().readers[:-1], Reader("forward", "verdicts", 1, 120, 140, 100, NOW - 9)]}, True,
