@@ -1,4 +1,4 @@
-"""The rules of the house (docs/architecture.md): a folder imports only what lies below it, and no files in circles."""
+"""Layers (docs/internals/modules.md): a package imports only lower layers, and no files import each other in a circle."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "stream_lsh"
-# From the ground up. What stands on one floor does not import its neighbours.
-FLOORS = (
+# From the lowest to the highest. Packages of one layer do not import each other.
+LAYERS = (
     ("errors", "wording", "hashing", "settings.errors"),
     ("documents", "text", "settings.sources", "settings.checks"),
     ("families",),
@@ -46,14 +46,14 @@ FLOORS = (
     ("demo",),
     ("cli",),
 )
-DOORS = {
+ENTRIES = {
     "stream_lsh",
     "stream_lsh.__main__",
     "stream_lsh.index",
     "stream_lsh.kafka",
     "stream_lsh.settings",
-}  # what a user enters by
-# Below this floor nothing opens a socket or reads a clock.
+}  # what users import or run
+# Below this layer nothing opens a socket or reads a clock.
 SHELLS = "embedded"
 OUTSIDE = {"socket", "ssl", "asyncio", "aiokafka", "faust", "aiohttp", "time"}
 
@@ -96,33 +96,35 @@ def ties() -> set[tuple[str, str]]:
     }
 
 
-def room(module: str) -> str:
-    """The room of the house that a module stands in."""
+def package_of(module: str) -> str:
+    """The package or module of LAYERS that a module belongs to."""
     inner = module.removeprefix("stream_lsh.")
     return next(
-        (name for floor in FLOORS for name in floor if inner == name or inner.startswith(f"{name}.")), inner
+        (name for layer in LAYERS for name in layer if inner == name or inner.startswith(f"{name}.")), inner
     )  # fmt: skip
 
 
 def height(name: str) -> int:
-    return next(number for number, floor in enumerate(FLOORS) if name in floor)
+    return next(number for number, layer in enumerate(LAYERS) if name in layer)
 
 
-def test_every_file_has_its_place() -> None:
-    rooms = {name for floor in FLOORS for name in floor}
-    assert {name for name in FILES if room(name) not in rooms} == DOORS
+def test_every_file_is_in_a_layer() -> None:
+    packages = {name for layer in LAYERS for name in layer}
+    assert {name for name in FILES if package_of(name) not in packages} == ENTRIES
 
 
-def test_a_folder_imports_only_what_lies_below_it() -> None:
+def test_package_imports_only_lower_layers() -> None:
     upwards = {
         (name, found)
         for name, found in ties()
-        if not {name, found} & DOORS and room(name) != room(found) and height(room(found)) >= height(room(name))
+        if not {name, found} & ENTRIES
+        and package_of(name) != package_of(found)
+        and height(package_of(found)) >= height(package_of(name))
     }
-    assert not upwards, "a file imports what does not lie below it"
+    assert not upwards, "a file imports what is not in a lower layer"
 
 
-def test_no_file_is_in_a_circle() -> None:
+def test_no_circular_imports() -> None:
     graph: dict[str, set[str]] = {}
     for name, found in ties():
         graph.setdefault(name, set()).add(found)
@@ -132,8 +134,8 @@ def test_no_file_is_in_a_circle() -> None:
         pytest.fail(f"files import each other: {' <- '.join(error.args[1])}")
 
 
-def test_the_core_knows_no_socket_and_no_clock() -> None:
-    below = [name for name in FILES if name not in DOORS and height(room(name)) < height(SHELLS)]
+def test_core_uses_no_socket_and_no_clock() -> None:
+    below = [name for name in FILES if name not in ENTRIES and height(package_of(name)) < height(SHELLS)]
     found = {
         (name, module.partition(".")[0])
         for name in below
