@@ -1,4 +1,4 @@
-"""Layers (docs/internals/modules.md): a package imports only lower layers, and no files import each other in a circle."""
+"""Layers (docs/internals/modules.md): a package imports only lower layers, and files do not import in circles."""
 
 from __future__ import annotations
 
