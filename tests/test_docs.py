@@ -121,7 +121,7 @@ def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
 
 
 def rows_of_measures() -> dict[str, tuple[str, str]]:
-    """Measure -> its settings, and what `not_compared` counts, as the table of docs/explanation/choosing-a-measure.md has them."""
+    """Measure -> its settings, and what `not_compared` counts, by the table of choosing-a-measure.md."""
     row = r"^\| `([\w-]+)` \|(?:[^|]*\|){2} ([^|]*) \|[^|]*\| ([^|]*) \|.*\.md\) \|$"
     rows = re.findall(row, page("docs/explanation/choosing-a-measure.md"), re.MULTILINE)
     return {measure: (settings, cut) for measure, settings, cut in rows}

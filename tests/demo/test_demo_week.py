@@ -150,7 +150,7 @@ def test_the_figures_of_a_story_agree_with_the_verdicts(diary: Diary) -> None:
 
 
 def test_stories_are_found(diary: Diary) -> None:
-    """Floors far below what is measured (docs/explanation/measures/tf-idf.md); each article alone would have 0.56 and 0."""
+    """Floors far below what is measured (docs/explanation/measures/tf-idf.md); each article alone has 0.56 and 0."""
     assert diary.quality.f1 is not None and diary.quality.f1 > 0.75
     assert diary.quality.adjusted_rand is not None and diary.quality.adjusted_rand > 0.5
     assert diary.whole > 0.6 * diary.events
