@@ -8,7 +8,17 @@ import pytest
 from support.pages import Page
 
 
-@pytest.mark.parametrize("page", ["tutorials/first-dedup", "tutorials/chapter-3-by-hand"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "tutorials/first-dedup",
+        "tutorials/chapter-3-by-hand",
+        "how-to/choose-a-threshold",
+        "how-to/forget",
+        "how-to/update-and-delete",
+        "how-to/spread-and-alerts",
+    ],
+)
 def test_the_examples_of_a_page(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
