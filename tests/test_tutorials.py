@@ -17,7 +17,8 @@ from support.pages import Page
         "how-to/forget",
         "how-to/update-and-delete",
         "how-to/spread-and-alerts",
-    "how-to/embed-in-python", "how-to/run-on-a-pipe",
+        "how-to/embed-in-python",
+        "how-to/run-on-a-pipe",
     ],
 )
 def test_the_examples_of_a_page(
