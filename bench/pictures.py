@@ -1,4 +1,4 @@
-"""The pictures of the page for README.md and docs/serve.md, of the demo's feed as it flows."""
+"""The pictures of the page for README.md and docs/how-to/serve.md, of the demo's feed as it flows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from bench.browser import browser, show, value
 from bench.engine import COMMAND
 
-DOCS = Path(__file__).parents[1] / "docs"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 DESK, PHONE = (1280, 860), (390, 844)
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.pictures", description=__doc__, epilog="example: python -m bench.pictures --seconds 60"
     )
-    parser.add_argument("--out", type=Path, default=DOCS, help="folder of the pictures (docs)")
+    parser.add_argument("--out", type=Path, default=IMAGES, help="folder of the pictures (docs/images)")
     parser.add_argument("--seconds", type=float, default=125, help="that the feed flows before (%(default)s)")
     parser.add_argument("--rate", type=int, default=20, help="documents a second (%(default)s)")
     given = parser.parse_args()
