@@ -28,8 +28,8 @@ from bench.kafka_stages import STAGES as ROLES
 from bench.kafka_stages import weights
 
 EXAMPLE = (
-    'python -m bench.kafka_throughput --feeds plain near --settings "compare_with=kept text_field=text" --runs 2:groups '
-    "--documents 40000 --plain 0 --out results"
+    'python -m bench.kafka_throughput --feeds plain near --settings "compare_with=kept text_field=text" '
+    "--runs 2:groups --documents 40000 --plain 0 --out results"
 )
 REST = 5.0  # seconds after the last document until the processes count as at rest
 PAIRED = "pairs"

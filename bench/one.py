@@ -51,7 +51,8 @@ def pairs_of(given: str) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.one", description="Run the job over one file and print its summary as JSON.",
-        epilog='example: python -m bench.one feed.jsonl --index index --settings "compare_with=all" --outputs "pairs=found"',
+        epilog='example: python -m bench.one feed.jsonl --index index --settings "compare_with=all" '
+        '--outputs "pairs=found"',
     )  # fmt: skip
     parser.add_argument("file", type=Path)
     parser.add_argument("--index", type=Path, required=True, help="folder of the index")
