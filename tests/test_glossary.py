@@ -12,20 +12,19 @@ from stream_lsh.kafka.run.metrics import Registry
 from stream_lsh.kafka.settings import KafkaSettings
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
+REFERENCE = ROOT / "docs" / "reference"
 
 
 def defined(section: str) -> list[str]:
     """The names in the first column of the tables of a section."""
-    text = (DOCS / "glossary.md").read_text(encoding="utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
+    text = (REFERENCE / "glossary.md").read_text(encoding="utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
     return [name for row in re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
 
 
 def fields() -> set[str]:
-    """The fields of what stream_lsh writes, as the tables and the examples of docs/formats.md have them."""
-    outputs = (
-        (DOCS / "formats.md").read_text(encoding="utf-8").partition("## Verdicts\n")[2].partition("## Dead letters")[0]
-    )
+    """The fields of what stream_lsh writes, as the examples of docs/reference/outputs.md have them."""
+    outputs = (REFERENCE / "outputs.md").read_text(encoding="utf-8")
+    outputs = outputs.partition("## Verdicts\n")[2].partition("## Dead letters")[0]
     return set(re.findall(r'"([a-z]\w*)":', outputs))
 
 

@@ -50,41 +50,43 @@ class KafkaSettings(Settings):
     """All settings of the engine and of its pipeline on Kafka; frozen, validated, documented beside each field."""
 
     bootstrap_servers: str = Field(
-        default="127.0.0.1:9092", description="brokers to ask first, host:port; several with commas between them"
+        default="127.0.0.1:9092", description="brokers to ask first, HOST:PORT, separated by commas"
     )
     topic_prefix: str = Field(
-        default="stream-lsh", description="begins the names of all topics, consumer groups and transactional ids"
+        default="stream-lsh", description="first part of the names of topics, consumer groups and transactional ids"
     )
-    documents_topic: str | None = Field(
-        default=None, description="topic that the documents come from (default: PREFIX.documents)"
-    )
+    documents_topic: str | None = Field(default=None, description="topic of the documents (default: PREFIX.documents)")
     partitions: int = Field(
-        default=4, ge=1, le=4096, description="partitions of the documents topic if `topics create` makes it"
+        default=4, ge=1, le=4096, description="partitions of a documents topic that `topics create` makes"
     )
     replication_factor: int | None = Field(
-        default=None, ge=1, le=32767, description="copies of each topic (default: the broker's)"
+        default=None, ge=1, le=32767, description="replicas of each topic (default: as the broker has it)"
     )
     retention_hours: int = Field(
-        default=168, ge=1, le=2_000_000, description="how long records of all topics but the changelog are kept"
+        default=168,
+        ge=1,
+        le=2_000_000,
+        description="hours for which topics keep records; tables and changelogs keep them longer",
     )
     erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
-        description="hours after which versions that were deleted or replaced are erased from shards and changelog, "
-        "which is cleaned as often at most (default: never)",
+        description="hours until deleted and replaced versions are erased from shards and changelogs "
+        "(default: never)",
     )  # fmt: skip
     document_format: Literal["json", "text"] = Field(
-        default="json", description="json: the value is an object; text: the value is the text and the key the id"
+        default="json",
+        description="what a record is: json, an object as value; text, the text as value and the id as key",
     )
     key_is_id: Literal["json", "string"] | None = Field(
         default=None,
-        description="a record without a value deletes the id that is its key: a JSON text (json), or plain (string); "
-        "default: it is a dead letter",
+        description="how the key of a tombstone gives the id that it deletes: as JSON (json), or as text (string) "
+        "(default: a tombstone is a dead letter)",
     )
     trace_headers: tuple[str, ...] = Field(
-        default=("traceparent", "tracestate", "baggage"), description="headers passed through to verdicts and pairs"
+        default=("traceparent", "tracestate", "baggage"), description="headers that are passed on to verdicts and pairs"
     )
     linger_ms: int = Field(
-        default=20, ge=0, le=10_000, description="how long a document may wait for others to share its frame, ms"
+        default=20, ge=0, le=10_000, description="ms that a document may wait for others to share its frame"
     )
     frame_documents: int = Field(default=1000, ge=1, le=4096, description="most documents in a frame")
     frame_bytes: int = Field(
@@ -92,13 +94,13 @@ class KafkaSettings(Settings):
     )
     accept_loss: bool = Field(
         default=False,
-        description="go on without what Kafka deleted before it was read (documents, or records of a shard), instead "
-        "of ending with an error",
+        description="go on without records that Kafka deleted before they were read; otherwise the role ends "
+        "with an error",
     )
-    standbys: int = Field(default=0, ge=0, le=16, description="further workers that keep a copy of each shard")
-    groups: bool = Field(default=False, description="keep groups, and tell what becomes of them; fixes answers")
+    standbys: int = Field(default=0, ge=0, le=16, description="standbys of each shard")
+    groups: bool = Field(default=False, description="keep groups of duplicates, and write their events")
     alerts: Path | None = Field(
-        default=None, description="TOML file with the rules of alerts, which the role group reads (default: none)"
+        default=None, description="TOML file with the rules of alerts, for the role group (default: no alerts)"
     )
     data_folder: Path = Field(
         default=Path("stream-lsh-data"), description="folder of a worker's shards and groups; each worker needs its own"
@@ -106,45 +108,47 @@ class KafkaSettings(Settings):
     instance: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9._-]{1,200}$",
-        description="this worker's own name, the same after a restart: one that is back within session_timeout_ms "
-        "moves nothing (default: none)",
+        description="name of this worker; a restart within session_timeout_ms moves no work to others (default: none)",
     )
     session_timeout_ms: int = Field(
-        default=10_000, ge=1000, le=1_800_000, description="silence after which a worker counts as dead, ms"
+        default=10_000, ge=1000, le=1_800_000, description="ms of silence after which a worker counts as dead"
     )
     transaction_timeout_ms: int = Field(
-        default=10_000, ge=1000, le=900_000, description="time after which the broker ends a forgotten transaction, ms"
+        default=10_000, ge=1000, le=900_000, description="ms after which the broker aborts an abandoned transaction"
     )
     give_up_seconds: float = Field(
-        default=300, gt=0, description="how long a stage retries without progress before the worker ends with code 6"
+        default=300, gt=0, description="seconds of retries without progress after which a worker ends with exit code 6"
     )
     http_port: int | None = Field(
-        default=None, ge=1, le=65535, description="port of /health and /metrics (default: none); further processes "
-        "of a worker take the next ones",
+        default=None, ge=1, le=65535,
+        description="port of /health and /metrics; further processes of a worker take the next ports (default: none)",
     )  # fmt: skip
-    http_host: str = Field(default="127.0.0.1", min_length=1, description="address that the http_port listens on")
+    http_host: str = Field(default="127.0.0.1", min_length=1, description="address on which the http_port listens")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT", description="with or without TLS (SSL) and login (SASL)"
+        default="PLAINTEXT", description="whether the connection has TLS (SSL) and a login (SASL)"
     )
     ssl_cafile: Path | None = Field(
-        default=None, description="certificates that the broker's is checked with, PEM (default: the system's)"
+        default=None,
+        description="PEM file with the certificates that the broker's is checked with (default: the system's)",
     )
-    ssl_certfile: Path | None = Field(default=None, description="certificate to show to the broker, PEM")
-    ssl_keyfile: Path | None = Field(default=None, description="its private key, PEM (default: in ssl_certfile)")
+    ssl_certfile: Path | None = Field(
+        default=None, description="PEM file with the certificate that is shown to the broker"
+    )
+    ssl_keyfile: Path | None = Field(default=None, description="PEM file with its private key (default: ssl_certfile)")
     ssl_password: SecretStr | None = Field(default=None, description="password of the private key")
     ssl_check_hostname: bool = Field(
-        default=True, description="whether the broker's certificate must bear the name it is reached by"
+        default=True, description="check that the broker's certificate has the name of its address"
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"] | None = Field(
-        default=None, description="how to log in"
+        default=None, description="mechanism of the login"
     )
     sasl_username: str | None = Field(default=None, min_length=1, description="user for PLAIN and SCRAM")
     sasl_password: SecretStr | None = Field(default=None, description="password for PLAIN and SCRAM")
     sasl_kerberos_service_name: str = Field(
-        default="kafka", min_length=1, description="service name of the broker for GSSAPI"
+        default="kafka", min_length=1, description="GSSAPI: service name of the broker"
     )
     sasl_oauth_token_file: Path | None = Field(
-        default=None, description="file with the token for OAUTHBEARER; read again whenever one is needed"
+        default=None, description="OAUTHBEARER: file with the token; it is read again whenever a token is needed"
     )
 
     @field_validator("trace_headers", mode="before")

@@ -60,18 +60,18 @@ class Settings(BaseSettings):
 
     measure: Measure = Field(
         default="jaccard",
-        description="how similarity is computed: jaccard, of texts or sets; weighted-jaccard, of sets whose elements "
-        "have weights; containment, a share of one text in another; tf-idf, of texts about the same event; "
-        "levenshtein, of short texts; cosine or euclidean, of vectors; hamming, of bit vectors",
+        description="how similarity is computed: jaccard (texts, sets), weighted-jaccard (sets with weights), "
+        "containment (passages), tf-idf (stories), levenshtein (short texts), cosine or euclidean "
+        "(vectors), hamming (bit vectors)",
     )
     threshold: float = Field(
         default=0.8, gt=0, le=1,
-        description="similarity from which two documents match; under containment a share (tf-idf: 0.26)",
+        description="similarity from which two documents match (tf-idf: 0.26)",
     )  # fmt: skip
     max_distance: float | None = Field(
         default=None, ge=0, le=1e30, allow_inf_nan=False,
-        description="euclidean: distance up to which two vectors match; hamming: bits in which two may differ; "
-        "levenshtein: characters inserted, deleted or replaced",
+        description="distance up to which two documents match: euclidean, hamming (bits), levenshtein "
+        "(characters)",
     )  # fmt: skip
     dimensions: int | None = Field(
         default=None, ge=1, le=16384, description="numbers of a vector, or bits of a bit vector (a multiple of 8)"
@@ -80,49 +80,48 @@ class Settings(BaseSettings):
         default=0.999, gt=0, lt=1, description="probability with which a pair at the threshold is found"
     )
     signature_size: int | None = Field(
-        default=None, ge=1, le=4096, description="components K of a signature (default: tuned)"
+        default=None, ge=1, le=4096, description="numbers K of a signature (default: tuned)"
     )
-    bands: int | None = Field(
-        default=None, ge=1, le=1024, description="bands b (default: tuned from threshold and recall)"
-    )
-    rows: int | None = Field(default=None, ge=1, le=64, description="rows r of a band (default: tuned)")
+    bands: int | None = Field(default=None, ge=1, le=1024, description="bands b of a signature (default: tuned)")
+    rows: int | None = Field(default=None, ge=1, le=64, description="numbers r of a band (default: tuned)")
     min_shingles: int = Field(
         default=32, ge=1, le=10000,
-        description="containment: shingles that a text has at least for recall to be promised",
+        description="containment: shingles that a text needs for the promised recall",
     )  # fmt: skip
     sampling: int | None = Field(
         default=None, ge=1, le=MOST_SAMPLING,
-        description="containment: one in so many shingles is a key (default: as threshold, recall and min_shingles "
-        "allow)",
+        description="containment: one in so many shingles is a key (default: from threshold, target_recall and "
+        "min_shingles)",
     )  # fmt: skip
     min_passage_words: int = Field(
-        default=12, ge=1, le=10000, description="containment: tokens that a passage has at least that verdicts name"
+        default=12, ge=1, le=10000, description="containment: words of the shortest passage that a match names"
     )
     shingles: str = Field(
         default="words:3/8",
-        description="words:K/C: K words, or C characters in scripts without spaces; words:K; chars:K",
+        description="what a shingle is: words:K, chars:K, or words:K/C with C characters in scripts without spaces",
     )
-    bag: bool = Field(default=False, description="count repeated shingles (Jaccard of bags)")
+    bag: bool = Field(default=False, description="count repeated shingles (Jaccard similarity of bags)")
     normalize: str = Field(
-        default="lower,space", description="comma list of lower, space, punctuation, markup, nfkc; or none"
+        default="lower,space",
+        description="how a text is changed before it is compared: lower, space, punctuation, markup, nfkc, or none",
     )
     tokens: Literal["unicode", "word"] | None = Field(
         default=None,
-        description="unicode: letters with their marks, a CJK character each (default); "
-        "word: Python's \\w+ (default for words:K without /C)",
+        description="what a word is: letters with their marks, or one CJK character (unicode); Python's \\w+ "
+        "(word) (default: unicode, with words:K word)",
     )
     verify: Literal["exact", "signature"] = Field(
-        default="exact", description="exact Jaccard of the shingles, or the signature's estimate"
+        default="exact", description="how a candidate is checked: by the exact similarity, or by the signature"
     )
     compare_with: Literal["kept", "all"] = Field(
-        default="kept", description="compare with what was kept (kept), or with every earlier document (all)"
+        default="kept", description="what a document is compared with: kept documents, or all earlier documents"
     )
     on_conflict: Literal["reject", "update"] = Field(
         default="reject",
-        description="what comes with another text under an id that is there: it is rejected, or replaces that version",
+        description="what happens to another text under a known id: it is rejected, or it replaces the version before",
     )
     id_field: str = Field(
-        default="id", min_length=1, description="field of the id (dotted path); @line: input and line number"
+        default="id", min_length=1, description="field of the id, a dotted path; @line takes input and line number"
     )
     text_field: tuple[str, ...] = Field(
         default=("text",), description="field of the text; several are joined by a space"
@@ -131,30 +130,30 @@ class Settings(BaseSettings):
         default=None, min_length=1, description="field of the event time (ms or s since 1970, or ISO 8601)"
     )
     source_field: str | None = Field(
-        default=None, min_length=1, description="field of the source (an outlet, say), which groups count"
+        default=None, min_length=1, description="field of the source, such as an outlet; groups count sources"
     )
     deleted_field: str | None = Field(
-        default=None, min_length=1, description="field that says, where it is true, that the id is deleted"
+        default=None, min_length=1, description="field that is true if the document deletes its id"
     )
     match_within: tuple[str, ...] = Field(
-        default=(), description="field whose values must be equal for documents to match (lang, say)"
+        default=(), description="field whose values must be equal for documents to match, such as lang"
     )
     set_field: str | None = Field(
         default=None,
         min_length=1,
-        description="field with a list, compared as a set; weighted-jaccard: or weights (default: set)",
+        description="field of a list that is compared as a set; weighted-jaccard: or an object of weights "
+        "(default: set)",
     )
     vector_field: str | None = Field(
         default=None, min_length=1,
-        description="cosine, euclidean: field of the vector, a list of numbers or their float32 in base64 "
-        "(default: vector)",
+        description="cosine, euclidean: field of the vector, as numbers or as float32 in base64 (default: vector)",
     )  # fmt: skip
     bits_field: str | None = Field(
         default=None, min_length=1,
-        description="hamming: field of the bits, hexadecimal, base64 or an integer (default: bits)",
+        description="hamming: field of the bits, as hexadecimal, base64 or an integer (default: bits)",
     )  # fmt: skip
-    shards: int = Field(default=1, ge=1, le=64, description="parts of the index, worked on side by side")
-    max_matches: int = Field(default=10, ge=0, description="best matches listed per document; 0 = all found")
+    shards: int = Field(default=1, ge=1, le=64, description="number of shards, which work side by side")
+    max_matches: int = Field(default=10, ge=0, description="best matches that a verdict lists; 0 = all found")
     max_verified_matches: int = Field(
         default=10,
         ge=0,
@@ -162,42 +161,42 @@ class Settings(BaseSettings):
     )
     max_candidates: int = Field(
         default=32, ge=1, le=65536,
-        description="most candidates verified per document, the best by signature (weighted-jaccard: 128)",
+        description="most candidates verified for one document, the best by signature (weighted-jaccard: 128)",
     )  # fmt: skip
     max_bucket_rows: int = Field(
         default=64, ge=2, le=4096,
-        description="newest documents of a bucket that are read (euclidean, weighted-jaccard: 1024; tf-idf: 256)",
+        description="newest rows of a bucket that are read (tf-idf: 256, euclidean and weighted-jaccard: 1024)",
     )  # fmt: skip
     decision_lag: int = Field(
         default=16384,
         ge=2,
         le=2**20,
         multiple_of=2,
-        description="with several shards under unique, documents after which each knows what was kept; on Kafka, "
-        "documents that may be under way",
+        description="documents after which every shard has the decision on a document (several shards, "
+        "compare_with = kept); on Kafka also the most documents in flight",
     )
     window: str | None = Field(
         default=None,
-        description="documents older than this, by the times of those that came since, are forgotten: 90s, 15m, 12h, "
-        "7d, 2w, or ISO 8601 (default: nothing is)",
+        description="how long documents are compared with later ones, in stream time: 90s, 15m, 12h, 7d, 2w, or "
+        "ISO 8601 (default: for good)",
     )
     max_future: str | None = Field(
         default=None,
-        description="with a window: an event time further ahead of the clock than this counts as just so far ahead "
-        "(default: as it is; on Kafka 10m)",
+        description="with window: how far an event time may be ahead of the clock; a later one counts as just "
+        "that far (default: no limit, on Kafka 10m)",
     )
     segment_documents: int | None = Field(
-        default=None, ge=1, le=2**27, description="documents of a segment of the index (default: as many as it can)"
+        default=None, ge=1, le=2**27, description="documents of a segment (default: as many as fit)"
     )
     erase_hours: float | None = Field(
         default=24, ge=0, le=87600,
-        description="hours after which versions that were deleted or replaced are erased from the disk",
+        description="hours until deleted and replaced versions are erased from the disk",
     )  # fmt: skip
     memtable_documents: int = Field(
-        default=65536, ge=16, le=4194304, description="documents whose postings stay in memory until they are flushed"
+        default=65536, ge=16, le=4194304, description="documents in a memtable before it is flushed"
     )
     max_document_bytes: int = Field(
-        default=16 * 2**20, ge=64, le=2**30, description="longest document line; longer ones are dead letters"
+        default=16 * 2**20, ge=64, le=2**30, description="bytes of the longest document; longer ones are dead letters"
     )
 
     @classmethod

@@ -1,11 +1,10 @@
-"""The reference of the Python API: its examples run, and the page says what the docstrings say."""
+"""The reference of the Python API: its examples run, and the page has all that is exported."""
 
 from __future__ import annotations
 
 import doctest
 import inspect
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,8 @@ from stream_lsh.documents import document
 ROOT = Path(__file__).parents[2]
 
 
-def test_reference_page_is_up_to_date() -> None:
-    rendered = runpy.run_path(str(ROOT / "docs" / "reference.py"))["rendered"]()
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    assert page == rendered, "the docstrings have changed: python docs/reference.py"
-
-
 def test_reference_has_all_that_is_exported() -> None:
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
     for name in set(stream_lsh.__all__) - {"Kind", "Signer"}:  # the one is in Verdict, the other for batches of bytes
         assert f"## {name}\n" in page or f"| `{name}` |" in page, name
     for name, value in inspect.getmembers(Deduplicator):

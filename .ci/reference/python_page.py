@@ -1,22 +1,18 @@
-"""Writes docs/api.md from the docstrings of what `stream_lsh` exports: `python docs/reference.py`."""
+"""The page of the Python API, from the docstrings of what `stream_lsh` exports."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from pathlib import Path
 from typing import Any
 
 import stream_lsh
 
-PAGE = Path(__file__).with_name("api.md")
 INTRODUCTION = """\
-# The Python API
+# Python
 
-`from stream_lsh import ...` has everything on this page. The examples run as they stand, and the tests run them.
-[README](../README.md#in-python) has a longer one, [tuning.md](tuning.md) helps to choose settings.
-
-This page is made from the docstrings: `python docs/reference.py`.
+`from stream_lsh import ...` has everything on this page. The tests run the examples.
+[Embed in Python](../how-to/embed-in-python.md) shows a whole program.
 """
 CLASSES = (
     "Deduplicator", "Document", "Verdict", "Match", "Pair", "Representative", "Group", "Member", "StoredDocument",
@@ -25,8 +21,8 @@ MADE_BY_CALLERS = ("Deduplicator", "Document")
 SETTINGS = """\
 ## Settings
 
-`Settings(threshold=0.7, window="7d", ...)`: each of the [settings](../README.md#settings) by its name. Nothing else
-counts, neither the environment nor a file. `Settings.load(path)` reads a TOML file and the environment, too.
+`Settings(threshold=0.7, window="7d", ...)` takes each of the [settings](settings.md) by its name. It reads neither the
+environment nor a file; `Settings.load(path)` reads both.
 """
 SECTION = re.compile(r"^(Args|Attributes|Raises|Examples):$")
 ENTRY = re.compile(r"^ {4}(\w[\w, ]*): (.*)$")
@@ -120,7 +116,3 @@ def rendered() -> str:
     prepare = f"## prepare\n\n{signature_of(stream_lsh.prepare, 'prepare', of_class=False)}\n"
     prepare += described(stream_lsh.prepare.__doc__)
     return "\n".join([INTRODUCTION, *map(class_page, CLASSES), SETTINGS, prepare, errors_page()])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(rendered(), encoding="utf-8")

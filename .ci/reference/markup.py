@@ -1,0 +1,38 @@
+"""Plain text of the help and of settings as Markdown."""
+
+from __future__ import annotations
+
+import re
+
+_CODE = re.compile(r"(`[^`]*`)")
+_VALUES = r"(?: (?:all|kept|update|reject|text|cosine|euclidean|tf-idf|\d+)\b)?"  # that may follow an option
+_MARKED = re.compile(
+    rf"(?<![\w-])(--[a-z][\w-]*{_VALUES}|-X\b|STREAM_LSH_[A-Z_]+\*?|X-Stream-Lsh-\w+|\b[a-z]+(?:_[a-z]+)+\b"
+    r"|\.\w{2,5}\b(?!\w)|/[a-z]+\b|PREFIX(?:[.-][A-Za-z-]+)*)"
+)
+
+
+def prose(text: str) -> str:
+    """One paragraph: names of options, variables, settings and files become code; what is code stays."""
+    parts = _CODE.split(" ".join(text.split()))
+    return "".join(part if part.startswith("`") else _escaped(_MARKED.sub(r"`\1`", part)) for part in parts)
+
+
+def _escaped(text: str) -> str:
+    return "".join(part if part.startswith("`") else re.sub(r"([*<\[\]])", r"\\\1", part) for part in _CODE.split(text))
+
+
+def sentence(text: str) -> str:
+    """A help text as a sentence: a capital, a full stop."""
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "!", ":")) else ".")
+
+
+def paragraphs(text: str) -> str:
+    """The paragraphs of a help text."""
+    return "\n\n".join(prose(part) for part in re.split(r"\n\s*\n", text.strip()) if part.strip())
+
+
+def code(language: str, body: str) -> str:
+    """A block of code."""
+    return f"```{language}\n{body.strip()}\n```"

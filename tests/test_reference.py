@@ -1,0 +1,82 @@
+"""The generated pages of docs/reference say what the code says, and leave nothing out."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from stream_lsh.cli import main
+from stream_lsh.kafka.settings import KafkaSettings
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
+GENERATOR = ROOT / ".ci" / "reference"
+GENERATED = ("command-line.md", "python.md", "settings.md")
+
+
+def page(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def generator() -> Iterator[dict[str, Any]]:
+    before = list(sys.path)
+    yield runpy.run_path(str(GENERATOR / "__main__.py"))
+    sys.path[:] = before
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_page_is_current(name: str, generator: dict[str, Any]) -> None:
+    assert tuple(generator["PAGES"]) == GENERATED
+    assert page(name) == generator["PAGES"][name](), "make the pages again: python .ci/reference"
+
+
+def test_every_setting_has_a_heading() -> None:
+    assert set(re.findall(r"^### (\w+)$", page("settings.md"), re.MULTILINE)) == KafkaSettings.model_fields.keys()
+
+
+def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        for child in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), child)
+            assert found is not None
+            yield from commands(found, f"{name} {child}")
+
+
+def test_every_command_has_a_section_with_its_own_options() -> None:
+    text = page("command-line.md")
+    shared = text.partition("\n## Options of several commands\n")[2]
+    for name, command in commands(main, "stream-lsh"):
+        section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        assert section, name
+        for option in command.params:
+            if isinstance(option, click.Option) and option.name not in KafkaSettings.model_fields:
+                assert f"`{option.opts[0]}" in section + shared or option.opts[0] in ("--help-all", "--version"), name
+
+
+def texts() -> Iterator[str]:
+    """The strings of the code; `…` is what is filled in."""
+    for path in sorted((ROOT / "stream_lsh").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_messages_of_the_errors_page_are_in_the_code() -> None:
+    messages = re.findall(r"\*\*`(.+?)`\*\*", page("errors.md").partition("## Messages on Kafka\n")[2])
+    assert len(messages) > 30
+    known = "\n".join(texts())
+    for message in messages:
+        for part in filter(None, map(str.strip, message.split("…"))):
+            assert part in known, message
