@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import runpy
 import sys
@@ -61,22 +60,3 @@ def test_every_command_has_a_section_with_its_own_options() -> None:
         for option in command.params:
             if isinstance(option, click.Option) and option.name not in KafkaSettings.model_fields:
                 assert f"`{option.opts[0]}" in section + shared or option.opts[0] in ("--help-all", "--version"), name
-
-
-def texts() -> Iterator[str]:
-    """The strings of the code; `…` is what is filled in."""
-    for path in sorted((ROOT / "stream_lsh").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.JoinedStr):
-                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
-
-
-def test_messages_of_the_errors_page_are_in_the_code() -> None:
-    messages = re.findall(r"\*\*`(.+?)`\*\*", page("errors.md").partition("## Messages on Kafka\n")[2])
-    assert len(messages) > 30
-    known = "\n".join(texts())
-    for message in messages:
-        for part in filter(None, map(str.strip, message.split("…"))):
-            assert part in known, message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import inspect
-import re
 from pathlib import Path
 
 import pytest
@@ -35,13 +34,3 @@ def test_examples_of_docstrings_run(module: object) -> None:
     for test in tests:
         runner.run(test)
     assert runner.summarize(verbose=False).failed == 0
-
-
-def test_example_of_the_readme_prints_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("### In Python\n")[2]
-    code, printed = re.findall(r"^```(?:python|text)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[:2]
-    exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out == printed
