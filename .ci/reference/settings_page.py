@@ -116,7 +116,7 @@ MORE = {
     "key_is_id": 'It needs `on_conflict = "update"`.',
     "accept_loss": "[Messages](errors.md#messages-on-kafka) says when to use it.",
     "retention_hours": "[Topics](topics.md) has the exceptions.",
-    "shards": "Another number of shards needs a [reindex](../how-to/operate-kafka.md) on Kafka.",
+    "shards": "Another number of shards needs a [reindex](../how-to/operate-kafka.md#reindex) on Kafka.",
     "groups": 'Groups need `compare_with = "kept"`.',
 }
 
