@@ -11,6 +11,7 @@ from support.pages import Page
 @pytest.mark.parametrize(
     "page",
     [
+        "../README",
         "tutorials/first-dedup",
         "tutorials/chapter-3-by-hand",
         "how-to/choose-a-threshold",
