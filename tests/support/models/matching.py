@@ -1,4 +1,4 @@
-"""Matching in plain Python (docs/architecture.md, "Matching"): slow, and obviously right. The index is tested against
+"""Matching in plain Python (docs/explanation/how-matching-works.md): slow, and obviously right. The index is tested against
 it.
 
 It takes signatures as they are, and nothing else of the engine: texts are compared as texts, ids as ids, sets as sets,
