@@ -1,8 +1,7 @@
-"""Matching in plain Python (docs/explanation/how-matching-works.md): slow, and obviously right. The index is tested against
-it.
+"""Matching in plain Python: slow, and obviously right (docs/explanation/how-matching-works.md).
 
-It takes signatures as they are, and nothing else of the engine: texts are compared as texts, ids as ids, sets as sets,
-buckets are dictionaries of lists.
+The index is tested against it. It takes signatures as they are, and nothing else of the engine: texts are compared as
+texts, ids as ids, sets as sets, buckets are dictionaries of lists.
 """
 
 from __future__ import annotations
