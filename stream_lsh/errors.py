@@ -34,11 +34,11 @@ class OutputError(StreamLshError):
 
 
 class DamagedError(StoreError):
-    """What an index has stored is lost or changed: only a backup, or whatever it was made from, brings it back."""
+    """Stored data is lost or changed: restore a backup, or make the index again."""
 
 
 class BrokerError(StreamLshError):
-    """Kafka cannot be reached, or refuses, or its topics are not what they have to be."""
+    """Kafka cannot be reached, refuses a request, or lacks topics."""
 
     exit_code = 6
 
@@ -48,4 +48,4 @@ class FormatError(StoreError):
 
 
 class ForeignError(FormatError):
-    """A record on Kafka is none that any version of this program writes into its topic."""
+    """A record on Kafka is of another program."""

@@ -10,19 +10,19 @@ from stream_lsh.cli.group import LazyGroup
 
 # Name -> what it does, in the order of the help. The command is the attribute of this name in the module of this name.
 COMMANDS = {
-    "dedup": "Pass on the unique documents of a feed, as the very bytes that came in.",
-    "pairs": "Report the pairs of near-duplicates in a feed.",
-    "query": "Show what is similar to a text, without adding it.",
-    "delete": "Take documents out of an index.",
-    "erase": "Erase from the disk what was deleted or replaced.",
+    "dedup": "Write the unique documents of a feed, byte for byte.",
+    "pairs": "Write the pairs of near-duplicates in a feed.",
+    "query": "Show the documents of an index that are similar to a text.",
+    "delete": "Delete documents from an index.",
+    "erase": "Erase deleted and replaced versions from the disk.",
     "serve": "Serve an index over HTTP, with a page that shows what happens.",
-    "groups": "Show which documents spread: groups of copies, and how many sources have them.",
-    "alerts": "Send alerts to a receiver, or show what rules would have told of an index.",
-    "tune": "Choose signature size, bands and rows for a threshold and a recall.",
-    "evaluate": "Compare what the engine finds with exhaustive comparison, or with given pairs.",
+    "groups": "Show the groups of an index: which documents spread.",
+    "alerts": "Try the rules of alerts, or send alerts to a receiver.",
+    "tune": "Choose bands and rows for a threshold and a recall.",
+    "evaluate": "Compare the pairs found with all true pairs, or with given pairs.",
     "info": "Show what an index holds.",
     "kafka": "Run and watch the pipeline on Kafka; `stream-lsh kafka` lists its commands.",
-    "demo": "Make a small news feed, run the job on it and show what it found.",
+    "demo": "Make a small news feed, and show the near-duplicates in it.",
 }
 EXAMPLES = """\
 stream-lsh demo
@@ -47,7 +47,7 @@ main = LazyGroup(
     commands_help=COMMANDS,
     package="stream_lsh.cli",
     examples=EXAMPLES,
-    help="Find near-duplicates in a stream of documents: JSON lines in, verdicts and pairs out, an index that stays.",
+    help="Find near-duplicates in a stream of documents: JSON lines in, verdicts and pairs out, an index on disk.",
     params=[
         click.Option(
             ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version,

@@ -61,7 +61,9 @@ def _receiver(_: click.Context, __: click.Parameter, name: str | None) -> str | 
 
 
 @click.group(
-    cls=Group, examples=TEST_EXAMPLES + SEND_EXAMPLES, help="Alerts: try rules on an index, send alerts to a receiver."
+    cls=Group,
+    examples=TEST_EXAMPLES + SEND_EXAMPLES,
+    help="Try the rules of alerts on an index, or send alerts to a receiver.",
 )
 def alerts() -> None:
     pass
@@ -70,20 +72,19 @@ def alerts() -> None:
 @alerts.command(
     cls=Command,
     examples=TEST_EXAMPLES,
-    help="""Show which alerts the rules of a file would have told of the documents of an index, which has to keep groups
-(`dedup --groups` or `--alerts`). Nothing is changed, and another process may be writing to it.
+    help="""Show the alerts that rules would have made for the documents of an index. The index must keep groups, and
+does not change. Another process may be writing to it.
 
-It goes by what is stored, so some things it cannot know: how stream time was moved by redelivered and rejected
-documents and by --max-future, what groups were like at that time (`group` is a number here), and the ids of kept
-documents without copies (null).
+The command uses what the index stores, so three things differ. Stream time is made without redelivered and rejected
+documents and without --max-future. `group` is only a number. The id of a kept document without copies is null.
 
-On a terminal these are sentences, elsewhere JSON lines.""",
+The alerts are sentences on a terminal, and JSON lines elsewhere.""",
 )
 @click.argument("rules", type=click.Path(path_type=Path))
 @with_options(
     [
         index_option(required=True),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, on a terminal too"),
+        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         quiet_option(),
     ]
 )
@@ -107,47 +108,49 @@ def test(rules: Path, folder: Path, as_json: bool, quiet: bool) -> None:
 @alerts.command(
     cls=Command,
     examples=SEND_EXAMPLES,
-    help="""Send the alerts of a file, which `dedup --alerts` writes, or without one those of a pipeline on Kafka, to a
-receiver, as they come, until Ctrl-C: a POST each, one after the other, with the line as JSON. Whoever writes them knows
-nothing of it, and waits for nobody. On Kafka the consumer group PREFIX.send-RECEIVER has the position.
+    help="""Send alerts to a receiver as they are written, until Ctrl-C: those of a file that `dedup --alerts` writes,
+or without a file those of a pipeline on Kafka. Each is a POST of the line as JSON, one after the other.
 
-Each is sent at least once, and has its key in the header Idempotency-Key and in the body. With a secret
-X-Stream-Lsh-Signature is sha256= and the HMAC of the body. What fails is tried again after 1, 2, 4 ... 300 seconds, so
-many times as --attempts says; what is refused (redirects, which are not followed, and 400 to 499 but for 408, 425 and
-429) is not. Then it goes to the dead letters, and the next one is sent.""",
+The position is in --position, or on Kafka in the consumer group PREFIX.send-RECEIVER. The writer of the alerts does
+not wait for the receiver.
+
+Each alert is sent at least once. The header Idempotency-Key has its key. With --secret-env the header
+X-Stream-Lsh-Signature has sha256= and the HMAC of the body. After a failure the alert is sent again in 1, 2, 4 ... 300
+seconds, up to --attempts times. A refused alert is not sent again: redirects, and 400 to 499 except 408, 425 and 429.
+In the end the alert is a dead letter, and the next one is sent.""",
 )
 @click.argument("alerts", type=click.Path(path_type=Path), required=False)
 @with_options(
     [
-        Option(["--url"], metavar="URL", section=SENDING, help="of the receiver"),
+        Option(["--url"], metavar="URL", section=SENDING, help="address of the receiver"),
         Option(
-            ["--url-env"], metavar="NAME", section=SENDING, help="environment variable with the URL, if that is secret"
+            ["--url-env"], metavar="NAME", section=SENDING, help="environment variable with a secret URL"
         ),
         Option(
             ["--secret-env"], metavar="NAME", section=SENDING,
-            help="environment variable with the secret that signs; without it: not signed",
+            help="environment variable with the secret that signs the alerts; default: they are not signed",
         ),
         Option(
             ["--position"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="how far a file is sent, a file for each receiver  [ALERTS.sent]",
+            help="file with the position in ALERTS, one for each receiver  [ALERTS.sent]",
         ),
         Option(
             ["--receiver"], metavar="NAME", section=SENDING, callback=_receiver,
-            help=f"on Kafka: names the consumer group, one for each receiver  [{RECEIVER}]",
+            help=f"on Kafka, last part of the consumer group, one for each receiver  [{RECEIVER}]",
         ),
         Option(
             ["--dead-letters"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="what was not taken, with the reason  [ALERTS.dead-letters; on Kafka alerts.dead-letters]",
+            help="file for alerts that were not accepted  [ALERTS.dead-letters; on Kafka alerts.dead-letters]",
         ),
         Option(
             ["--timeout"], type=click.FloatRange(min=0.1, max=300), default=TIMEOUT, metavar="SECONDS", section=SENDING,
-            help=f"that a request and its answer take at most  [{TIMEOUT:g}]",
+            help=f"seconds that a request may take  [{TIMEOUT:g}]",
         ),
         Option(
             ["--attempts"], type=click.IntRange(min=1, max=1000), default=ATTEMPTS, metavar="N", section=SENDING,
-            help=f"before an alert is a dead letter  [{ATTEMPTS}]",
+            help=f"attempts before an alert is a dead letter  [{ATTEMPTS}]",
         ),
-        Option(["--until-end"], is_flag=True, section=SENDING, help="end where the file or the topic ends now"),
+        Option(["--until-end"], is_flag=True, section=SENDING, help="stop at the present end of the file or topic"),
         quiet_option(),
         *settings_options((*KAFKA_SECTIONS[KAFKA], "session_timeout_ms", "give_up_seconds"), KafkaSettings),
     ]

@@ -61,15 +61,15 @@ def _json_id(text: str) -> str | int:
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Delete documents from an index that was made with --on-conflict update. The oldest document that was dropped
-for a deleted one takes its place. The verdicts go to standard output, a JSON line each.
+    help="""Delete documents from an index that was made with --on-conflict update, and write a verdict for each. The
+oldest document that was dropped for a deleted one becomes the representative of its group.
 
-ID is an id of the feed, as text; with --json-id it is JSON, so that 17 is a number. - reads ids from standard input,
-one a line; empty lines are passed over. An id that is not there is no error: `deleted` in its verdict is false.
+ID is the id of a document, as text; with --json-id it is JSON, and 17 is a number. - reads ids from standard input, one
+a line; empty lines are skipped. An unknown id is no error: `deleted` in its verdict is false.
 
-What they said is erased from the disk after --erase-hours, by whatever writes to the index then, or by the command
-erase. Where stream-lsh serve has the index in DIR it goes through that; nobody else may be writing to it. A feed
-deletes by itself, with --deleted-field.""",
+The deleted texts are erased from the disk after --erase-hours, by the next run that writes to the index, or by
+`stream-lsh erase`. If `stream-lsh serve` uses the index, the command sends the deletions to it. No other process may be
+writing to the index. A feed can also delete, with --deleted-field.""",
 )
 @click.argument("ids", nargs=-1, metavar="ID ...")
 @with_options(
@@ -77,12 +77,12 @@ deletes by itself, with --deleted-field.""",
         json_id_option(),
         Option(
             ["--unique"], metavar="FILE", section=OUTPUTS,
-            help="the unique documents that dedup has written: a line is added for each that goes, with who takes its "
-            "place",
+            help="file of unique documents that dedup has written; a line is added for each deleted document, with the "
+            "new representative",
         ),
         Option(
             ["--groups"], metavar="FILE", section=OUTPUTS,
-            help="the events of groups that dedup has written: what becomes of groups is added",
+            help="file of group events that dedup has written; the new events are added",
         ),
         index_option(required=True),
         erase_option(),

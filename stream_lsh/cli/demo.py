@@ -33,36 +33,35 @@ DOCUMENTS, ARTICLES = 2000, 1200  # without --stories, and with it
     examples=EXAMPLES,
     help="""Make a small news feed, find the near-duplicates in it and show them side by side.
 
-The stories are made up, in eight languages, and some come again as a paper would print them: corrected, updated, cut,
-under another headline, in another site's boilerplate. So it is known what there is to find, and it is compared with
-what was found. One more story spreads, is corrected and withdrawn, with groups and an alert. Nothing is left behind
-unless --keep says where.
+The stories are invented, in eight languages. Some are repeated as a paper would print them: corrected, cut, under
+another headline, in the frame of another site. So the true pairs are known, and are compared with the pairs found. One
+story spreads, is corrected and withdrawn, with groups and an alert. Nothing stays on the disk without --keep.
 
-With --stories it is a week of news in which several papers tell of the same events, each in its own words, and what is
-looked for are these events: how each begins, swells and ends, which words decided, and how right that is.
+--stories makes a week of news in which several papers report the same events in their own words. It shows each event
+from begin to end, the words that decided, and how many are right.
 
-With --serve the feed flows into a service, whose page shows it live, until Ctrl-C.""",
+--serve sends the feed to a service, whose page shows it live, until Ctrl-C.""",
 )
 @with_options(
     [
         Option(
             ["--documents"], type=click.IntRange(40, 200_000), show_default=f"{DOCUMENTS}; {ARTICLES} with --stories",
-            help="size of feed",
+            help="documents of the feed",
         ),
-        Option(["--seed"], type=int, default=1, show_default=True, help="another number makes another feed"),
+        Option(["--seed"], type=int, default=1, show_default=True, help="number that the feed is made from"),
         Option(
             ["--keep"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-            help="write the feed, its truth, the outputs and the index there",
+            help="folder for the feed, its true pairs, the outputs and the index",
         ),
         Option(["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True, help="pairs to show"),
         Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
-        Option(["--stories"], is_flag=True, help="a week of news told in other words, grouped by event"),
-        Option(["--serve", "live"], is_flag=True, help="serve the feed as it flows, with a page"),
+        Option(["--stories"], is_flag=True, help="a week of news in different words, grouped by event"),
+        Option(["--serve", "live"], is_flag=True, help="serve the feed live, with a page"),
         Option(
             ["--rate"], type=click.IntRange(1, 10_000), default=20, show_default=True,
-            help="with --serve, documents a second",
+            help="with --serve, documents per second",
         ),
-        Option(["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True, help="with --serve"),
+        Option(["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True, help="port of --serve"),
         quiet_option(),
     ]
 )  # fmt: skip

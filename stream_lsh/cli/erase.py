@@ -23,16 +23,16 @@ _IN_USE = "is in use by another process"  # as the index says it
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Erase from an index what versions that were deleted or replaced said: ids, texts, signatures. A run that
-feeds the index does so by itself, after --erase-hours; this is for an index that nobody feeds. No answer changes.
+    help="""Erase deleted and replaced versions from an index: ids, texts, signatures. No answer changes. A run that
+writes to the index does the same after --erase-hours, so this is for an index without such runs.
 
-Nobody else may be writing to the index: a service or a run that has it erases by itself. Files that dedup has written
-(unique documents, verdicts, pairs) are yours.""",
+No other process may be writing to the index: a service or a run erases by itself. Files that dedup has written (unique
+documents, verdicts, pairs) are not changed.""",
 )
 @with_options(
     [
         index_option(required=True),
-        Option(["--now"], is_flag=True, section=INDEX, help="also what is not due yet"),
+        Option(["--now"], is_flag=True, section=INDEX, help="also versions that are not due yet"),
         quiet_option(),
     ]
 )

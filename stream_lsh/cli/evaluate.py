@@ -49,36 +49,35 @@ WORKERS = 2
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Run the engine on INPUT and compare the pairs it reports with those there are.
+    help="""Run the engine on INPUT, and compare the pairs that it reports with the true pairs.
 
-By default those are all pairs whose shingles have a Jaccard similarity at the threshold or above, found by exhaustive
-comparison. With --truth they are the pairs of a file: tab-separated lines (id, id and perhaps their similarity), or
-with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
-gives similarities, its pairs below the threshold do not count.
-With another --measure they are the pairs of documents that are alike by that, each of which is compared with each;
-similarities are those of verdicts (docs/measures.md). Stories need --labels.
+The true pairs are all pairs at or above the threshold, found by comparing every document with every other one, with the
+similarity of --measure. All earlier documents are compared, and all matches reported (--compare-with all,
+--max-matches 0).
 
-Every match is reported and compared with every earlier document (--max-matches 0, --compare-with all).
+With --truth the true pairs are those of a file. It has tab-separated lines: id, id, and optionally the similarity. A
+.jsonl file has lists of two ids, or objects with "older" and "newer" or "a" and "b". Pairs with a similarity below the
+threshold do not count.
 
-With --labels the groups that `dedup` makes (--compare-with kept) are compared with the labels in a field of the
-documents: B-cubed precision and recall, and the adjusted Rand index; --measure tf-idf is measured so, with a
---time-field by what times say too.""",
+With --labels the groups of `dedup` (--compare-with kept) are compared with the labels in a field of the documents:
+B-cubed precision and recall, and the adjusted Rand index. --measure tf-idf needs --labels, and uses --time-field if it
+is given.""",
 )
 @click.argument("inputs", nargs=-1, metavar="INPUT ...")
 @with_options(
     [
-        Option(["--truth"], metavar="FILE", section="Truth", help="the pairs there are; also .gz, .xz, .zst"),
+        Option(["--truth"], metavar="FILE", section="Truth", help="file with the true pairs; also .gz, .xz, .zst"),
         Option(
             ["--labels"], metavar="FIELD", section="Truth",
-            help="the field with each document's label: score groups, not pairs",
+            help="field with the label of a document; groups are compared instead of pairs",
         ),
         Option(
             ["--limit"], type=click.IntRange(min=1), metavar="N", section="Truth",
-            help="only the first N documents: exhaustive comparison grows with their square",
+            help="read only the first N documents; the time grows with the square of N",
         ),
         Option(
             ["--show"], type=click.IntRange(min=0), default=5, metavar="N", section="Output", show_default=True,
-            help="missed and false pairs to show",
+            help="missed and false pairs that are shown",
         ),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
         *settings_options(SETTINGS),

@@ -54,21 +54,21 @@ def choice_options() -> list[Option]:
     return [
         Option(
             ["--order"], type=click.Choice(["largest", "newest", "growing"]), default="largest", section=SECTION,
-            help="by members; by first member, the latest first; or by members that came within --since  [largest]",
+            help="by members; by first member, the latest first; or by members that joined within --since  [largest]",
         ),
         Option(
             ["--since"], type=Duration(), metavar="TIME", section=SECTION,
-            help="only groups that a member has come to within 90m, 24h, 7d ... before the latest event time of the "
-            "index  [with growing: 24h]",
+            help="only groups that a member joined within 90m, 24h, 7d ... before the latest event time of the index  "
+            "[with growing: 24h]",
         ),
         Option(
             ["--limit"], type=click.IntRange(min=1), metavar="N", section=SECTION,
-            help=f"the first N only  [on a terminal: {SHOWN}]",
+            help=f"show the first N  [on a terminal: {SHOWN}]",
         ),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, on a terminal too"),
+        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         Option(
             ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section=OUTPUTS,
-            help="of a GROUP: write its growth as an image, members and sources over time",
+            help="with GROUP, write an image of its members and sources over time",
         ),
     ]  # fmt: skip
 
@@ -76,15 +76,13 @@ def choice_options() -> list[Option]:
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show the groups of an index: kept documents with what was dropped for them, the largest first. The index has
-them unless it was made by `dedup --no-groups` or `pairs`. Another process may be writing to it: it is seen as it was
-committed last.
+    help="""Show the groups of an index, the largest first. A group is a kept document and the documents dropped for it.
+An index has groups unless it was made by `dedup --no-groups` or `pairs`.
 
-`stream-lsh kafka groups` shows those of a pipeline.
+GROUP is the number of a group: the command shows its members in the order of arrival.
 
-GROUP is the number of a group: its members are shown in the order in which they came.
-
-On a terminal this is a table, elsewhere JSON lines.""",
+Another process may be writing to the index: the last commit is read. `stream-lsh kafka groups` shows the groups of a
+pipeline. The output is a table on a terminal, and JSON lines elsewhere.""",
 )
 @click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
 @with_options([index_option(required=True), *choice_options()])

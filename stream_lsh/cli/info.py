@@ -25,16 +25,16 @@ stream-lsh info index --json
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show what the index in the folder DIR holds: documents, settings, sizes, age, the inputs it has read and the
-outputs it has written, and whether it is sound.
+    help="""Show what the index in the folder DIR holds: documents, settings, sizes, age, inputs and outputs, and
+whether it is sound.
 
-With --check everything in it is read and compared with its checksums; the exit code is 3 if something is wrong.""",
+--check reads all of it and compares it with its checksums. The exit code is 3 if something is wrong.""",
 )
 @click.argument("argument", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
 @with_options(
     [
         index_option(),
-        Option(["--check"], is_flag=True, section="Index", help="read all of it and look for damage"),
+        Option(["--check"], is_flag=True, section="Index", help="read all of it, and compare it with its checksums"),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object"),
     ]
 )

@@ -65,15 +65,15 @@ PROPERTIES = (
 """Settings of connections and of delivery, which are given as `-X KEY=VALUE` instead of by options of their own."""
 SHOWN = {
     "measure": "jaccard, tf-idf, cosine, hamming ...",
-    "threshold": "similarity from which it is a duplicate",
+    "threshold": "similarity from which two match",
     "id_field": "field of the id",
     "text_field": "field of the text",
     "time_field": "field of the event time",
     "source_field": "field of the source, for groups",
-    "match_within": "field that must be equal, lang say",
+    "match_within": "field that must be equal",
     "on_conflict": "another text under a known id",
-    "window": "forget what is older: 12h, 7d, 2w",
-    "shards": "parts of the index, side by side",
+    "window": "forget older documents: 12h, 7d, 2w",
+    "shards": "number of shards",
     "bootstrap_servers": "brokers",
     "topic_prefix": "begins all names",
     "groups": "keep groups of duplicates",
@@ -134,8 +134,8 @@ def config_option() -> Option:
     """`--config FILE`: settings as TOML."""
     return Option(
         ["--config"], type=click.Path(path_type=Path), metavar="FILE", section=RUNNING, envvar=f"{PREFIX}{CONFIG}",
-        help="TOML file with settings, named as the options with _ for -; the command line wins over STREAM_LSH_* "
-        f"variables, those over the file  [{CONFIG_FILE}, if it is there]",
+        help="TOML file with settings; variables STREAM_LSH_* and the command line have precedence  "
+        f"[{CONFIG_FILE}, if it is there]",
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def properties_option() -> Option:
     """`-X KEY=VALUE`: the settings of `PROPERTIES`."""
     return Option(
         ["-X", "properties"], multiple=True, metavar="KEY=VALUE", section=KAFKA,
-        brief="more of connections and delivery",
+        brief="further settings of Kafka",
         help=f"settings of the connection and of delivery: {', '.join(PROPERTIES)}; repeatable",
     )  # fmt: skip
 
@@ -166,7 +166,7 @@ def properties_of(context: click.Context) -> dict[str, str]:
 
 def index_option(*, required: bool = False) -> Option:
     """`--index DIR`: the persistent index."""
-    text = "folder of the index" if required else "folder of a persistent index, made if missing; without it: temporary"
+    text = "folder of the index" if required else "folder of the index, made if missing; default: a temporary index"
     return Option(
         ["--index", "folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", required=required,
         section=INDEX,
@@ -185,14 +185,14 @@ def erase_option() -> Option:
 
 def quiet_option() -> Option:
     """`--quiet`: neither progress nor summary."""
-    return Option(["--quiet", "-q"], is_flag=True, section=RUNNING, help="no progress and no summary, only errors")
+    return Option(["--quiet", "-q"], is_flag=True, section=RUNNING, help="only errors: no progress, no summary")
 
 
 def groups_options() -> list[Option]:
     """`--no-groups`, and the settings of groups."""
     no = Option(
         ["--no-groups"], is_flag=True, section=GROUPS,
-        help="a new index keeps no groups: less work for each copy and update, but `groups` and alerts have nothing",
+        help="a new index keeps no groups, which is faster; it has no alerts either",
     )  # fmt: skip
     return [no, *(setting(name) for name in SECTIONS[GROUPS])]
 
@@ -208,12 +208,12 @@ def rules_option() -> Option:
 def output_options(standard: str) -> list[Option]:
     """The outputs, and --overwrite; `standard` goes to standard output if nothing else is said."""
     texts = {
-        "unique": "the unique documents, the bytes that came in",
+        "unique": "the unique documents, byte for byte",
         "pairs": "the pairs of near-duplicates",
         "verdicts": "one verdict for every document",
-        "groups": "what becomes of groups: an event, the whole row of its group, for every document that joins one",
-        "alerts": "what the rules of --rules find in groups and sources",
-        "dead_letters": "what could not be processed, with the reason",
+        "groups": "an event for every document that changes a group, with the row of the group",
+        "alerts": "the alerts of the rules in --rules",
+        "dead_letters": "the rejected documents, with the reason",
     }
     files = [
         Option(
@@ -225,12 +225,12 @@ def output_options(standard: str) -> list[Option]:
     ]  # fmt: skip
     overwrite = Option(
         ["--overwrite"], is_flag=True, section=OUTPUTS,
-        help="with --index, replace files that are there but not from that index (without --index they always are)",
+        help="with --index, replace files that are not outputs of that index; without --index they are always replaced",
     )  # fmt: skip
     only_new = Option(
         ["--only-new"], is_flag=True, section=OUTPUTS,
-        help="with --index, write what is new since the last finished run; without it outputs get all of the inputs, "
-        "as it was decided when they were read",
+        help="with --index, write only what is new since the last finished run; default: outputs cover all of the "
+        "inputs, with the first decisions",
     )  # fmt: skip
     return [*files, overwrite, only_new]
 

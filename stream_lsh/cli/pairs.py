@@ -21,14 +21,14 @@ producer | stream-lsh pairs --index index - | consumer
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="Report every pair of a document and an earlier one that are near-duplicates, each as soon as it is found.\n"
+    help="Write every pair of near-duplicates, a document and an earlier one, as soon as it is found.\n"
     + INPUT_HELP
     + """
-The pairs go to standard output, unless --pairs names a file or another output is given as -.
+The pairs are written to standard output, unless --pairs names a file, or another output is `-`.
 
-A new index compares with every earlier document (--compare-with all) and verifies up to 1,000 candidates of each, and
-up to 1,000 matches of a document are listed. On an index that `dedup` made (--compare-with kept) these are the pairs
-with kept documents only.""",
+A new index compares a document with all earlier documents (--compare-with all). It verifies up to 1,000 candidates of
+each document, and lists up to 1,000 matches. An index that `dedup` has made (--compare-with kept) gives only the pairs
+with kept documents.""",
 )
 @job_options("pairs")
 @click.pass_context

@@ -43,19 +43,17 @@ TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show which documents of an index are similar to a text, the most similar first. Nothing is added. Another
-process may be writing to the index: it is seen as it was committed last.
+    help="""Show the documents of an index that are similar to a text, the most similar first. The index does not
+change. Another process may be writing to it: the last commit is read.
 
-TEXT is the text itself, a file with it, or - for standard input. It is compared as the documents of the index were,
-with the settings that the index was made with. Where these are sets (--set-field), TEXT is a list of elements, one a
-line or with commas between them. Of an index of vectors it is a vector: a JSON list of numbers, or their float32 in
-base64; of one of bit vectors it is hexadecimal or base64.
+TEXT is the text itself, a file with it, or - for standard input. It is compared with the settings of the index. For an
+index of sets TEXT is a list of elements, one a line or separated by commas. For an index of vectors it is a JSON list
+of numbers, or float32 in base64. For an index of bit vectors it is hexadecimal or base64.
 
-On a terminal the matches are a table, elsewhere JSON lines. The exit code is 1 if nothing matches TEXT.
+The matches are a table on a terminal, and JSON lines elsewhere. The exit code is 1 if nothing matches TEXT.
 
-With --input instead of TEXT, every document of a feed gets the verdict that it would get if it came next, a line each,
-in the order of the feed; its documents are not compared with each other. What cannot be processed is `rejected`, with
-the reason.""",
+With --input instead of TEXT, each document of a feed gets the verdict that it would get as the next document. The
+documents are not compared with each other. A document that cannot be processed is `rejected`, with the reason.""",
 )
 @click.argument("text", metavar="[TEXT|FILE|-]", required=False)
 @with_options(
@@ -63,7 +61,7 @@ the reason.""",
         index_option(required=True),
         Option(
             ["--threshold"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
-            help="with TEXT, the least similarity of a match; not below that of the index, which is the default",
+            help="with TEXT, the least similarity of a match, at least that of the index  [that of the index]",
         ),
         Option(
             ["--top"], type=click.IntRange(min=0), metavar="N", section=SIMILARITY,
@@ -71,8 +69,8 @@ the reason.""",
         ),
         Option(
             ["--within"], metavar="FIELD=VALUE", multiple=True, section="Documents",
-            help="with TEXT, the value of a field that documents match within (--match-within), as JSON if it is a "
-            "number, true, false, null or in quotes, else as it stands; repeatable",
+            help="with TEXT, the value of a --match-within field; a number, true, false, null or a quoted string is "
+            "JSON, anything else is text; repeatable",
         ),
         Option(
             ["--input", "inputs"], metavar="FILE", multiple=True, section="Documents",
@@ -80,9 +78,9 @@ the reason.""",
         ),
         Option(
             ["--output"], metavar="FILE", section=OUTPUTS,
-            help="with --input, where the verdicts go; a file that is there is replaced; default: standard output",
+            help="with --input, file for the verdicts; an existing file is replaced; default: standard output",
         ),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, on a terminal too"),
+        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         quiet_option(),
     ]
 )  # fmt: skip

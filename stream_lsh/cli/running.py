@@ -42,8 +42,8 @@ ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these 
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
-INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input, which is
-also what is read if there is no INPUT and something is piped in. Several are read one after the other.
+INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input. Several
+inputs are read one after the other. Without INPUT, standard input is read if it is a pipe.
 """
 
 
@@ -59,8 +59,8 @@ def job_options(standard: str) -> Callable[[Function], Function]:
         config_option(),
         Option(
             ["--max-rejected"], type=Share(), metavar="SHARE", section=RUNNING,
-            help="end with exit code 1 if more than this share of all documents was rejected, such as 0.01 or 1%; "
-            "default: if all of an input was",
+            help="end with exit code 1 if more than this share of all documents was rejected, 0.01 or 1%; "
+            "default: if all documents of an input were rejected",
         ),
         quiet_option(),
     ]  # fmt: skip

@@ -60,62 +60,74 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     examples=EXAMPLES,
     help="""Serve an index over HTTP: documents in, verdicts out, and a page that shows what happens.
 
-Documents are checked and added in the order in which they come, whoever sends them, each in one atomic step: the
-answers are those of `dedup` for the same documents in the same order. An answer is given when it is on the disk.
+Documents are checked and added in the order of arrival, each in one atomic step. The answers are those of `dedup` for
+the same documents in the same order. An answer means that the document is on the disk.
 
-With --kafka it is the pipeline of `stream-lsh kafka worker`: what comes is produced onto the documents topic, and all
-that is shown is read from the topics. It needs the same settings as the workers.
+With --kafka it serves the pipeline of `stream-lsh kafka worker`: documents are sent to the documents topic, and answers
+are read from the topics. It needs the settings of the workers.
 
-The interface is described at /docs. Without --token-file only this machine can reach it.
+The API is described at /docs. Without --token-file only this machine can reach it.
 
-SIGTERM finishes what was taken. The index can be read beside it, by query, groups and info; `delete` goes through
-it.""",
+SIGTERM finishes what was accepted. `query`, `groups` and `info` can read the index at the same time, and `delete` sends
+its deletions to the service.""",
 )
 @with_options(
     [
         Option(["--kafka"], is_flag=True, section=SERVICE, help="serve a pipeline on Kafka instead of an index"),
-        Option(["--host"], default="127.0.0.1", metavar="ADDRESS", section=SERVICE, help="address  [127.0.0.1]"),
-        Option(["--port"], type=click.IntRange(0, 65535), default=8765, section=SERVICE, help="0: a free one  [8765]"),
+        Option(
+            ["--host"], default="127.0.0.1", metavar="ADDRESS", section=SERVICE,
+            help="address to listen on  [127.0.0.1]",
+        ),
+        Option(
+            ["--port"], type=click.IntRange(0, 65535), default=8765, metavar="N", section=SERVICE,
+            help="port to listen on; 0: a free one  [8765]",
+        ),
         Option(
             ["--token-file"], type=_FILE, metavar="FILE", section=SERVICE,
-            help="TOML file with who may come: [name], sha256 of a token, scopes; read again when it changes",
+            help="TOML file with the sha256 and the scopes of each token; it is read again when it changes",
         ),
-        Option(["--tls-certificate"], type=_FILE, metavar="FILE", section=SERVICE, help="PEM file, for TLS"),
-        Option(["--tls-key"], type=_FILE, metavar="FILE", common=False, section=SERVICE, help="PEM file with its key"),
+        Option(
+            ["--tls-certificate"], type=_FILE, metavar="FILE", section=SERVICE,
+            help="PEM file with the certificate, for TLS",
+        ),
+        Option(
+            ["--tls-key"], type=_FILE, metavar="FILE", common=False, section=SERVICE,
+            help="PEM file with the private key",
+        ),
         Option(
             ["--allow-origin", "origins"], multiple=True, metavar="URL", common=False, section=SERVICE,
-            help="pages from there may use it from a browser; repeatable",
+            help="site whose pages may use the API from a browser; repeatable",
         ),
         Option(
             ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", common=False,
-            section=SERVICE, help="of a request  [67108864]",
+            section=SERVICE, help="most bytes of a request  [67108864]",
         ),
         Option(
             ["--max-documents"], type=click.IntRange(min=1), default=100_000, metavar="N", common=False,
-            section=SERVICE, help="of a request  [100000]",
+            section=SERVICE, help="most documents of a request  [100000]",
         ),
         Option(
             ["--max-waiting"], type=click.IntRange(min=1), default=20_000, metavar="N", common=False, section=SERVICE,
-            help="documents that wait for their verdicts, beyond which requests are refused (429)  [20000]",
+            help="most documents that wait for verdicts; further requests are refused (429)  [20000]",
         ),
         Option(
             ["--keep-events"], type=click.IntRange(min=1), default=65_536, metavar="N", common=False, section=SERVICE,
-            help="events in memory, that listeners can go back to; on Kafka documents that are known, too  [65536]",
+            help="events in memory, from which clients can resume; on Kafka also documents  [65536]",
         ),
         Option(
             ["--answer-seconds"], type=click.FloatRange(min=0.1, max=50), default=10.0, metavar="SECONDS",
             common=False, section=SERVICE,
-            help="on Kafka, for which a verdict is waited for; then the answer is 202  [10]",
+            help="on Kafka, seconds to wait for a verdict before the answer is 202  [10]",
         ),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         Option(
             ["--groups/--no-groups"], default=None, section=GROUPS,
-            help="whether a new index keeps groups  [yes, under --compare-with kept]; on Kafka as the workers have it",
+            help="whether a new index keeps groups; on Kafka as the workers have it  [yes, with --compare-with kept]",
         ),
         *(setting(name) for name in SECTIONS[GROUPS]),
         Option(
             ["--rules"], type=_FILE, metavar="FILE", section=GROUPS,
-            help="TOML file with the rules of alerts, which go to the events",
+            help="TOML file with the rules of alerts, which are sent as events",
         ),
         index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),

@@ -43,31 +43,31 @@ MODULES: Mapping[str, ModuleType] = {"jaccard": tune_copies, "containment": tune
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Choose the signature size K, bands b and rows r (MMDS 3.4) for a threshold and the recall wanted at it.
+    help="""Choose the signature size K, bands b and rows r (MMDS 3.4) for a threshold and a recall at it.
 
-Prints the curve P(candidate | s) = 1 - (1 - s^r)^b, what lies beside the choice, and the settings as TOML
-for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what a sample of it says: false candidates a
-document among --expected-docs documents, and whether the shingles have the right length.
+The command prints the curve P(candidate | s) = 1 - (1 - s^r)^b, the alternatives, and the settings as TOML for
+--config. With INPUT (JSON lines, also compressed, a folder, or -) it also measures a sample: false candidates among
+--expected-docs documents, and whether the shingles have the right length.
 
-With --measure cosine, euclidean or sets the curve is over the cosine, the distance or the similarity of weights, with
-what one component distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of bit vectors (hamming)
-and short texts (edit) it says which keys find all within the distance, and whom else they meet. A sample has at most
-4,000 of them.""",
+With --measure cosine, euclidean or weighted-jaccard the curve is over the cosine, the distance or the similarity. It
+also shows (d1, d2, p1, p2) of one component, before and after amplification (MMDS 3.6). With hamming and levenshtein
+it shows the keys that find every pair within the distance, and their false candidates. Such a sample has at most 4,000
+documents.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @with_options(
     [
         Option(
             ["--expected-docs"], type=click.IntRange(min=1), metavar="N", section="Sample",
-            help="documents the index will hold [default: those of the INPUT; 1,000,000 without]",
+            help="documents that the index will hold  [those of INPUT; 1000000 without]",
         ),
         Option(
             ["--sample"], type=click.IntRange(min=2), default=10_000, metavar="N", section="Sample", show_default=True,
-            help="documents of the INPUT to measure, drawn evenly; at most 32 MiB of text",
+            help="documents of INPUT to measure, drawn evenly; at most 32 MiB of text",
         ),
         Option(
             ["--limit"], type=click.IntRange(min=1), metavar="N", section="Sample",
-            help="read only the first N documents of the INPUT",
+            help="read only the first N documents of INPUT",
         ),
         Option(
             ["--plot"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png|.svg", section="Output",
@@ -75,7 +75,7 @@ and short texts (edit) it says which keys find all within the distance, and whom
         ),
         Option(
             ["--write"], type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", section="Output",
-            help="write the settings as TOML into a new file, stream-lsh.toml say, for --config",
+            help="write the settings as TOML to a new file, such as stream-lsh.toml",
         ),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
         *settings_options(SETTINGS),

@@ -26,16 +26,16 @@ stream-lsh kafka broker --version 3.9.1 --port 19092
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Run an Apache Kafka on this machine, for trying out: one node without replicas, on 127.0.0.1 only.
+    help="""Run an Apache Kafka on this machine for trying out: one node without replicas, on 127.0.0.1 only.
 
-It needs Java (17 for Kafka 4, 11 before) and, to fetch it for the first time, Maven; the jars (46 MB) are kept in the
+It needs Java (17 for Kafka 4, 11 for Kafka 3.9), and Maven for the first download. The jars (46 MB) are kept in the
 user's cache folder. It runs until Ctrl-C or SIGTERM.""",
 )
 @with_options(
     [
         Option(
             ["--version"], default=VERSIONS[0], metavar="X.Y.Z", show_default=True, section="Broker",
-            help=f"version of Kafka; tested are {' and '.join(VERSIONS)}",
+            help=f"version of Kafka; tested versions are {' and '.join(VERSIONS)}",
         ),
         Option(
             ["--port"], type=click.IntRange(1, 65535), default=DEFAULT_PORT, metavar="N", show_default=True,
@@ -43,7 +43,7 @@ user's cache folder. It runs until Ctrl-C or SIGTERM.""",
         ),
         Option(
             ["--data"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section="Broker",
-            help="folder of its data and its log, made if missing; without it: temporary, gone at the end",
+            help="folder of its data and its log, made if missing; default: a temporary folder",
         ),
     ]
 )  # fmt: skip

@@ -33,19 +33,19 @@ stream-lsh kafka drain --resume
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Have the pipeline take nothing new and finish what it has read: before another version with other formats,
-before another number of shards, before it is switched off.
+    help="""Let the pipeline finish what it has read, and read nothing new: before an upgrade with other formats, before
+another number of shards, before the end.
 
-The workers go on running: their signers pause, the other roles work on. It ends with code 0 when everything read has
-its verdict, and its outputs have it; else, after --timeout, it says who still has what. The signers pause until they
-are told to --resume, also in workers that are started later; documents wait in their topic meanwhile.""",
+The workers keep running: the signers pause, and the other roles finish. The exit code is 0 when everything that was
+read has its verdict and outputs. After --timeout it is 1, and the command names the roles that are not finished. The
+signers pause until --resume, also in workers that start later. Documents wait in their topic.""",
 )
 @with_options(
     [
-        Option(["--resume"], is_flag=True, section=RUNNING, help="have the signers read again"),
+        Option(["--resume"], is_flag=True, section=RUNNING, help="let the signers read again"),
         Option(
             ["--timeout"], type=click.FloatRange(min=0), default=300.0, show_default=True, metavar="SECONDS",
-            section=RUNNING, help="how long to wait",
+            section=RUNNING, help="seconds to wait",
         ),
         quiet_option(),
         *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),

@@ -23,10 +23,10 @@ stream-lsh kafka groups --topic-prefix news 4711
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show the groups of a pipeline whose workers have `groups`, the largest first.
+    help="""Show the groups of a pipeline whose workers have the setting `groups`, the largest first.
 
-What the role group remembers is read from PREFIX.group-changelog into a temporary folder. GROUP is the number of a
-group: its members are shown in the order in which they came. On a terminal this is a table, elsewhere JSON lines.""",
+The command reads PREFIX.group-changelog into a temporary folder. GROUP is the number of a group: the command shows its
+members in the order of arrival. The output is a table on a terminal, and JSON lines elsewhere.""",
 )
 @click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
 @with_options([*choice_options(), *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings)])

@@ -22,16 +22,17 @@ STREAM_LSH_HTTP_PORT=9100 stream-lsh kafka health --quiet
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Ask all processes of a worker on this machine whether their roles are alive; exit code 0 if so, else 1.
+    help="""Check all processes of a worker on this machine. The exit code is 0 if all roles work, otherwise 1.
 
-A role is alive if it has committed something, or had nothing to do, within the last minute. One that has given up,
-while the others go on, is named with the reason. The worker needs an http_port, and its first process must be the one
-on that port; it names the ports of the others.""",
+A role works if it has committed, or had nothing to do, within the last minute. A role that has stopped is named with
+the reason. The worker needs an http_port; its first process names the ports of the others.""",
 )
 @with_options(
     [
-        Option(["--port"], type=click.IntRange(1, 65535), metavar="N", help="port to ask first [http_port]"),
-        Option(["--host"], metavar="ADDRESS", help="where to ask [http_host; 127.0.0.1 if that is every address]"),
+        Option(["--port"], type=click.IntRange(1, 65535), metavar="N", help="port of the first process  [http_port]"),
+        Option(
+            ["--host"], metavar="ADDRESS", help="address of the worker  [http_host; 127.0.0.1 if that is every address]"
+        ),
         config_option(),
         quiet_option(),
     ]

@@ -44,20 +44,20 @@ SETTINGS = (
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Send the lines of files to the documents topic, each a record whose key is the document's id.
+    help="""Send the lines of files to the documents topic, each as a record with the document's id as key.
 
-FILE has JSON lines (.jsonl; also .gz, .xz, .zst); - is standard input, which is also what is read if there is no FILE
-and something is piped in. With --document-format text the value is the text alone. Lines go to the partition by their
-key (CRC-32, as librdkafka does), in their order, and count when all copies are acknowledged.""",
+FILE has JSON lines (.jsonl; also .gz, .xz, .zst), or is - for standard input. Without FILE, standard input is read if
+it is a pipe. With --document-format text the value is the text alone. The partition is the CRC-32 of the key, as in
+librdkafka. Lines keep their order, and count when all replicas have acknowledged them.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[FILE ...]")
 @with_options(
     [
         Option(
             ["--rate"], type=click.FloatRange(min=0, min_open=True), metavar="N", section="Sending",
-            help="documents a second [default: as fast as Kafka takes them]",
+            help="documents per second  [as fast as Kafka takes them]",
         ),
-        Option(["--key"], metavar="FIELD", section="Sending", help="field of the key [default: that of the id]"),
+        Option(["--key"], metavar="FIELD", section="Sending", help="field of the key  [field of the id]"),
         *settings_options(SETTINGS, KafkaSettings),
         quiet_option(),
     ]

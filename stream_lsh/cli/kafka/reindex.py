@@ -43,30 +43,30 @@ LEFT_OUT = ("partitions", "http_port", "http_host")  # of no use here, or in the
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Rebuild index and outputs with another number of shards, or any other settings, from the documents topic.
+    help="""Rebuild the index and the outputs under a new prefix, with another number of shards or other settings.
 
-It makes the topics of the new prefix, and works through the documents from the first to those that were there when it
-began. Everything under the old prefix (--topic-prefix) stays as it is, and its workers may go on meanwhile. At the end
-it says how to switch: workers with the new prefix go on where it ended, and consumers read the new topics, in which
-every document is judged anew. Interrupted, the same command goes on.
+The command makes the topics of the new prefix, and processes the documents topic from its beginning up to its present
+end. Everything under the old prefix (--topic-prefix) stays, and its workers may keep running. At the end the command
+says how to switch: start workers with the new prefix, and read the new topics. Every document is judged anew. After an
+interruption, run the same command again.
 
-What retention has deleted from the documents topic cannot be rebuilt: documents that were duplicates of such ones may
-become unique. A prefix in use with other settings is refused.
+Documents that the documents topic has deleted cannot be rebuilt, so their duplicates may become unique. A new prefix in
+use with other settings is refused.
 
-With --from-changelog the documents come from what the shards have stored (verify = exact): nothing is missing, and the
-documents topic is not read. It changes the number of shards and no other setting. Verdicts and pairs are written anew;
-unique begins with what comes next. Run stream-lsh kafka drain before.""",
+With --from-changelog the documents are read from the changelogs of the shards instead (verify = exact), so none is
+missing. Only the number of shards may change. Verdicts and pairs are written anew; unique begins with the next
+documents. Run `stream-lsh kafka drain` before.""",
 )
 @with_options(
     [
         Option(["--to-prefix"], required=True, metavar="NAME", section=RUNNING, help="the new prefix"),
         Option(
             ["--from-changelog"], is_flag=True, section=RUNNING,
-            help="only another number of shards, from what the shards have stored instead of the documents topic",
+            help="change only the number of shards, and read the changelogs instead of the documents topic",
         ),
         Option(
             ["--log-level"], type=click.Choice(LEVELS), default="warning", show_default=True, section=RUNNING,
-            help="what the stages tell on standard error",
+            help="least level of log lines on standard error",
         ),
         quiet_option(),
         *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in LEFT_OUT], KafkaSettings),

@@ -32,33 +32,33 @@ stream-lsh kafka replay --reason too_large --since 2026-11-01
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Send rejected documents to the documents topic again, once the cause is gone: after a larger
-max_document_bytes, for example. Key, value, headers and timestamp are those of the document, and so is the partition.
+    help="""Send rejected documents to the documents topic again, once you have removed the cause: after a larger
+max_document_bytes, for example. Key, value, headers, timestamp and partition stay the same.
 
-It goes through the dead letters that are there now, and remembers for each reason how far it has come: repeated, or
-killed and started again, it sends nothing twice, and later only what has come since. Letters that were left out because
-of their time count as gone through. The header stream-lsh-replays says how often a document was sent again.""",
+The command reads the present dead letters, and stores its position for each reason. Repeated or restarted, it sends no
+document twice. Dead letters that --since and --until leave out count as done. The header stream-lsh-replays counts how
+often a document was sent again.""",
 )
 @with_options(
     [
         Option(
             ["--reason"], multiple=True, metavar="NAME", section=RUNNING,
-            help="only those rejected for this reason, as the dead letters name it; may be repeated",
+            help="only documents rejected for this reason; repeatable",
         ),
         Option(
             ["--since"], type=click.DateTime(TIMES), metavar="TIME", section=RUNNING,
-            help="only documents with this timestamp or a later one (2026-11-22 or 2026-11-22T10:00:00Z)",
+            help="only documents from this timestamp on (2026-11-22 or 2026-11-22T10:00:00Z)",
         ),
         Option(
             ["--until"], type=click.DateTime(TIMES), metavar="TIME", section=RUNNING,
-            help="only those with an earlier one",
+            help="only documents before this timestamp",
         ),
         Option(
             ["--most"], type=click.IntRange(min=1), default=3, show_default=True, metavar="N", section=RUNNING,
-            help="leave documents that were sent again so often",
+            help="leave out documents that were sent again N times",
         ),
-        Option(["--from-beginning"], is_flag=True, section=RUNNING, help="those that were gone through before, too"),
-        Option(["--dry-run"], is_flag=True, section=RUNNING, help="only say what would be sent"),
+        Option(["--from-beginning"], is_flag=True, section=RUNNING, help="also dead letters that were read before"),
+        Option(["--dry-run"], is_flag=True, section=RUNNING, help="only show what would be sent"),
         *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
     ]
 )  # fmt: skip

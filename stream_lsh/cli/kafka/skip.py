@@ -33,19 +33,19 @@ stream-lsh kafka skip signatures 0 4711 --yes
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Have one record passed over that its reader cannot read, and that stops it therefore: one of other settings,
-of another version, or a damaged one. The message of the role that has stopped names topic, partition and offset.
+    help="""Skip one record that stops its reader: a record of other settings, of another version, or a damaged one. The
+message of the stopped role names topic, partition and offset.
 
-Shows what the record is and what is lost without it; only with --yes it is passed over. Then start the worker again. It
-needs the settings that the workers have. Bytes that are no record of this program at all are passed over anyway. No
-change in a shard's changelog can be left out: everything that follows builds on it.""",
+The command shows the record, and what is lost without it. With --yes its reader skips it from the next start on: start
+the worker again. The command needs the settings of the workers. Bytes of other programs are skipped without it. A
+change in the changelog of a shard cannot be skipped, because everything after it depends on it.""",
 )
 @click.argument("topic", type=click.Choice(TOPICS), metavar="|".join(TOPICS))
 @click.argument("partition", type=click.IntRange(min=0))
 @click.argument("offset", type=click.IntRange(min=0))
 @with_options(
     [
-        Option(["--yes"], is_flag=True, section=RUNNING, help="do it; without, only show what it would mean"),
+        Option(["--yes"], is_flag=True, section=RUNNING, help="skip the record; default: only show it"),
         *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
     ]
 )

@@ -68,15 +68,15 @@ Give it the settings of the workers. Each line below WRONG names an alert; its p
 )
 @with_options(
     [
-        Option(["--once"], is_flag=True, section=RUNNING, help="one screen, also on a terminal"),
-        Option(["--json", "as_json"], is_flag=True, section=RUNNING, help="once, as one JSON object"),
+        Option(["--once"], is_flag=True, section=RUNNING, help="print one screen, also on a terminal"),
+        Option(["--json", "as_json"], is_flag=True, section=RUNNING, help="print one JSON object"),
         Option(
             ["--workers"], default="", metavar="HOST:PORT,...", section=RUNNING,
-            help="first process of each worker to ask  [members of the groups, at http_port]",
+            help="address of each worker's first process  [members of the groups, at http_port]",
         ),
         Option(
             ["--serve"], type=click.IntRange(1, 65535), metavar="PORT", section=RUNNING,
-            help="no screen, but metrics for Prometheus on this port of http_host, until SIGTERM or Ctrl-C",
+            help="serve metrics for Prometheus on this port of http_host, instead of a screen",
         ),
         *settings_options((*KAFKA_SECTIONS[KAFKA], "http_port", "http_host", *COMMON, "groups"), KafkaSettings),
     ]

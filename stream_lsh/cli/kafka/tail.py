@@ -20,27 +20,26 @@ stream-lsh kafka tail pairs
 stream-lsh kafka tail verdicts --from-beginning --limit 10
 stream-lsh kafka tail unique --from-beginning --until-end > unique.jsonl
 stream-lsh kafka tail dead-letters --from-beginning | jq .headers
-stream-lsh kafka tail groups | jq -c 'select(.size == 10)'
+stream-lsh kafka tail groups | jq -c 'select(.total_members == 10)'
 """
 
 
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Print what the pipeline puts out, a line each, as it is committed (what an aborted transaction wrote is not
-shown), until Ctrl-C.
+    help="""Print an output of the pipeline until Ctrl-C, a line for each committed record.
 
-pairs and verdicts are JSON lines, unique the values of the unique documents as they came in, dead-letters JSON lines
-with the headers, which give the reason, and the original bytes. groups are the events of groups, alerts what rules have
-found, where the workers have `groups`.""",
+pairs, verdicts, groups (events of groups) and alerts are JSON lines. unique has the values of the unique documents as
+they were sent. dead-letters are JSON lines with the headers, which have the reason, and the original bytes. groups and
+alerts need workers with the setting `groups`.""",
 )
 @click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
 @with_options(
     [
-        Option(["--from-beginning"], is_flag=True, section="Reading", help="what is there already, too"),
-        Option(["--until-end"], is_flag=True, section="Reading", help="end where the topic ends now"),
+        Option(["--from-beginning"], is_flag=True, section="Reading", help="begin with the first record of the topic"),
+        Option(["--until-end"], is_flag=True, section="Reading", help="stop at the present end of the topic"),
         Option(
-            ["--limit"], type=click.IntRange(min=1), metavar="N", section="Reading", help="end after so many lines"
+            ["--limit"], type=click.IntRange(min=1), metavar="N", section="Reading", help="stop after N lines"
         ),
         *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings),
     ]

@@ -34,14 +34,14 @@ COLUMNS = ("topic", "partitions", "replicas", "kept", "cleanup", "largest record
 @click.group(
     cls=Group,
     examples=CREATE_EXAMPLES + SHOW_EXAMPLES,
-    help="The topics of the pipeline: make them, or show what they are like.",
+    help="Make the topics of the pipeline, or show them.",
 )
 def topics() -> None:
     pass
 
 
 def _options() -> list[Option]:
-    shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object a topic")
+    shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")
     names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups")
     return [*settings_options(names, KafkaSettings), shape]
 
@@ -51,8 +51,8 @@ def _options() -> list[Option]:
     examples=CREATE_EXAMPLES,
     help="""Make the topics that are missing, as the settings say.
 
-What is there stays as it is, and is shown with what differs; only the outputs get more partitions, if the documents
-topic has more. So it can be repeated at any time.""",
+Existing topics stay as they are, and the command shows what differs. Only the outputs get more partitions, if the
+documents topic has more. You can repeat the command at any time.""",
 )
 @with_options(_options())
 @click.pass_context
@@ -63,7 +63,7 @@ def create(context: click.Context, /, as_json: bool, **_: Any) -> None:
 @topics.command(
     cls=Command,
     examples=SHOW_EXAMPLES,
-    help="Show the topics: partitions, copies, how long records are kept, and what differs from the settings.",
+    help="Show the topics: partitions, replicas, retention, and what differs from the settings.",
 )
 @with_options(_options())
 @click.pass_context

@@ -68,33 +68,32 @@ class WorkerCommand(Command):
     help="""Run the pipeline on Kafka until SIGTERM or Ctrl-C: documents in, verdicts, pairs, unique documents and dead
 letters out. `stream-lsh kafka topics create` makes the topics.
 
-Start as many workers as you like, on as many machines; they share the work by partitions and take over from one
-another. sign and forward scale by the partitions of the documents topic, match by shards; sequence, judge and group are
-done by one worker at a time, with the others standing by. All must have the same settings. A worker keeps its shards in
-data_folder; it needs its own.
+Start as many workers as you like, on any number of machines, with the same settings. They share the work, and take over
+from each other. sign and forward scale with the partitions of the documents topic, match with the shards. One worker at
+a time does sequence, judge and group, and another one takes over if it stops. Each worker needs its own data_folder.
 
-By default a worker is one process for sign, one for match and one for the rest, so that they use the cores, under a
-supervisor that starts again what was killed. A signal lets it finish what is in flight and leave its groups; a second
-one ends it at once, which loses nothing either. Exit code 0 after a clean stop, 6 if Kafka could not be used for
-give_up_seconds. A role that cannot go on for a reason of its own (records that are gone, a full disk) stops alone.
+A worker has one process for sign, one for match and one for the other roles. A supervisor restarts a killed process. A
+signal lets it finish what is in flight; a second signal ends it at once, without loss. The exit code is 0 after a clean
+stop, and 6 if Kafka could not be used for give_up_seconds. A role that cannot continue, with a full disk for example,
+stops alone.
 
-With http_port each process answers /health and /metrics (Prometheus) on a port, from that one on; `stream-lsh kafka
-health` asks them all. Passwords (sasl_password, ssl_password) come from the settings file or from
-STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
+With http_port each process answers /health and /metrics, the first at this port and the others at the next ones.
+`stream-lsh kafka health` asks them all. Passwords (sasl_password, ssl_password) are settings of the file, or the
+variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
 )
 @with_options(
     [
         Option(
             ["--roles"], metavar="ROLE,...", section=RUNNING,
-            help=f"what this worker does, of {', '.join(ROLES)}, and with --groups {GROUP}  [all]",
+            help=f"roles of this worker: {', '.join(ROLES)}, with --groups also {GROUP}  [all]",
         ),
         Option(
             ["--processes"], type=click.Choice(PROCESSES), default=PROCESSES[0], show_default=True, section=RUNNING,
-            help="groups: one for sign, one for match, one for the rest; roles: one each; one: all in this one",
+            help="groups: sign, match and the rest; roles: one for each role; one: this process alone",
         ),
         Option(
             ["--log-level"], type=click.Choice(LEVELS), default="info", show_default=True, section=RUNNING,
-            help="what is told on standard error",
+            help="least level of log lines on standard error",
         ),
         *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in NOT_HERE], KafkaSettings),
     ]
