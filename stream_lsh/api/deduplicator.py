@@ -40,32 +40,30 @@ class Deduplicator(Questions):
     Several threads may use one Deduplicator. The documents of a batch stay together, and batches follow each other in
     the order of arrival.
 
-    Ctrl-C takes effect when the batch that is under way is complete. Its documents are in the index, and the
-    Deduplicator can be used further. A document whose verdict was not delivered gets it when it is processed again: it
-    is `redelivered`, with the first verdict.
+    Ctrl-C takes effect after the current batch. The documents of that batch are in the index, and you can continue to
+    use the Deduplicator. Process a document again to get a verdict that was not delivered: it is `redelivered`, with
+    the first verdict.
 
-    A process that was forked cannot use the Deduplicator of its parent, and has to end with `os._exit`, as processes
-    of `multiprocessing` do.
+    A forked process cannot use the Deduplicator of its parent, and must end with `os._exit`, as processes of
+    `multiprocessing` do.
 
     Args:
-        settings: those that are not given are the index's own; of a new index, the defaults.
+        settings: settings that you leave out are those of the index, or the defaults of a new index.
         index: folder of the persistent index. Without it the index is temporary.
-        read_only: only for questions: the index as it was committed last when this was opened, also while another
-            process writes to it.
-        commit: "auto": everything processed becomes durable within half a second, also if no further document comes,
-            and at the end. "manual": only `commit()` makes it durable. What was not committed is lost after `close`, at
-            the end of a `with`, or in a crash; until then it is held in memory. A program that commits its own position
-            as `facts`, after using the verdicts, continues from there after a crash, and gets the verdicts again that
-            it has not used.
-        groups: whether a new index keeps groups. None: it does with `compare_with = "kept"`. An existing index stays as
-            it was made. Groups cost time where many documents are duplicates, or come one by one.
+        read_only: read the last commit at the time of opening, also while another process writes to the index.
+        commit: "auto" makes everything durable within half a second, and at the end. "manual" makes it durable only
+            with `commit()`: the rest is held in memory, and is lost after `close`, at the end of a `with`, or in a
+            crash. A program that commits its own position as `facts` after it has used the verdicts continues there
+            after a crash, and gets unused verdicts again.
+        groups: whether a new index keeps groups. None means yes with `compare_with = "kept"`. An existing index stays
+            as it was made. Groups cost time if many documents are duplicates, or arrive one by one.
 
     Attributes:
-        settings: those of the index.
+        settings: the settings of the index.
 
     Raises:
         StoreError: the folder is in use or damaged, or the index was made with other settings.
-        UsageError: an argument has a value that it cannot have.
+        UsageError: an argument has a wrong value.
 
     Examples:
         >>> from stream_lsh import Deduplicator, Document, Settings
@@ -124,22 +122,22 @@ class Deduplicator(Questions):
     def process(
         self, documents: Iterable[Document | Mapping[str, Any]], *, batch: int | None = None
     ) -> Iterator[Verdict]:
-        """The verdict on each document, in order. Every document is compared with those before it, and then stored.
+        """The verdict on each document, in order. Each document is compared with those before it, and then stored.
 
-        It works while the verdicts are taken. If `documents` raises an error, the verdicts on those before it come
-        first.
+        The work is done while you iterate. If `documents` raises an error, you get the verdicts on the documents
+        before it first.
 
         Args:
             documents: each a `Document`, or a mapping with the fields that the settings name (`id_field`, `text_field`,
-                `time_field` and so on), which is read as a JSON object of a file is.
-            batch: documents taken at a time, 1,024 at most. By default 1,024 from a sequence, and one by one from
-                anything else, so that a live feed has each verdict at once.
+                `time_field` and so on), which is read like a JSON line.
+            batch: documents processed at a time, 1,024 at most. The default is 1,024 for a sequence, and 1 otherwise,
+                so that a live feed has each verdict at once.
 
         Raises:
-            TypeError: `documents`, or one of them, is of a type that it cannot have.
-            UsageError: this is read-only; or there is a window, and the very first document has no time; or something
-                is deleted, and the index does not allow it.
-            StoreError: this is closed, or an error broke off a batch or a commit before.
+            TypeError: `documents`, or one of them, has a wrong type.
+            UsageError: the Deduplicator is read-only; or there is a window, and the first document has no time; or a
+                document deletes, and the index does not allow it.
+            StoreError: the Deduplicator is closed, or an error has interrupted an earlier batch or commit.
 
         Examples:
             >>> with Deduplicator(Settings(text_field="title")) as deduplicator:
@@ -228,18 +226,18 @@ class Deduplicator(Questions):
                         self._timer.start()
 
     def delete(self, id: str | int, *, time: Time | None = None) -> Verdict:
-        """Take a document out of the index: the verdict, of the kind `deleted`. Its `replaces` is the number of the
-        document that was there, None if there was none; its `new_representative` represents the group from now on.
+        """Delete a document. The verdict is `deleted`; its `replaces` is the number of the deleted document, None if
+        there was none, and its `new_representative` now represents the group.
 
         Many at once: `process(Document(id, deleted=True) for id in ids)`.
 
         Args:
-            time: event time of the deletion. A version with an earlier time that comes later is `outdated`.
+            time: event time of the deletion. A later document with an earlier time is `outdated`.
 
         Raises:
-            TypeError: the id or the time is of a type that it cannot have.
-            UsageError: the index does not allow it: `on_conflict = "update"` does; or this is read-only.
-            StoreError: as `process` does.
+            TypeError: the id or the time has a wrong type.
+            UsageError: the index has not `on_conflict = "update"`, or the Deduplicator is read-only.
+            StoreError: as in `process`.
 
         Examples:
             >>> with Deduplicator(Settings(on_conflict="update")) as deduplicator:
@@ -255,17 +253,17 @@ class Deduplicator(Questions):
     # -- commits ------------------------------------------------------------------------------------------------------
 
     def commit(self, facts: dict[str, Any] | None = None) -> None:
-        """Make everything processed so far durable; with `commit="auto"` it also happens by itself.
+        """Make everything processed so far durable. With `commit="auto"` this also happens by itself.
 
         Args:
-            facts: a JSON object of the caller's, at most 64 KB as JSON: its position in the feed, say. It becomes
-                durable in the same atomic step, in the place of the one before; None leaves that one as it is.
+            facts: a JSON object of yours, at most 64 KB, such as a position in the feed. It becomes durable in the same
+                atomic step, and replaces the one before. None keeps the one before.
 
         Raises:
-            UsageError: the facts are no JSON object or too large, this is read-only, or with `commit="manual"` verdicts
-                of a batch have not been taken from `process` yet; nothing is committed.
-            StoreError: this is closed, or an error broke off a batch or a commit before; what was committed before is
-                kept.
+            UsageError: the facts are no JSON object or too large; the Deduplicator is read-only; or with
+                `commit="manual"` you have not taken all verdicts of a batch from `process`. Nothing is committed.
+            StoreError: the Deduplicator is closed, or an error has interrupted an earlier batch or commit. Earlier
+                commits are kept.
 
         Examples:
             >>> with Deduplicator(commit="manual") as deduplicator:
@@ -315,8 +313,8 @@ class Deduplicator(Questions):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close, with `commit="auto"` after a last commit; a second call does nothing. What an error broke off is not
-        committed. In a process that was forked it does nothing."""
+        """Close, with `commit="auto"` after a last commit. An interrupted batch is not committed. A second call does
+        nothing, nor does a call in a forked process."""
         guard = self._guard
         if guard.forked:
             return

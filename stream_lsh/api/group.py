@@ -9,15 +9,15 @@ from stream_lsh.api.verdict import Kind, Representative
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A kept document with the documents that were dropped for it.
+    """A kept document and the documents dropped for it.
 
     Attributes:
-        group: its number, which is that of its first member.
-        representative: the document that newcomers are compared with; None if it was deleted and none took its place.
-        total_members: how many members it has had.
-        live_members: how many of them were not deleted or replaced.
+        group: its number: that of its first member.
+        representative: the document that new documents are compared with; None if it was deleted without a new one.
+        total_members: number of members that it has had.
+        live_members: number of members that were neither deleted nor replaced.
         first, last: earliest and latest event time of its members, in ms since 1970; None without times.
-        sources: how many sources its members have.
+        sources: number of sources of its members.
         first_sources: the first 16 of them.
     """
 
@@ -36,14 +36,14 @@ class Member:
     """A version of a document that is, or was, a member of a group.
 
     Attributes:
-        id: of the document; None if it was erased.
+        id: id of the document; None if it was erased.
         seq: its number.
-        kind: `unique` if it was kept, else what kind of duplicate it is.
-        similarity: with the representative of that time; None if it was kept.
+        kind: kind of its verdict: `unique` if it was kept.
+        similarity: similarity with the representative of that time; None if it was kept.
         time: event time in ms since 1970, None without one.
-        source: where it comes from, None if it does not say.
-        representative: whether newcomers are compared with it.
-        removed_by: number of the document that deleted or replaced it, None if it is there.
+        source: its source, None without one.
+        representative: whether new documents are compared with it.
+        removed_by: number of the document that deleted or replaced it, None for a live member.
         removed_at: event time of that document.
     """
 
@@ -66,8 +66,8 @@ class StoredDocument:
         id: of the document.
         seq: its number.
         kind: of its first verdict; None while that is provisional, with several shards.
-        of: id of the document that it was a duplicate of, None if it was none.
-        similarity: with that one.
+        duplicate_of: id of its oldest match, None without one.
+        similarity: similarity with the oldest match.
         group: number of its group. None with `compare_with = "all"`.
         time: event time in ms since 1970, None without one.
         text: what is compared, where it is kept (`verify = "exact"`). A vector is the base64 of its float32, bits are

@@ -47,13 +47,13 @@ class Questions:
 
         Args:
             text: a text, or what the index has instead: a set, weights by element, a vector or bits.
-            within: as of a `Document`.
+            within: the values of `match_within`, as in a `Document`.
 
         Raises:
             TypeError: `text` is not what the index compares.
-            UsageError: `text` cannot be compared (it is empty, too large, or has other dimensions), or a value to match
-                within is missing.
-            StoreError: as `process` does.
+            UsageError: `text` cannot be compared (it is empty, too large, or has other dimensions), or a value of
+                `match_within` is missing.
+            StoreError: as in `process`.
 
         Examples:
             >>> with Deduplicator(Settings(threshold=0.6)) as deduplicator:
@@ -68,13 +68,13 @@ class Questions:
     def query_batch(
         self, texts: Iterable[Wanted], within: Mapping[str, str | int | None] | None = None
     ) -> list[list[Match]]:
-        """The answers of `query` to many texts, in their order. A text costs less than with a call of its own.
+        """The answers of `query` to many texts, in their order. This is faster than a call for each text.
 
         Args:
-            texts, within: as of `query`; the values to match within are those of all texts.
+            texts, within: as in `query`; the values of `match_within` are those of all texts.
 
         Raises:
-            TypeError, UsageError, StoreError: as `query` does, and then no answer is given.
+            TypeError, UsageError, StoreError: as in `query`; then there is no answer at all.
         """
         if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
             raise TypeError(f"texts is a {type(texts).__name__}, not an iterable of texts")
@@ -106,11 +106,11 @@ class Questions:
         return iter(answers)
 
     def get(self, id: str | int) -> StoredDocument | None:
-        """The document with an id; None if there is none, or it has left the window.
+        """The document with an id; None if there is none, or if it has left the window.
 
         Raises:
             TypeError: the id is neither a string nor an integer.
-            StoreError: as `process` does.
+            StoreError: as in `process`.
 
         Examples:
             >>> with Deduplicator() as deduplicator:
@@ -160,7 +160,7 @@ class Questions:
             limit: so many at most.
 
         Raises:
-            StoreError: the index keeps no groups; or as `process` does.
+            StoreError: the index keeps no groups; or as in `process`.
 
         Examples:
             >>> text = "The museum opens again on Saturday after a winter of repairs to its roof"
@@ -182,7 +182,7 @@ class Questions:
 
         Raises:
             TypeError: the id is neither a string nor an integer.
-            StoreError: the index keeps no groups; or as `process` does.
+            StoreError: the index keeps no groups; or as in `process`.
         """
         with self._guard.whole():
             table, found = GroupTable(self._engine), self._stored(id)
@@ -196,7 +196,7 @@ class Questions:
 
         Raises:
             UsageError: there is no such group, or its number was given and it has only one member.
-            StoreError: the index keeps no groups; or as `process` does.
+            StoreError: the index keeps no groups; or as in `process`.
         """
         with self._guard.whole():
             return list(GroupTable(self._engine).members(group))

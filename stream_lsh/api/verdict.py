@@ -49,7 +49,7 @@ class Pair:
 
 
 class Representative(NamedTuple):
-    """The document that newcomers to a group are compared with: its id and number."""
+    """The document of a group that new documents are compared with: its id and number."""
 
     id: str | int
     seq: int
@@ -60,27 +60,24 @@ class Verdict:
     """The verdict on one document.
 
     Attributes:
-        id: of the document, as it was given; None if it has none that can be used.
-        seq: number of the document. Every document gets one, from 0 on, in the order of arrival.
-        kind: `unique`: it is kept. `near_duplicate`, `exact_duplicate`: a similar or an equal document was kept before.
-            `redelivered`: the same id and text came before. `deleted`: it deletes its id. `outdated`: it is older than
-            what is known of its id. `rejected`: it cannot be processed.
-        first_kind: of a redelivered document the kind that it had first; then `duplicate_of`, `similarity` and `group`
-        are those
-            of that time.
-        of: id of the oldest match.
-        similarity: with that one.
-        group: number of the group, which is that of its first member. None with `compare_with = "all"`.
+        id: id of the document; None if it has no valid id.
+        seq: number of the document, from 0 on, in the order of arrival.
+        kind: `unique`, `near_duplicate`, `exact_duplicate`, `redelivered`, `deleted`, `outdated` or `rejected`.
+        first_kind: of a redelivered document, the kind of its first verdict. `duplicate_of`, `similarity` and `group`
+            are then those of the first verdict.
+        duplicate_of: id of the oldest match.
+        similarity: similarity with the oldest match.
+        group: number of the group: that of its first member. None with `compare_with = "all"`.
         matches: similar documents, the best first.
-        truncated: how many more there are.
-        not_compared: how many buckets and candidates it was not compared with, although they might have matched.
-        reason: of a rejected document, one word for why (docs/formats.md has all of them).
-        verified: "exact", or "signature" where similarities are estimated.
+        truncated: number of matches that are not listed.
+        not_compared: number of buckets and candidates that were not compared.
+        reason: of a rejected document, one of the reasons of dead letters.
+        verified: "exact", or "signature" if similarities are estimated.
         replaces: number of the version that was replaced or deleted.
-        new_representative: the document that represents the group from now on, if that version did.
-        new_representatives: with several shards this is known later: group, id and number of each document that
-            represents its group from this document on.
-        detail: a sentence for people: why the document was rejected, is outdated, deleted nothing, or was not compared
+        new_representative: the document that now represents the group, if that version was the representative.
+        new_representatives: with several shards, group, id and number of each document that represents its group from
+            this document on.
+        detail: a sentence that says why the document was rejected, is outdated, deleted nothing, or was not compared
             with everything. None if there is nothing to explain.
     """
 

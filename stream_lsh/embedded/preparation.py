@@ -8,15 +8,14 @@ from stream_lsh.settings.model import Settings
 
 
 def prepare(settings: Settings | None = None) -> None:
-    """Make this process ready for an index: it may open as many files as the system allows, and a second process
-    helps to compile.
+    """Prepare this process for an index: more open files, and faster compiling.
 
-    The soft limit of open files is raised to the hard one: an index has hundreds of files. On a machine that has not
-    compiled the kernels yet, a process is started that compiles those for matching beside this one, which makes the
-    very first start some seconds shorter. `Deduplicator` does neither of these by itself; the command line calls this.
+    The soft limit of open files is raised to the hard limit, because an index has hundreds of files. On a machine
+    without compiled kernels, a second process compiles those for matching, which saves some seconds of the first start.
+    The command line calls this; a `Deduplicator` does not.
 
     Args:
-        settings: those of the index. They decide which kernels are needed.
+        settings: settings of the index, which decide which kernels are needed.
     """
     raise_limit()
     compiling.begin(settings or Settings())
