@@ -54,6 +54,11 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
             assert anchor in anchors(other.read_text(encoding="utf-8")), target
 
 
+def test_menu_of_the_site_has_every_page_once() -> None:
+    listed = re.findall(r'"([\w/-]+\.md)"', page("zensical.toml"))
+    assert sorted(listed) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+
+
 def test_the_json_in_the_outputs_parses() -> None:
     examples = [line for block in blocks(page("docs/reference/outputs.md"), "json") for line in block.splitlines()]
     assert len(examples) >= 7
