@@ -56,7 +56,8 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
 
 def test_menu_of_the_site_has_every_page_once() -> None:
     listed = re.findall(r'"([\w/-]+\.md)"', page("zensical.toml"))
-    assert sorted(listed) == sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    docs = ROOT / "docs"
+    assert sorted(listed) == sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
 
 
 def test_the_json_in_the_outputs_parses() -> None:
