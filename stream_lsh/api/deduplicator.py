@@ -52,7 +52,7 @@ class Deduplicator(Questions):
         index: folder of the persistent index. Without it the index is temporary.
         read_only: only for questions: the index as it was committed last when this was opened, also while another
             process writes to it.
-        commit: "auto": everything processed becomes durable within half a second, also if no further document comes,
+        commit: "auto": everything processed becomes durable within half a second, also if no further document arrives,
             and at the end. "manual": only `commit()` makes it durable. What was not committed is lost after `close`, at
             the end of a `with`, or in a crash; until then it is held in memory. A program that commits its own position
             as `facts`, after using the verdicts, continues from there after a crash, and gets the verdicts again that
@@ -234,7 +234,7 @@ class Deduplicator(Questions):
         Many at once: `process(Document(id, deleted=True) for id in ids)`.
 
         Args:
-            time: event time of the deletion. A version with an earlier time that comes later is `outdated`.
+            time: event time of the deletion. A version with an earlier time that arrives later is `outdated`.
 
         Raises:
             TypeError: the id or the time is of a type that it cannot have.
@@ -351,8 +351,8 @@ class Deduplicator(Questions):
 
 
 class _Batch:
-    """A batch of documents whose verdicts are being taken. left: how many have not been. pause: seconds that the caller
-    is to wait. jumped: whether its times went on by more than the window."""
+    """A batch of documents whose verdicts are being delivered. left: verdicts not delivered. pause: seconds that the
+    caller is to wait. jumped: whether its times advance by more than the window."""
 
     verdicts: Sequence[Verdict] = ()
     left = 0

@@ -41,7 +41,7 @@ class Member:
         kind: `unique` if it was kept, else what kind of duplicate it is.
         similarity: with the representative of that time; None if it was kept.
         time: event time in ms since 1970, None without one.
-        source: where it comes from, None if it does not say.
+        source: its source, None without one.
         representative: whether newcomers are compared with it.
         removed_by: number of the document that deleted or replaced it, None if it is there.
         removed_at: event time of that document.

@@ -63,13 +63,12 @@ class Verdict:
         id: of the document, as it was given; None if it has none that can be used.
         seq: number of the document. Every document gets one, from 0 on, in the order of arrival.
         kind: `unique`: it is kept. `near_duplicate`, `exact_duplicate`: a similar or an equal document was kept before.
-            `redelivered`: the same id and text came before. `deleted`: it deletes its id. `outdated`: it is older than
-            what is known of its id. `rejected`: it cannot be processed.
-        first_kind: of a redelivered document the kind that it had first; then `duplicate_of`, `similarity` and `group`
-        are those
-            of that time.
-        of: id of the oldest match.
-        similarity: with that one.
+            `redelivered`: the same id and text arrived before. `deleted`: it deletes its id. `outdated`: it is older
+            than what is known of its id. `rejected`: it cannot be processed.
+        first_kind: for a redelivered document, the kind of its first verdict. `duplicate_of`, `similarity` and `group`
+            are then those of that verdict.
+        duplicate_of: id of the oldest match.
+        similarity: with that document.
         group: number of the group, which is that of its first member. None with `compare_with = "all"`.
         matches: similar documents, the best first.
         truncated: how many more there are.
@@ -78,7 +77,7 @@ class Verdict:
         verified: "exact", or "signature" where similarities are estimated.
         replaces: number of the version that was replaced or deleted.
         new_representative: the document that represents the group from now on, if that version did.
-        new_representatives: with several shards this is known later: group, id and number of each document that
+        new_representatives: with several shards these appear later: group, id and number of each document that
             represents its group from this document on.
         detail: a sentence for people: why the document was rejected, is outdated, deleted nothing, or was not compared
             with everything. None if there is nothing to explain.

@@ -19,7 +19,7 @@ def require_kafka(*packages: str) -> None:
         StreamLshError: with the command that installs them.
     """
     _require("this command", "kafka", packages or PACKAGES[:1])
-    # What goes wrong is said once, in our words; aiokafka's log would say it many times before.
+    # An error is reported once, in our words; aiokafka's log would repeat it many times before.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 

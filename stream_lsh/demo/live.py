@@ -1,4 +1,4 @@
-"""The demo's feed into a service, at the pace of a busy newsroom, for as long as somebody looks."""
+"""The demo's feed into a service, at the pace of a busy newsroom, until the demo ends."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def run_week(folder: Path, documents: int, seed: int, progress: Callable[[Progre
 def judged(week: Week, verdicts: Sequence[Mapping[str, Any]], folder: Path | None = None) -> Diary:
     """Compare verdicts, one for each article, as the job writes them, with the truth."""
     entries = week.feed.entries
-    first_member = [int(verdict["group"]) for verdict in verdicts]  # a story has the number of who founded it
+    first_member = [int(verdict["group"]) for verdict in verdicts]  # a story has the number of its first member
     event_of = [entry.story for entry in entries]
     members, articles = _places(first_member), _places(event_of)
     stories = [_story(places, week, verdicts, articles) for places in members.values() if len(places) > 1]
