@@ -168,8 +168,8 @@ class Deduplicator(Questions):
                     self._judge(builder.columns(), batch)
                     if batch.jumped:
                         warnings.warn(
-                            f"the times of the documents went on by more than the window of {self.settings.window} at "
-                            "once: all that came before is forgotten", RuntimeWarning, stacklevel=2,
+                            f"the times of the documents advanced by more than the window of {self.settings.window} at "
+                            "once: all earlier documents are forgotten", RuntimeWarning, stacklevel=2,
                         )  # fmt: skip
                     for verdict in batch.verdicts:
                         batch.left -= 1

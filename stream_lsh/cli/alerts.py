@@ -70,12 +70,13 @@ def alerts() -> None:
 @alerts.command(
     cls=Command,
     examples=TEST_EXAMPLES,
-    help="""Show which alerts the rules of a file would have told of the documents of an index, which has to keep groups
-(`dedup --groups` or `--alerts`). Nothing is changed, and another process may be writing to it.
+    help="""Show the alerts that the rules of a file would have raised for the documents of an index.
 
-It goes by what is stored, so some things it cannot know: how stream time was moved by redelivered and rejected
-documents and by --max-future, what groups were like at that time (`group` is a number here), and the ids of kept
-documents without copies (null).
+The index has to keep groups. Nothing is changed, and another process may be writing to it.
+
+Only stored documents count. Three things can therefore differ: the effect of redelivered and rejected documents and of
+--max-future on stream time, the state of a group at that time (`group` is a number here), and the ids of kept documents
+without copies (null).
 
 On a terminal these are sentences, elsewhere JSON lines.""",
 )
@@ -107,14 +108,16 @@ def test(rules: Path, folder: Path, as_json: bool, quiet: bool) -> None:
 @alerts.command(
     cls=Command,
     examples=SEND_EXAMPLES,
-    help="""Send the alerts of a file, which `dedup --alerts` writes, or without one those of a pipeline on Kafka, to a
-receiver, as they come, until Ctrl-C: a POST each, one after the other, with the line as JSON. Whoever writes them knows
-nothing of it, and waits for nobody. On Kafka the consumer group PREFIX.send-RECEIVER has the position.
+    help="""Send alerts to a receiver as they appear, until Ctrl-C.
 
-Each is sent at least once, and has its key in the header Idempotency-Key and in the body. With a secret
-X-Stream-Lsh-Signature is sha256= and the HMAC of the body. What fails is tried again after 1, 2, 4 ... 300 seconds, so
-many times as --attempts says; what is refused (redirects, which are not followed, and 400 to 499 but for 408, 425 and
-429) is not. Then it goes to the dead letters, and the next one is sent.""",
+The alerts are those of a file, which `dedup --alerts` writes, or without a file those of a pipeline on Kafka. Each is a
+POST with its line as JSON, one after the other. A slow receiver delays no writer. On Kafka the consumer group
+PREFIX.send-RECEIVER has the position.
+
+Each alert is sent at least once, with its key in the header Idempotency-Key and in the body. With a secret,
+X-Stream-Lsh-Signature is sha256= and the HMAC of the body. A request that fails is repeated after 1, 2, 4 ... 300
+seconds, --attempts times in all. A refused one is not repeated: redirects, and 400 to 499 except 408, 425 and 429. Then
+the alert is written to the dead letters, and the next one is sent.""",
 )
 @click.argument("alerts", type=click.Path(path_type=Path), required=False)
 @with_options(

@@ -27,10 +27,10 @@ producer | stream-lsh dedup --index index --threshold 0.7 --text-field title --t
     help="Pass on the documents that are not near-duplicates of an earlier one: unchanged, in order, at once.\n"
     + INPUT_HELP
     + """
-The unique documents go to standard output, unless --unique names a file or another output is given as -.
+The unique documents are written to standard output, unless --unique names a file or another output is `-`.
 
-With --index the index keeps groups, unless it is made with --no-groups: a kept document with what was dropped for it.
-`stream-lsh groups` shows them, --groups writes what becomes of them, --alerts what the rules of --rules find.""",
+With --index the index keeps groups, unless it is made with --no-groups. A group is a kept document with the documents
+dropped for it. `stream-lsh groups` shows them, --groups writes their changes, --alerts the alerts of --rules.""",
 )
 @job_options("unique")
 @click.pass_context

@@ -61,15 +61,17 @@ def _json_id(text: str) -> str | int:
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Delete documents from an index that was made with --on-conflict update. The oldest document that was dropped
-for a deleted one takes its place. The verdicts go to standard output, a JSON line each.
+    help="""Delete documents from an index that was made with --on-conflict update.
 
-ID is an id of the feed, as text; with --json-id it is JSON, so that 17 is a number. - reads ids from standard input,
-one a line; empty lines are passed over. An id that is not there is no error: `deleted` in its verdict is false.
+The oldest document that was dropped for a deleted one becomes the representative. The verdicts are written to standard
+output, a JSON line each.
 
-What they said is erased from the disk after --erase-hours, by whatever writes to the index then, or by the command
-erase. Where stream-lsh serve has the index in DIR it goes through that; nobody else may be writing to it. A feed
-deletes by itself, with --deleted-field.""",
+ID is an id of the feed, as text. With --json-id it is JSON: 17 is then a number. - reads ids from standard input, one a
+line, without empty lines. An id that is not there is no error: `deleted` in its verdict is false.
+
+Ids, texts and signatures are erased from the disk after --erase-hours, by the next run that writes to the index, or by
+the command erase. If stream-lsh serve has the index in DIR, the deletion is sent to it. No other process may be writing
+to the index. A feed deletes by itself, with --deleted-field.""",
 )
 @click.argument("ids", nargs=-1, metavar="ID ...")
 @with_options(
@@ -96,7 +98,7 @@ def delete(
     wanted = wanted_ids(ids, as_json=as_json)
     for option, path in (("--unique", unique), ("--groups", groups)):
         if path == STANDARD:
-            raise UsageError(f"{option} - goes where the verdicts go; give the file that dedup has written")
+            raise UsageError(f"{option} - is where the verdicts are written; give the file that dedup has written")
     asked = there = 0
     for many, found, lines in deletions(wanted, folder, unique, groups, erase_hours):
         asked, there = asked + many, there + found

@@ -23,11 +23,13 @@ _IN_USE = "is in use by another process"  # as the index says it
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Erase from an index what versions that were deleted or replaced said: ids, texts, signatures. A run that
-feeds the index does so by itself, after --erase-hours; this is for an index that nobody feeds. No answer changes.
+    help="""Erase the ids, texts and signatures of deleted and replaced versions from an index.
 
-Nobody else may be writing to the index: a service or a run that has it erases by itself. Files that dedup has written
-(unique documents, verdicts, pairs) are yours.""",
+A run that feeds the index erases by itself, after --erase-hours. This command is for an index that is not fed any more.
+No answer changes.
+
+No other process may be writing to the index. A service or a run that has it erases by itself. Files that dedup has
+written (unique documents, verdicts, pairs) are yours.""",
 )
 @with_options(
     [
@@ -55,7 +57,7 @@ def erase(folder: Path, now: bool, quiet: bool) -> None:
             "erase_hours; stop that process to erase sooner"
         ) from None
     if now and after.waiting:
-        raise StoreError(f"somebody checks the files of {folder}: erase again when that is done")
+        raise StoreError(f"another process checks the files of {folder}: erase again when that is done")
     if not quiet:
         left = f", {count(after.waiting, 'version')} not due yet" if after.waiting else ""
         complain(f"{count(after.erased - before.erased, 'version')} erased{left}")

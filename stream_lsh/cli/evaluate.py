@@ -49,20 +49,19 @@ WORKERS = 2
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Run the engine on INPUT and compare the pairs it reports with those there are.
+    help="""Run the engine on INPUT and compare the pairs it reports with the true pairs.
 
-By default those are all pairs whose shingles have a Jaccard similarity at the threshold or above, found by exhaustive
-comparison. With --truth they are the pairs of a file: tab-separated lines (id, id and perhaps their similarity), or
-with the suffix .jsonl JSON lines (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
-gives similarities, its pairs below the threshold do not count.
-With another --measure they are the pairs of documents that are alike by that, each of which is compared with each;
-similarities are those of verdicts (docs/measures.md). Stories need --labels.
+By default the true pairs are those whose shingles have a Jaccard similarity at the threshold or above, found by
+exhaustive comparison. With --truth they are the pairs of a file: tab-separated lines (id, id, optional similarity), or
+JSON lines with the suffix .jsonl (lists of two ids, or objects with "older" and "newer" or "a" and "b"). If the file
+gives similarities, pairs below the threshold do not count. With another --measure each document is compared with each
+by that measure; similarities are those of verdicts. Stories need --labels.
 
 Every match is reported and compared with every earlier document (--max-matches 0, --compare-with all).
 
 With --labels the groups that `dedup` makes (--compare-with kept) are compared with the labels in a field of the
-documents: B-cubed precision and recall, and the adjusted Rand index; --measure tf-idf is measured so, with a
---time-field by what times say too.""",
+documents: B-cubed precision and recall, and the adjusted Rand index. --measure tf-idf is evaluated this way; with
+--time-field its times count, too.""",
 )
 @click.argument("inputs", nargs=-1, metavar="INPUT ...")
 @with_options(

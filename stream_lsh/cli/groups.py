@@ -76,13 +76,12 @@ def choice_options() -> list[Option]:
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show the groups of an index: kept documents with what was dropped for them, the largest first. The index has
-them unless it was made by `dedup --no-groups` or `pairs`. Another process may be writing to it: it is seen as it was
-committed last.
+    help="""Show the groups of an index: kept documents with the documents dropped for them, the largest first.
 
-`stream-lsh kafka groups` shows those of a pipeline.
+An index has groups unless it was made by `dedup --no-groups` or `pairs`. Another process may be writing to it: you see
+its last commit. `stream-lsh kafka groups` shows those of a pipeline.
 
-GROUP is the number of a group: its members are shown in the order in which they came.
+GROUP is the number of a group: its members are shown in the order of arrival.
 
 On a terminal this is a table, elsewhere JSON lines.""",
 )

@@ -25,10 +25,9 @@ stream-lsh info index --json
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show what the index in the folder DIR holds: documents, settings, sizes, age, the inputs it has read and the
-outputs it has written, and whether it is sound.
+    help="""Show what the index in the folder DIR holds: documents, settings, sizes, age, inputs, outputs, and health.
 
-With --check everything in it is read and compared with its checksums; the exit code is 3 if something is wrong.""",
+With --check every file is read and compared with its checksums. The exit code is 3 if something is wrong.""",
 )
 @click.argument("argument", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
 @with_options(

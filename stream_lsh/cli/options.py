@@ -208,7 +208,7 @@ def rules_option() -> Option:
 def output_options(standard: str) -> list[Option]:
     """The outputs, and --overwrite. By default `standard` is written to standard output."""
     texts = {
-        "unique": "the unique documents, the bytes that came in",
+        "unique": "the unique documents, as the bytes that were read",
         "pairs": "the pairs of near-duplicates",
         "verdicts": "one verdict for every document",
         "groups": "what becomes of groups: an event, the whole row of its group, for every document that joins one",

@@ -24,7 +24,7 @@ producer | stream-lsh pairs --index index - | consumer
     help="Report every pair of a document and an earlier one that are near-duplicates, each as soon as it is found.\n"
     + INPUT_HELP
     + """
-The pairs go to standard output, unless --pairs names a file or another output is given as -.
+The pairs are written to standard output, unless --pairs names a file or another output is `-`.
 
 A new index compares with every earlier document (--compare-with all) and verifies up to 1,000 candidates of each, and
 up to 1,000 matches of a document are listed. On an index that `dedup` made (--compare-with kept) these are the pairs

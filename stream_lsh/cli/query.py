@@ -43,19 +43,19 @@ TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show which documents of an index are similar to a text, the most similar first. Nothing is added. Another
-process may be writing to the index: it is seen as it was committed last.
+    help="""Show the documents of an index that are similar to a text, the most similar first.
 
-TEXT is the text itself, a file with it, or - for standard input. It is compared as the documents of the index were,
-with the settings that the index was made with. Where these are sets (--set-field), TEXT is a list of elements, one a
-line or with commas between them. Of an index of vectors it is a vector: a JSON list of numbers, or their float32 in
-base64; of one of bit vectors it is hexadecimal or base64.
+Nothing is added. Another process may be writing to the index: you see its last commit.
+
+TEXT is the text itself, a file with it, or - for standard input. It is compared with the settings of the index. With
+sets (--set-field) it is a list of elements, one a line or with commas between them. For vectors it is a JSON list of
+numbers, or their float32 in base64. For bit vectors it is hexadecimal or base64.
 
 On a terminal the matches are a table, elsewhere JSON lines. The exit code is 1 if nothing matches TEXT.
 
-With --input instead of TEXT, every document of a feed gets the verdict that it would get if it came next, a line each,
-in the order of the feed; its documents are not compared with each other. What cannot be processed is `rejected`, with
-the reason.""",
+With --input instead of TEXT, each document of a feed gets the verdict that it would get as the next one, a line each,
+in the order of the feed. The documents of the feed are not compared with each other. A document that cannot be
+processed is `rejected`, with the reason.""",
 )
 @click.argument("text", metavar="[TEXT|FILE|-]", required=False)
 @with_options(

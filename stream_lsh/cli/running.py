@@ -42,8 +42,8 @@ ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these 
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
-INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input, which is
-also what is read if there is no INPUT and something is piped in. Several are read one after the other.
+INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input. Without
+INPUT a pipe on standard input is read. Several inputs are read one after the other.
 """
 
 

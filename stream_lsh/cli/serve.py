@@ -58,18 +58,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Serve an index over HTTP: documents in, verdicts out, and a page that shows what happens.
+    help="""Serve an index over HTTP: documents in, verdicts out, and a page that shows both.
 
-Documents are checked and added in the order in which they come, whoever sends them, each in one atomic step: the
-answers are those of `dedup` for the same documents in the same order. An answer is given when it is on the disk.
+Documents are checked and added in the order of arrival, each in one atomic step, for all clients. The answers are those
+of `dedup` for the same documents in the same order. A response is sent when its documents are on the disk.
 
-With --kafka it is the pipeline of `stream-lsh kafka worker`: what comes is produced onto the documents topic, and all
-that is shown is read from the topics. It needs the same settings as the workers.
+With --kafka it serves the pipeline of `stream-lsh kafka worker`: documents are produced onto the documents topic, and
+the page reads the output topics. It needs the settings of the workers.
 
-The interface is described at /docs. Without --token-file only this machine can reach it.
+The API is described at /docs. Without --token-file only this machine can reach it.
 
-SIGTERM finishes what was taken. The index can be read beside it, by query, groups and info; `delete` goes through
-it.""",
+SIGTERM completes the requests that were accepted. query, groups and info can read the index meanwhile; `delete` sends
+its ids to the service.""",
 )
 @with_options(
     [

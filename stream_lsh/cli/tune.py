@@ -45,14 +45,14 @@ MODULES: Mapping[str, ModuleType] = {"jaccard": tune_copies, "containment": tune
     examples=EXAMPLES,
     help="""Choose the signature size K, bands b and rows r (MMDS 3.4) for a threshold and the recall wanted at it.
 
-Prints the curve P(candidate | s) = 1 - (1 - s^r)^b, what lies beside the choice, and the settings as TOML
-for --config. With INPUT (JSON lines, also compressed, a folder, or -) also what a sample of it says: false candidates a
-document among --expected-docs documents, and whether the shingles have the right length.
+Prints the curve P(candidate | s) = 1 - (1 - s^r)^b, the alternatives, and the settings as TOML for --config. With INPUT
+(JSON lines, also compressed, a folder, or -) it also measures a sample: false candidates of a document among
+--expected-docs documents, and whether the shingles have the right length.
 
-With --measure cosine, euclidean or sets the curve is over the cosine, the distance or the similarity of weights, with
-what one component distinguishes, (d1, d2, p1, p2), before and after amplification (MMDS 3.6). Of bit vectors (hamming)
-and short texts (edit) it says which keys find all within the distance, and whom else they meet. A sample has at most
-4,000 of them.""",
+With --measure cosine, euclidean or weighted-jaccard the curve is over the cosine, the distance or the similarity of
+weights. It shows the probabilities (d1, d2, p1, p2) of one component, before and after amplification (MMDS 3.6). With
+hamming and levenshtein it shows the keys that find all pairs within the distance, and the false candidates that they
+cost. A sample then has at most 4,000 documents.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @with_options(

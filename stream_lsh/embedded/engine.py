@@ -169,6 +169,6 @@ def _check_times(settings: Settings) -> None:
     """Raise UsageError if there is a window, and no field that says the time."""
     if settings.window is not None and settings.time_field is None:
         raise UsageError(
-            f"window = {settings.window} goes by the times of the documents: name the field that has them with "
+            f"window = {settings.window} counts by the times of the documents: name their field with "
             "time_field (--time-field)"
         )

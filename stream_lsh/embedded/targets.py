@@ -88,10 +88,10 @@ def missing_of(
         for target in open:
             if target.lost:
                 raise StoreError(
-                    f"{target.title} has had lines of documents that came through a pipe or standard input, and has "
-                    "lost them: they cannot be read again. Put the file back"
-                    f"{', append with >> instead of >' if target.path == STANDARD else ''}, or add --only-new to go on "
-                    "with what is new."
+                    f"{target.title} lacks lines of documents from a pipe or standard input, which cannot be read "
+                    "again. Put the file back"
+                    f"{', append with >> instead of >' if target.path == STANDARD else ''}, or add --only-new to "
+                    "write only new lines."
                 )
     lacking: list[tuple[Target, Source, int]] = []  # and the line from which on
     for source in feed.sources:

@@ -28,8 +28,8 @@ stream-lsh kafka broker --version 3.9.1 --port 19092
     examples=EXAMPLES,
     help="""Run an Apache Kafka on this machine, for trying out: one node without replicas, on 127.0.0.1 only.
 
-It needs Java (17 for Kafka 4, 11 before) and, to fetch it for the first time, Maven; the jars (46 MB) are kept in the
-user's cache folder. It runs until Ctrl-C or SIGTERM.""",
+It needs Java (17 for Kafka 4, 11 before) and, for the first start, Maven. The jars (46 MB) are kept in the user's cache
+folder. It runs until Ctrl-C or SIGTERM.""",
 )
 @with_options(
     [

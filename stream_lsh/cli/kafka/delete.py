@@ -34,8 +34,8 @@ SETTINGS = (*KAFKA_SECTIONS[KAFKA], "id_field", "deleted_field", "key_is_id")
     examples=EXAMPLES,
     help="""Send deletions to the documents topic of a pipeline whose workers have on_conflict = "update".
 
-Their verdicts go where all verdicts go. With --key-is-id a deletion is a tombstone, else with --deleted-field a record
-that says so. Partitions are chosen as by produce. ID is text; with --json-id it is JSON, so that 17 is a number.
+Their verdicts are in the verdicts topic. With --key-is-id a deletion is a tombstone, else a record with
+--deleted-field. Partitions are chosen as by produce. ID is text; with --json-id it is JSON: 17 is then a number.
 - reads ids from standard input, one a line.""",
 )
 @click.argument("ids", nargs=-1, metavar="ID ...")

@@ -33,12 +33,13 @@ stream-lsh kafka drain --resume
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Have the pipeline take nothing new and finish what it has read: before another version with other formats,
-before another number of shards, before it is switched off.
+    help="""Pause the signers and wait until everything that was read is complete.
 
-The workers go on running: their signers pause, the other roles work on. It ends with code 0 when everything read has
-its verdict, and its outputs have it; else, after --timeout, it says who still has what. The signers pause until they
-are told to --resume, also in workers that are started later; documents wait in their topic meanwhile.""",
+Drain before you install a version with other formats, change the number of shards, or switch the pipeline off.
+
+The workers keep running: their signers pause, the other roles complete their work. The exit code is 0 when every
+document that was read has its verdict and all outputs are written. After --timeout it lists what is not complete. The
+signers pause until you run --resume, also in workers that start later; documents wait in their topic meanwhile.""",
 )
 @with_options(
     [

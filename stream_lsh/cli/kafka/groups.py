@@ -25,8 +25,8 @@ stream-lsh kafka groups --topic-prefix news 4711
     examples=EXAMPLES,
     help="""Show the groups of a pipeline whose workers have `groups`, the largest first.
 
-What the role group remembers is read from PREFIX.group-changelog into a temporary folder. GROUP is the number of a
-group: its members are shown in the order in which they came. On a terminal this is a table, elsewhere JSON lines.""",
+The state of the role groups is read from PREFIX.group-changelog into a temporary folder. GROUP is the number of a
+group: its members are shown in the order of arrival. On a terminal this is a table, elsewhere JSON lines.""",
 )
 @click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
 @with_options([*choice_options(), *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings)])

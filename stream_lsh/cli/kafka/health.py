@@ -22,11 +22,11 @@ STREAM_LSH_HTTP_PORT=9100 stream-lsh kafka health --quiet
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Ask all processes of a worker on this machine whether their roles are alive; exit code 0 if so, else 1.
+    help="""Ask all processes of a worker on this machine whether their roles are live; exit code 0 if so, else 1.
 
-A role is alive if it has committed something, or had nothing to do, within the last minute. One that has given up,
-while the others go on, is named with the reason. The worker needs an http_port, and its first process must be the one
-on that port; it names the ports of the others.""",
+A role is live if it has committed, or had nothing to do, within the last minute. A role that has given up while the
+others continue is named with the reason. The worker needs an http_port, and its first process must be the one on that
+port; it names the ports of the others.""",
 )
 @with_options(
     [
@@ -43,7 +43,7 @@ def health(context: click.Context, /, port: int | None, host: str | None, quiet:
     settings = load_settings(context, KafkaSettings)
     first = port or settings.http_port
     if first is None:
-        raise UsageError("http_port is not set, so the worker tells nothing; set it for both, or give --port")
+        raise UsageError("http_port is not set, so the worker does not answer; set it for both, or give --port")
     alive, lines = ask(host or settings.http_host, first)
     if not alive:
         raise StreamLshError("not alive: " + "; ".join(lines))

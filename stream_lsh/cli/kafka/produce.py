@@ -46,9 +46,9 @@ SETTINGS = (
     examples=EXAMPLES,
     help="""Send the lines of files to the documents topic, each a record whose key is the document's id.
 
-FILE has JSON lines (.jsonl; also .gz, .xz, .zst); - is standard input, which is also what is read if there is no FILE
-and something is piped in. With --document-format text the value is the text alone. Lines go to the partition by their
-key (CRC-32, as librdkafka does), in their order, and count when all copies are acknowledged.""",
+FILE has JSON lines (.jsonl; also .gz, .xz, .zst); - is standard input. Without FILE a pipe on standard input is read.
+With --document-format text the value is the text alone. The key chooses the partition (CRC-32, as in librdkafka). Lines
+of a partition keep their order, and count when all in-sync replicas have acknowledged them.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[FILE ...]")
 @with_options(
@@ -85,8 +85,8 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
         except BaseException:
             if feeder.partitions:
                 complain(
-                    f"{count(feeder.sent, 'document')} acknowledged before it ended; to go on, send the same again: "
-                    "what comes a second time is recognised by its id (redelivered)"
+                    f"{count(feeder.sent, 'document')} acknowledged before it ended; to continue, send the same again: "
+                    "documents that arrive a second time are recognised by their ids (redelivered)"
                 )
             raise
     if not quiet:

@@ -45,17 +45,17 @@ LEFT_OUT = ("partitions", "http_port", "http_host")  # of no use here, or in the
     examples=EXAMPLES,
     help="""Rebuild index and outputs with another number of shards, or any other settings, from the documents topic.
 
-It makes the topics of the new prefix, and works through the documents from the first to those that were there when it
-began. Everything under the old prefix (--topic-prefix) stays as it is, and its workers may go on meanwhile. At the end
-it says how to switch: workers with the new prefix go on where it ended, and consumers read the new topics, in which
-every document is judged anew. Interrupted, the same command goes on.
+It makes the topics of the new prefix and processes the documents that are in the topic when it begins. Everything under
+the old prefix (--topic-prefix) stays as it is, and its workers may run meanwhile. At the end it says how to switch:
+workers with the new prefix continue where it ended, and consumers read the new topics, in which every document has a
+new verdict. After an interruption the same command resumes.
 
-What retention has deleted from the documents topic cannot be rebuilt: documents that were duplicates of such ones may
-become unique. A prefix in use with other settings is refused.
+Documents that retention has deleted cannot be processed again: their duplicates may become unique. A prefix in use with
+other settings is refused.
 
-With --from-changelog the documents come from what the shards have stored (verify = exact): nothing is missing, and the
+With --from-changelog the documents are those that the shards have stored (verify = exact): none is missing, and the
 documents topic is not read. It changes the number of shards and no other setting. Verdicts and pairs are written anew;
-unique begins with what comes next. Run stream-lsh kafka drain before.""",
+unique begins with the next document. Run stream-lsh kafka drain before.""",
 )
 @with_options(
     [

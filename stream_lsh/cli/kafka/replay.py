@@ -32,12 +32,13 @@ stream-lsh kafka replay --reason too_large --since 2026-11-01
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Send rejected documents to the documents topic again, once the cause is gone: after a larger
-max_document_bytes, for example. Key, value, headers and timestamp are those of the document, and so is the partition.
+    help="""Send rejected documents to the documents topic again, after you have removed the cause.
 
-It goes through the dead letters that are there now, and remembers for each reason how far it has come: repeated, or
-killed and started again, it sends nothing twice, and later only what has come since. Letters that were left out because
-of their time count as gone through. The header stream-lsh-replays says how often a document was sent again.""",
+An example is a larger max_document_bytes. Key, value, headers, timestamp and partition are those of the document.
+
+It reads the dead letters that are in the topic now, and keeps its position for each reason. Repeated, or killed and
+restarted, it sends no document twice, and later only new dead letters. Letters that a time range excludes count as
+read. The header stream-lsh-replays says how often a document was sent again.""",
 )
 @with_options(
     [

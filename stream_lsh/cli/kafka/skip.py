@@ -33,12 +33,13 @@ stream-lsh kafka skip signatures 0 4711 --yes
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Have one record passed over that its reader cannot read, and that stops it therefore: one of other settings,
-of another version, or a damaged one. The message of the role that has stopped names topic, partition and offset.
+    help="""Skip one record that stops a role because it cannot be read: of other settings, another version, or damaged.
 
-Shows what the record is and what is lost without it; only with --yes it is passed over. Then start the worker again. It
-needs the settings that the workers have. Bytes that are no record of this program at all are passed over anyway. No
-change in a shard's changelog can be left out: everything that follows builds on it.""",
+The message of the stopped role names topic, partition and offset. The command shows the record and what is lost without
+it. Only with --yes it is skipped. Then start the worker again. The settings must be those of the workers.
+
+Bytes that are not a record of this program are skipped without this command. A change in a shard's changelog cannot be
+skipped: every later change depends on it.""",
 )
 @click.argument("topic", type=click.Choice(TOPICS), metavar="|".join(TOPICS))
 @click.argument("partition", type=click.IntRange(min=0))

@@ -57,15 +57,14 @@ def places(text: str) -> list[tuple[str, int]]:
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Show how the pipeline does, on one screen: what is wrong, first; who does which role; how many documents and
-how long they wait; what holds what. On a terminal again every two seconds, until Ctrl-C; elsewhere once.
+    help="""Show the state of the pipeline on one screen: problems first, then members, roles, lag and sizes.
 
-It works from outside. Who is in the groups, what waits and since when comes from Kafka, and is shown whatever state the
-workers are in. Rows, bytes, recovery and versions come from the workers: with http_port, those that the groups name are
-asked at that port; or name some with --workers. It changes nothing.
+On a terminal it is shown again every two seconds, until Ctrl-C; elsewhere once. It changes nothing.
 
-Give it the settings that the workers have. Each line of what is wrong names the alert whose page in the runbook
-(docs/operations.md) says what to do.""",
+Members and lag are read from Kafka, also while workers do not answer. Rows, bytes, recovery and versions are asked of
+the workers: with http_port, of the members at that port, or of those of --workers.
+
+Give it the settings of the workers. Each problem names the alert whose page in the runbook says what to do.""",
 )
 @with_options(
     [
@@ -86,7 +85,7 @@ Give it the settings that the workers have. Each line of what is wrong names the
 def status(context: click.Context, /, once: bool, as_json: bool, workers: str, serve: int | None, **_: Any) -> None:
     firsts = places(workers)
     if serve is not None and (once or as_json or firsts):
-        raise UsageError("--serve goes on for ever, and asks no worker: leave out --once, --json and --workers")
+        raise UsageError("--serve does not end, and asks no worker: leave out --once, --json and --workers")
     settings = load_settings(context, KafkaSettings)
     require_kafka()
     from stream_lsh.kafka.client.connection import explained

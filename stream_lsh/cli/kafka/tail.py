@@ -27,12 +27,11 @@ stream-lsh kafka tail groups | jq -c 'select(.size == 10)'
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Print what the pipeline puts out, a line each, as it is committed (what an aborted transaction wrote is not
-shown), until Ctrl-C.
+    help="""Print the records of an output topic, a line each, as they are committed, until Ctrl-C.
 
-pairs and verdicts are JSON lines, unique the values of the unique documents as they came in, dead-letters JSON lines
-with the headers, which give the reason, and the original bytes. groups are the events of groups, alerts what rules have
-found, where the workers have `groups`.""",
+pairs, verdicts, groups and alerts are JSON lines. unique has the values of the unique documents as they were produced.
+dead-letters are JSON lines with the headers, which give the reason, and the original bytes. groups and alerts need
+workers with `groups`. Records of aborted transactions are not shown.""",
 )
 @click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
 @with_options(

@@ -51,8 +51,8 @@ def _options() -> list[Option]:
     examples=CREATE_EXAMPLES,
     help="""Make the topics that are missing, as the settings say.
 
-What is there stays as it is, and is shown with what differs; only the outputs get more partitions, if the documents
-topic has more. So it can be repeated at any time.""",
+Existing topics stay as they are; differences are shown. Only the outputs get more partitions, if the documents topic
+has more. You can repeat it at any time.""",
 )
 @with_options(_options())
 @click.pass_context

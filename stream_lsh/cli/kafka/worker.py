@@ -68,18 +68,17 @@ class WorkerCommand(Command):
     help="""Run the pipeline on Kafka until SIGTERM or Ctrl-C: documents in, verdicts, pairs, unique documents and dead
 letters out. `stream-lsh kafka topics create` makes the topics.
 
-Start as many workers as you like, on as many machines; they share the work by partitions and take over from one
-another. sign and forward scale by the partitions of the documents topic, match by shards; sequence, judge and group are
-done by one worker at a time, with the others standing by. All must have the same settings. A worker keeps its shards in
-data_folder; it needs its own.
+Start any number of workers, on any number of machines. They share the work by partitions and take over from one
+another. sign and forward scale by the partitions of the documents topic, match by shards. One worker at a time does
+sequence, judge and groups; the others stand by. All need the same settings, and each its own data_folder.
 
-By default a worker is one process for sign, one for match and one for the rest, so that they use the cores, under a
-supervisor that starts again what was killed. A signal lets it finish what is in flight and leave its groups; a second
-one ends it at once, which loses nothing either. Exit code 0 after a clean stop, 6 if Kafka could not be used for
-give_up_seconds. A role that cannot go on for a reason of its own (records that are gone, a full disk) stops alone.
+By default a worker has one process for sign, one for match and one for the rest, and a supervisor that restarts killed
+ones. A signal lets it complete what is in flight and leave its consumer groups. A second signal ends it at once, which
+loses nothing either. The exit code is 0 after a clean stop, 6 if Kafka was not available for give_up_seconds. A role
+that cannot continue for a reason of its own (deleted records, a full disk) stops alone.
 
-With http_port each process answers /health and /metrics (Prometheus) on a port, from that one on; `stream-lsh kafka
-health` asks them all. Passwords (sasl_password, ssl_password) come from the settings file or from
+With http_port each process answers /health and /metrics (Prometheus) on a port, from that one on. `stream-lsh kafka
+health` asks them all. Passwords (sasl_password, ssl_password) are read from the settings file or from
 STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
 )
 @with_options(
