@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from stream_lsh.cli.demo_kafka import run_on_kafka
 from stream_lsh.cli.extra import require_serve
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
@@ -24,6 +25,8 @@ stream-lsh demo --feed --documents 20000 > feed.jsonl
 stream-lsh demo --stories
 stream-lsh demo --stories --feed > week.jsonl
 stream-lsh demo --serve --documents 100000 --rate 50
+stream-lsh demo --kafka
+stream-lsh demo --kafka --bootstrap-servers kafka-1:9092 --rate 100
 """
 DOCUMENTS, ARTICLES = 2000, 1200  # without --stories, and with it
 
@@ -41,7 +44,13 @@ unless --keep says where.
 With --stories it is a week of news in which several papers tell of the same events, each in its own words, and what is
 looked for are these events: how each begins, swells and ends, which words decided, and how right that is.
 
-With --serve the feed flows into a service, whose page shows it live, until Ctrl-C.""",
+With --serve the feed flows into a service, whose page shows it live, until Ctrl-C.
+
+With --kafka it flows into a pipeline on Kafka: a broker, topics, a worker and the page start, and pairs and alerts
+are printed as they are found, until Ctrl-C. The feed then has stories that spread, are corrected and withdrawn. The
+broker needs Java 17 and Maven. With --bootstrap-servers, or STREAM_LSH_BOOTSTRAP_SERVERS, brokers that run are used
+instead, with the other variables of the connection; the topics have a prefix of their own, and are deleted at the
+end. With --keep everything stays.""",
 )
 @with_options(
     [
@@ -54,15 +63,26 @@ With --serve the feed flows into a service, whose page shows it live, until Ctrl
             ["--keep"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
             help="write the feed, its truth, the outputs and the index there",
         ),
-        Option(["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True, help="pairs to show"),
+        Option(
+            ["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True,
+            help="pairs to show; with --kafka, every five seconds",
+        ),
         Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
         Option(["--stories"], is_flag=True, help="a week of news told in other words, grouped by event"),
         Option(["--serve", "live"], is_flag=True, help="serve the feed as it flows, with a page"),
+        Option(["--kafka"], is_flag=True, help="the same with a pipeline on Kafka, and a broker of its own"),
+        Option(
+            ["--bootstrap-servers", "servers"], metavar="HOST:PORT",
+            help="with --kafka, brokers that run instead of its own",
+        ),
         Option(
             ["--rate"], type=click.IntRange(1, 10_000), default=20, show_default=True,
-            help="with --serve, documents a second",
+            help="with --serve or --kafka, documents a second",
         ),
-        Option(["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True, help="with --serve"),
+        Option(
+            ["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True,
+            help="of the page, with --serve or --kafka",
+        ),
         quiet_option(),
     ]
 )  # fmt: skip
@@ -74,10 +94,16 @@ def demo(
     feed: bool,
     stories: bool,
     live: bool,
+    kafka: bool,
+    servers: str | None,
     rate: int,
     port: int,
     quiet: bool,
 ) -> None:
+    if kafka and (feed or stories or live):
+        raise UsageError("--kafka is a demo of its own, without --feed, --stories and --serve; give one of them")
+    if servers is not None and not kafka:
+        raise UsageError("--bootstrap-servers names the brokers of --kafka; give --kafka too, or leave it out")
     if feed and live:
         raise UsageError("--feed only prints the feed, --serve serves it; give one of them")
     if stories and live:
@@ -91,6 +117,11 @@ def demo(
         return
     with ExitStack() as stack:
         folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(temporary_folder()))
+        if kafka:
+            run_on_kafka(
+                folder, documents, seed, rate, port, examples, servers, kept=keep is not None, quiet=quiet
+            )  # fmt: skip
+            return
         if live:
             _serve(folder, documents, seed, rate, port, quiet)
             return

@@ -18,7 +18,6 @@ from stream_lsh.demo import desks
 from stream_lsh.demo.desks import TOWNS
 from stream_lsh.demo.outlets import AGENCY
 from stream_lsh.demo.story import Story, write
-from stream_lsh.embedded.job import Job
 from stream_lsh.settings.model import Settings
 
 PAPERS = ("gazette", "herald", "courier", "post", "echo", "observer")
@@ -121,6 +120,8 @@ def run_spread(folder: Path, seed: int, settings: Settings) -> Spreading:
     Raises:
         StreamLshError, OSError: as the job does.
     """
+    from stream_lsh.embedded.job import Job  # here, because it takes numba with it
+
     folder.mkdir()
     entries = make_spread(seed)
     (folder / "feed.jsonl").write_bytes(b"".join(lines(entries)))

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.demo.feed import Entry
-from stream_lsh.demo.run import TEXT_FIELDS, write_labels
+from stream_lsh.demo.feed import TEXT_FIELDS, Entry
+from stream_lsh.demo.run import write_labels
 from stream_lsh.demo.spread import read_lines
 from stream_lsh.demo.week import DAY, DAYS, PARAGRAPH, SINGLE, START, Week, make_week
 from stream_lsh.embedded.job import Job
