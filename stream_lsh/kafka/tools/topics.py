@@ -54,19 +54,18 @@ async def create(settings: KafkaSettings) -> list[TopicState]:
 
 
 async def delete(settings: KafkaSettings) -> None:
-    """Delete all topics and consumer groups of the pipeline, its documents with them. No worker may run.
+    """Delete all topics of the pipeline, its documents with them. No worker may run. Kafka itself deletes the offsets
+    of its consumer groups later (offsets.retention.minutes).
 
     Raises:
         KafkaError, OSError: see `connection.explained`.
     """
-    names = Topics.of(settings)
     async with admin(settings) as client:
         there = await client.list_topics()
         response: Any = await client.delete_topics([spec.name for spec in wanted(settings) if spec.name in there])
         for name, code, *_ in response.topic_error_codes:
             if code not in (0, errors.UnknownTopicOrPartitionError.errno):
                 raise errors.for_code(code)(name)
-        await client.delete_consumer_groups([names.group(role) for role in settings.roles])
 
 
 async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec]) -> set[str]:
