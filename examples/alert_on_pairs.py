@@ -28,7 +28,7 @@ async def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     consumer = AIOKafkaConsumer(
-        f"{PREFIX}.pairs", bootstrap_servers=SERVERS, group_id="alert-on-pairs", auto_offset_reset="earliest",
+        f"{PREFIX}.pairs", bootstrap_servers=SERVERS, group_id=f"{PREFIX}.alert-on-pairs", auto_offset_reset="earliest",
         isolation_level="read_committed", enable_auto_commit=False,
     )  # fmt: skip
     async with consumer:

@@ -49,7 +49,7 @@ async def main():
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    unique = AIOKafkaConsumer(f"{PREFIX}.unique", group_id="indexer", **OPTIONS)
+    unique = AIOKafkaConsumer(f"{PREFIX}.unique", group_id=f"{PREFIX}.indexer", **OPTIONS)
     async with unique, AIOKafkaConsumer(**OPTIONS) as documents:
         while not stop.is_set():
             for place, records in (await unique.getmany(timeout_ms=500)).items():
