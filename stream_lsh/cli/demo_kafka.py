@@ -37,6 +37,7 @@ def run_on_kafka(
         KeyboardInterrupt: a signal came before Kafka was there, or a second one.
     """
     began = time.monotonic()
+    folder = folder.absolute()  # Kafka works in a folder of its own
 
     def seconds() -> float:
         return time.monotonic() - began
