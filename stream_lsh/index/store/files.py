@@ -16,8 +16,8 @@ _MOST_FILES = 1 << 16
 
 
 def disk_bytes(folder: Path) -> int:
-    """Bytes that a folder's files take. The folder may be in use: files renamed or deleted meanwhile are not counted.
-    """
+    """Bytes that a folder's files take. The folder may be in use: files renamed or deleted meanwhile are not
+    counted."""
     total = 0
     for where, _, names in os.walk(folder):
         for name in names:
