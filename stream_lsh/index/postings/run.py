@@ -331,7 +331,7 @@ def filter_word(key, words):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def filter_mask(key):  # type: ignore[no-untyped-def]
-    """Four bits from the key's lower half, of which the multiplication mixes the bits that keys keep."""
+    """Four bits of a word of the filter, by a hash of the key."""
     one, low = np.uint64(1), np.uint64(63)
     mixed = (key >> np.uint64(16)) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
     mask = (one << (mixed & low)) | (one << ((mixed >> np.uint64(6)) & low))

@@ -43,7 +43,7 @@ class DeletedRows(Struct):
     Attributes:
         first: first row of a chunk.
         changed: the chunks written to since the last commit.
-        count: number of deleted rows among those that exist.
+        count: number of existing rows that have a mark.
         aside: a row that counts as deleted for the moment, -1 = none.
         went: int64[room, WENT], the versions deleted since the last commit, which are to be erased. Columns: row; its
             representative row, the row itself, or -1 if it was no representative; number of rows at that time; number;
