@@ -1,10 +1,11 @@
-"""Every error a user can meet: a whole sentence that names the file or setting and the remedy, and an exit code."""
+"""Errors that a user can meet. Each message is a whole sentence that names the file or setting and the remedy; each
+class has an exit code."""
 
 from __future__ import annotations
 
 
 class StreamLshError(Exception):
-    """Base of all expected errors; the command line prints its message and exits with `exit_code`."""
+    """Base of all expected errors. The command line prints the message and exits with `exit_code`."""
 
     exit_code = 1
 
@@ -22,7 +23,7 @@ class StoreError(StreamLshError):
 
 
 class InputError(StreamLshError):
-    """An input cannot be read (single bad documents are dead letters, not errors)."""
+    """An input cannot be read. (A single bad document is a dead letter, not an error.)"""
 
     exit_code = 4
 
@@ -34,11 +35,11 @@ class OutputError(StreamLshError):
 
 
 class DamagedError(StoreError):
-    """What an index has stored is lost or changed: only a backup, or whatever it was made from, brings it back."""
+    """Stored data of an index is lost or changed: restore it from a backup, or make the index again from its inputs."""
 
 
 class BrokerError(StreamLshError):
-    """Kafka cannot be reached, or refuses, or its topics are not what they have to be."""
+    """Kafka cannot be reached or refuses a request, or its topics have other settings than required."""
 
     exit_code = 6
 
@@ -48,4 +49,4 @@ class FormatError(StoreError):
 
 
 class ForeignError(FormatError):
-    """A record on Kafka is none that any version of this program writes into its topic."""
+    """A record on Kafka that no version of this program writes into its topic."""
