@@ -111,7 +111,7 @@ def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray
     else:
         raise Refused("wrong_type", f"{what} is {kind_of(value)}, not a list of numbers or their base64", id, value)
     if not np.isfinite(numbers).all():
-        raise Refused("bad_vector", f"{what} holds a number that is none, infinite, or too large for float32", id)
+        raise Refused("bad_vector", f"{what} holds a number that is NaN, infinite, or too large for float32", id)
     return numbers + np.float32(0)  # zero without a sign
 
 

@@ -46,7 +46,7 @@ def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise Refused("duplicate_key", f"the key {json.dumps(key)} stands twice in one object")
+                raise Refused("duplicate_key", f"the key {json.dumps(key)} is twice in one object")
             seen.add(key)
     return found
 

@@ -72,7 +72,7 @@ def _since(moment: datetime) -> int:
 def _from_iso(text: str) -> datetime:
     # fromisoformat allows any character between date and time: a long number would be taken for a date.
     if text.isdigit() and len(text) != 8:
-        raise ValueError(f"the time {text[:40]!r} is not ISO 8601 (a number would have to stand without quotes)")
+        raise ValueError(f"the time {text[:40]!r} is not ISO 8601 (write a number without quotes)")
     try:
         return datetime.fromisoformat(text)
     except ValueError:

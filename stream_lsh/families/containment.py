@@ -55,14 +55,13 @@ def check(threshold: float, normalize: str, *, several_keep: bool) -> None:
     for step in ("markup", "nfkc"):
         if step in (part.strip() for part in normalize.split(",")):
             raise ValueError(
-                f"normalize: {step} is not used with measure = containment, whose passages are places in the texts as "
-                "they came; leave it out"
+                f"normalize: {step} is not used with measure = containment, whose passages are places in the original "
+                "texts; leave it out"
             )
     if several_keep:
         raise ValueError(
-            "measure = containment needs compare_with = 'all' with several shards: what contains another one is kept, "
-            "and "
-            "shards say of each other's documents only whether they match; or shards = 1"
+            "measure = containment needs compare_with = 'all' with several shards, or shards = 1: a document that "
+            "contains another one is kept, and shards see of each other's documents only whether they match"
         )
 
 

@@ -99,7 +99,7 @@ class Curve:
         if self.measure == "hamming":
             return _equal_blocks(self.dimensions, self.blocks, self.banding.rows)
         if self.measure != "cosine":
-            raise ValueError(f"strangers of {self.measure} are not known; measure a sample")
+            raise ValueError(f"random documents are not defined for measure = {self.measure}; measure a sample")
         if self.dimensions == 1:
             return (self.at(1.0) + self.at(-1.0)) / 2
         # Density of the angle t between two random directions: sin(t)^(dimensions - 2).

@@ -137,8 +137,7 @@ def check_extent(measure: Measure, dimensions: int, distance: float) -> None:
     if measure == "euclidean" and distance < LEAST_DISTANCE:
         raise ValueError(
             f"max_distance: {distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} is "
-            f"the "
-            "least; multiply the vectors and the distance by the same number"
+            "the least; multiply the vectors and the distance by the same number"
         )
 
 
@@ -146,7 +145,9 @@ def check_order(measure: Measure, shards: int, compare_with: str) -> None:
     """Raise ValueError if a measure cannot have these."""
     if measure == "tf-idf" and (shards > 1 or compare_with == "all"):
         name, other = ("shards", "1") if shards > 1 else ("compare_with", "kept")
-        raise ValueError(f"{name}: measure = tf-idf needs {name} = {other}; stories are told one after the other")
+        raise ValueError(
+            f"{name}: measure = tf-idf needs {name} = {other}; stories depend on one order of all documents"
+        )
 
 
 def collision(measure: Measure, threshold: float, distance: float = 0.0) -> float:
@@ -231,9 +232,8 @@ def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
     """
     if distance + 1 > min(dimensions, MOST_BANDS):
         raise UsageError(
-            f"max_distance is {distance}: of {dimensions} bits set at most {min(dimensions, MOST_BANDS) - 1}; rows "
-            f"that "
-            "differ in more have no block in common."
+            f"max_distance is {distance}: of {dimensions} bits set at most {min(dimensions, MOST_BANDS) - 1}; vectors "
+            "that differ in more have no block in common."
         )
     c = 1
     while (

@@ -118,7 +118,7 @@ def choose(
     except _Unreachable as unreachable:
         what, others = unreachable.args
         raise UsageError(
-            f"recall {recall:g} at {at or f'threshold {threshold:g}'} cannot be had with {what}: "
+            f"recall {recall:g} at {at or f'threshold {threshold:g}'} cannot be reached with {what}: "
             f"{', or '.join((*others, *remedies))}."
         ) from None
     if error is None or signature_size is not None:

@@ -221,9 +221,9 @@ class Index:
         settings = self.settings
         if settings.on_conflict != "update" and (settings.compare_with == "all" or settings.late):
             raise UsageError(
-                f"nothing can be deleted from the index in {self.folder}, which has compare_with = "
-                f"{settings.compare_with}, "
-                f"shards = {settings.shards} and on_conflict = reject: that needs one with on_conflict = update"
+                f"nothing can be deleted from the index in {self.folder}: it has compare_with = "
+                f"{settings.compare_with}, shards = {settings.shards} and on_conflict = reject; make an index with "
+                "on_conflict = update"
             )
 
     def _segments(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:

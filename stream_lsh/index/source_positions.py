@@ -89,7 +89,7 @@ class Places:
             steps = np.frombuffer(zstandard.ZstdDecompressor().decompress(packed), np.int64).reshape(3, -1)
         except (zstandard.ZstdError, ValueError) as error:
             raise DamagedError(
-                f"{self._store.path}: where rows of segment {segment} stood in the inputs is damaged "
+                f"{self._store.path}: the source positions of segment {segment} are damaged "
                 f"({error}); restore the folder from a backup"
             ) from None
         return name, np.cumsum(steps, axis=1)

@@ -129,7 +129,7 @@ class Change:
             b"".join(map(bytes, sections[parts:])),
         )  # fmt: skip
         if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
-            raise FormatError(f"a change is damaged: rows die in it that are not there, of {last}")
+            raise FormatError(f"a change is damaged: it deletes rows that do not exist, of {last}")
         at = first
         for segment, row in found.segments():
             if row < at or row >= last:

@@ -145,9 +145,9 @@ def split_values(sections: Sequence[memoryview], name: str) -> dict[bytes, bytes
     """The values of four sections of `join_values`. name: of the record, for messages."""
     keys, values = split(*sections[:2]), split(*sections[2:])
     if len(keys) != len(values):
-        raise FormatError(f"a {name} is damaged: it has not as many values as keys")
+        raise FormatError(f"a {name} is damaged: its values do not fit its keys")
     return dict(zip(keys, values, strict=True))
 
 
 def _damaged(name: str) -> FormatError:
-    return FormatError(f"a {name} is damaged: its parts do not have the lengths that it says; delete and rebuild it")
+    return FormatError(f"a {name} is damaged: its sections have other lengths than stated; delete and rebuild it")

@@ -228,8 +228,8 @@ class Counted:
                 self._add(number, value)
             except (struct.error, ValueError, IndexError, zlib.error):
                 raise DamagedError(
-                    f"{store.path}: what shard {self._shard} knows of how rare terms are is damaged; restore the "
-                    "folder from a backup"
+                    f"{store.path}: the document frequencies of shard {self._shard} are damaged; restore the folder "
+                    "from a backup"
                 ) from None
 
     def _add(self, number: int, value: bytes) -> None:

@@ -147,7 +147,7 @@ def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-unt
             row = runs[r, FIRST] + np.int64(room[first + k] & _ROW)
             # postings are not checksummed when they are read, and a wrong row would be read out of bounds
             if row >= runs[r, LAST]:
-                raise OSError("a file of the index is damaged: it has postings of rows that are not there")
+                raise OSError("a file of the index is damaged: it has postings of rows that do not exist")
             out[n] = row
             n += 1
         stop = begin

@@ -138,7 +138,7 @@ def told(store: Store, shard: int, segment: int, row: int) -> Told | None:
         known = None if found is None else Told.decode(*found)
     except (struct.error, ValueError):
         raise DamagedError(
-            f"{store.path}: what became of row {row} of shard {shard} is damaged; restore the folder from a backup"
+            f"{store.path}: the decision about row {row} of shard {shard} is damaged; restore the folder from a backup"
         ) from None
     return known if known is not None and row < known.last else None
 
@@ -159,8 +159,8 @@ def lay_over(
         found = told(store, shard, segment, unknown)
         if found is None:
             raise DamagedError(
-                f"{store.path}: what became of row {unknown} of shard {shard} is missing; restore the folder from a "
-                "backup"
+                f"{store.path}: the decision about row {unknown} of shard {shard} is missing; restore the folder from "
+                "a backup"
             )
         found.lay_over(rows, first)
         begin = found.last

@@ -196,8 +196,7 @@ def _bits(marks: bytes) -> NDArray[np.uint8]:
 
 def _damaged(store: Store, shard: int) -> DamagedError:
     return DamagedError(
-        f"{store.path}: what says which rows of shard {shard} were replaced or deleted is damaged; restore the folder "
-        "from a backup"
+        f"{store.path}: the marks of deleted rows of shard {shard} are damaged; restore the folder from a backup"
     )
 
 

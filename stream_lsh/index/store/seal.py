@@ -25,7 +25,7 @@ def check(store: Path) -> None:
     """Raise DamagedError, with file and remedy, if a file is missing or its size differs from the seal."""
     remedy = REMEDY.format(store.parent)
     if store.is_dir() and not (store / "CURRENT").exists() and any(path.suffix in DATA for path in store.iterdir()):
-        raise DamagedError(f"{store / 'CURRENT'} is missing, without which the other files mean nothing; {remedy}")
+        raise DamagedError(f"{store / 'CURRENT'} is missing, and the other files cannot be read without it; {remedy}")
     try:
         sizes = orjson.loads(_path(store).read_bytes())
     except (FileNotFoundError, orjson.JSONDecodeError):  # no seal, or one that was never completed
