@@ -39,8 +39,8 @@ LOADED_BYTES = 32 << 20  # texts read from the store at a time
 MET = 1 << 16  # most entries of scratch room to keep where documents have any number of keys
 GUESSED = 256  # documents whose candidates are read ahead
 REMEDY = (
-    "stream-lsh info --index {} --check names the file; delete a damaged folder segments/*/postings, which is rebuilt "
-    "from the rows, and restore damaged rows from a backup"
+    "stream-lsh info --index {} --check names the file; a damaged folder segments/*/postings can be deleted, and is "
+    "rebuilt from the rows; restore damaged rows from a backup"
 )
 
 
