@@ -1,10 +1,11 @@
-"""Every error a user can meet: a whole sentence that names the file or setting and the remedy, and an exit code."""
+"""Errors that a user can meet. Each message is a whole sentence that names the file or setting and the remedy; each
+class has an exit code."""
 
 from __future__ import annotations
 
 
 class StreamLshError(Exception):
-    """Base of all expected errors; the command line prints its message and exits with `exit_code`."""
+    """Base of all expected errors. The command line prints the message and exits with `exit_code`."""
 
     exit_code = 1
 
@@ -22,7 +23,7 @@ class StoreError(StreamLshError):
 
 
 class InputError(StreamLshError):
-    """An input cannot be read (single bad documents are dead letters, not errors)."""
+    """An input cannot be read. (A single bad document is a dead letter, not an error.)"""
 
     exit_code = 4
 

@@ -1,4 +1,4 @@
-"""Figures as a person reads them: counts, sizes, times, shares, and the tables that they stand in."""
+"""Figures as text for people: counts, sizes, times, shares; and plain tables."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Copied(_Rule):
 
 Rule = Spread | Growth | Share | Copied
 KINDS: Mapping[str, type[Rule]] = {"spread": Spread, "copied": Copied, "share": Share, "growth": Growth}
-SOURCED = (Spread, Share, Copied)  # need to know who a document is from
+SOURCED = (Spread, Share, Copied)  # need the source of a document
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:

@@ -1,7 +1,7 @@
-"""What rules say of a stream: alerts, batch by batch, in stream time, whatever the batches are.
+"""The alerts of rules on a stream, in stream time, independent of how the stream is cut into batches.
 
 Pure. A rule remembers some of the groups, or sources, that it counts for: those that were touched last. A time T is
-counted in slots of T / 60: what came within it counts for at least 59/60 of T, and for at most T.
+counted in slots of T / 60, so a document counts for at least 59/60 of T, and for at most T.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Alert:
 class Watched:
     """What a rule remembers of a group or a source.
 
-    number: under which it is stored. seq: of the document that touched it last. slots: number, documents, and dropped
-    ones among them, oldest first; documents, duplicates: their sums. sources: those that came last with the slots in
-    which they did, oldest first. fired: stream time of the last alert.
+    number: its key in the store. seq: of the document that touched it last. slots: number, documents, and dropped
+    documents of each, oldest first; documents, duplicates: their sums. sources: the latest ones with their slots,
+    oldest first. fired: stream time of the last alert.
     """
 
     number: int
@@ -89,7 +89,7 @@ class Watched:
             self.duplicates += duplicates
 
     def count(self, slot: int, dropped: bool) -> None:
-        """One document more; what is too old goes."""
+        """Count a document, and remove slots that are too old."""
         slots = self.slots
         if not slots or slots[-1][0] != slot:
             slots.append([slot, 0, 0])
@@ -122,7 +122,7 @@ class _Watcher:
         self.changed: set[Subject] = set()  # since they were taken
 
     def alerts(self, seen: Seen, slot: Callable[[Subject, _Watcher, int], Watched]) -> Iterator[Alert]:
-        """Its alerts; slot: makes room for a group or a source that it does not remember, and counts what goes."""
+        """Its alerts. slot: makes room for a new group or source, and counts the one that it evicts."""
         rule, table, cooldown = self.rule, self.table, self.rule.cooldown_ms
         for at, joined in enumerate(seen.joined):
             if not joined and not isinstance(rule, Share):
@@ -152,7 +152,7 @@ class _Watcher:
         slot = seen.log[at] // self.width
         if isinstance(rule, Spread):
             if not known:
-                # When its first member came is known by his event time only.
+                # Only the event time says when its first member arrived.
                 time, source = seen.first_member(seen.groups[at])
                 founded = min(time, seen.log[at]) // self.width
                 if time != NO_TIME and founded > slot - SLOTS:

@@ -166,8 +166,8 @@ class Deduplicator(Questions):
                     self._judge(builder.columns(), batch)
                     if batch.jumped:
                         warnings.warn(
-                            f"the times of the documents went on by more than the window of {self.settings.window} at "
-                            "once: all that came before is forgotten", RuntimeWarning, stacklevel=2,
+                            f"the times of the documents advanced by more than the window of {self.settings.window} at "
+                            "once: all earlier documents are forgotten", RuntimeWarning, stacklevel=2,
                         )  # fmt: skip
                     for verdict in batch.verdicts:
                         batch.left -= 1
@@ -349,8 +349,8 @@ class Deduplicator(Questions):
 
 
 class _Batch:
-    """A batch of documents whose verdicts are being taken. left: how many have not been. pause: seconds that the caller
-    is to wait. jumped: whether its times went on by more than the window."""
+    """A batch of documents whose verdicts are being delivered. left: verdicts not delivered. pause: seconds that the
+    caller is to wait. jumped: whether its times advance by more than the window."""
 
     verdicts: Sequence[Verdict] = ()
     left = 0

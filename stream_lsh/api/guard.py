@@ -1,4 +1,4 @@
-"""Who may use an index, and when."""
+"""Guards an index: threads, processes and Ctrl-C."""
 
 from __future__ import annotations
 

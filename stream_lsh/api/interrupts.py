@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back SIGINT: whatever handles it, which raises KeyboardInterrupt by default, is called after the block.
+    """Hold back SIGINT: its handler, which raises KeyboardInterrupt by default, is called after the block.
 
     Only the main thread runs handlers, so in other threads there is nothing to hold back.
     """

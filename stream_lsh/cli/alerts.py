@@ -1,4 +1,4 @@
-"""`stream-lsh alerts test|send`: what rules would have told, and passing alerts on."""
+"""`stream-lsh alerts test|send`: the alerts that rules would have raised, and sending alerts."""
 
 from __future__ import annotations
 

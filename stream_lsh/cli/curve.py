@@ -67,7 +67,7 @@ def _cell(filled: float, unicode: bool) -> str:
 
 
 def _reach(curve: Curve) -> float:
-    """How far a plot goes: a cosine to 1; distances to where strangers are."""
+    """The end of a plot's axis: 1 for a cosine; for a distance, that of unrelated documents."""
     if curve.measure == "hamming":
         return max(curve.asked + 1, curve.dimensions / 2)
     if curve.measure == "levenshtein":

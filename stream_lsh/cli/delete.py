@@ -96,7 +96,7 @@ def delete(
     wanted = wanted_ids(ids, as_json=as_json)
     for option, path in (("--unique", unique), ("--groups", groups)):
         if path == STANDARD:
-            raise UsageError(f"{option} - goes where the verdicts go; give the file that dedup has written")
+            raise UsageError(f"{option} - is where the verdicts are written; give the file that dedup has written")
     asked = there = 0
     for many, found, lines in deletions(wanted, folder, unique, groups, erase_hours):
         asked, there = asked + many, there + found

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from stream_lsh.cli.demo_kafka import run_on_kafka
 from stream_lsh.cli.extra import require_serve
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
@@ -24,6 +25,8 @@ stream-lsh demo --feed --documents 20000 > feed.jsonl
 stream-lsh demo --stories
 stream-lsh demo --stories --feed > week.jsonl
 stream-lsh demo --serve --documents 100000 --rate 50
+stream-lsh demo --kafka
+stream-lsh demo --kafka --bootstrap-servers kafka-1:9092 --rate 100
 """
 DOCUMENTS, ARTICLES = 2000, 1200  # without --stories, and with it
 
@@ -53,7 +56,10 @@ from begin to end, the words that decided, and how many are right.
             ["--keep"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
             help="folder for the feed, its true pairs, the outputs and the index",
         ),
-        Option(["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True, help="pairs to show"),
+        Option(
+            ["--pairs", "examples"], type=click.IntRange(0, 20), default=4, show_default=True,
+            help="pairs to show; with --kafka, every five seconds",
+        ),
         Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
         Option(["--stories"], is_flag=True, help="a week of news in different words, grouped by event"),
         Option(["--serve", "live"], is_flag=True, help="serve the feed live, with a page"),
@@ -73,10 +79,16 @@ def demo(
     feed: bool,
     stories: bool,
     live: bool,
+    kafka: bool,
+    servers: str | None,
     rate: int,
     port: int,
     quiet: bool,
 ) -> None:
+    if kafka and (feed or stories or live):
+        raise UsageError("--kafka is a demo of its own, without --feed, --stories and --serve; give one of them")
+    if servers is not None and not kafka:
+        raise UsageError("--bootstrap-servers names the brokers of --kafka; give --kafka too, or leave it out")
     if feed and live:
         raise UsageError("--feed only prints the feed, --serve serves it; give one of them")
     if stories and live:
@@ -90,6 +102,11 @@ def demo(
         return
     with ExitStack() as stack:
         folder = _new_folder(keep) if keep is not None else Path(stack.enter_context(temporary_folder()))
+        if kafka:
+            run_on_kafka(
+                folder, documents, seed, rate, port, examples, servers, kept=keep is not None, quiet=quiet
+            )  # fmt: skip
+            return
         if live:
             _serve(folder, documents, seed, rate, port, quiet)
             return

@@ -55,7 +55,7 @@ def erase(folder: Path, now: bool, quiet: bool) -> None:
             "erase_hours; stop that process to erase sooner"
         ) from None
     if now and after.waiting:
-        raise StoreError(f"somebody checks the files of {folder}: erase again when that is done")
+        raise StoreError(f"another process checks the files of {folder}: erase again when that is done")
     if not quiet:
         left = f", {count(after.waiting, 'version')} not due yet" if after.waiting else ""
         complain(f"{count(after.erased - before.erased, 'version')} erased{left}")

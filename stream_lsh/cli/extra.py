@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 from collections.abc import Sequence
 
 from stream_lsh.errors import StreamLshError
 
-# What the extra `kafka` brings, as it is imported.
+# What the extras `kafka` and `serve` bring, as it is imported.
 PACKAGES = ("aiokafka", "faust", "prometheus_client", "aiohttp")
+SERVE_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
 
 
 def require_kafka(*packages: str) -> None:
@@ -19,7 +21,7 @@ def require_kafka(*packages: str) -> None:
         StreamLshError: with the command that installs them.
     """
     _require("this command", "kafka", packages or PACKAGES[:1])
-    # What goes wrong is said once, in our words; aiokafka's log would say it many times before.
+    # An error is reported once, in our words; aiokafka's log would repeat it many times before.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
@@ -29,7 +31,17 @@ def require_serve() -> None:
     Raises:
         StreamLshError: with the command that installs it.
     """
-    _require("serve", "serve", ("fastapi", "uvicorn", "httptools", "prometheus_client"))
+    _require("serve", "serve", SERVE_PACKAGES)
+
+
+def require_for_children() -> None:
+    """Check that what workers and `serve` need is installed. It is not imported, which takes long.
+
+    Raises:
+        StreamLshError: with the command that installs it.
+    """
+    for extra, packages in (("kafka", PACKAGES), ("serve", SERVE_PACKAGES)):
+        _require("this demo", extra, [name for name in packages if importlib.util.find_spec(name) is None])
 
 
 def require_plot() -> None:

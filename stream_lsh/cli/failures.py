@@ -1,7 +1,7 @@
-"""How the program ends: a message that a person understands on standard error, and an exit code that a script can test.
+"""How the program ends: a message on standard error, and an exit code that a script can test.
 
-0 done, 1 nothing matches (query) or an error without a code of its own, 2 usage, 3 state, 4 input, 5 output, 6 Kafka,
-130 Ctrl-C, 141 the reader of an output has gone away, 143 SIGTERM.
+0 done, 1 nothing matches (query) or an error without a code of its own, 2 usage, 3 index, 4 input, 5 output, 6 Kafka.
+130 Ctrl-C, 141 an output has no reader any more, 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def set_resumes(context: click.Context, folder: Path | None) -> None:
 
 
 def name_command(context: click.Context) -> None:
-    """Remember which command runs, for the hint at its help. A signal that came before takes effect now.
+    """Remember which command runs, for the hint at its help. A signal that arrived earlier takes effect now.
 
     Raises:
         KeyboardInterrupt: there was such a signal.
@@ -52,7 +52,7 @@ def complain(message: str) -> None:
 
 
 def _discard(descriptor: int) -> None:
-    # Whatever is still buffered goes nowhere: the interpreter would print an error when it fails to flush at exit.
+    # Buffered output is dropped: the interpreter would print an error when it fails to flush at exit.
     with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, descriptor)
@@ -117,7 +117,7 @@ def claim_standard_descriptors() -> None:
     """Give descriptors 0 to 2 to /dev/null where the caller has closed them (`>&-`): 0 and 1 the wrong way round.
 
     Otherwise the next file that is opened, perhaps one of the index, gets the number and takes what is written to
-    standard output. So reading and writing fail instead; what would be said on standard error goes nowhere.
+    standard output. With /dev/null reading and writing fail, and messages on standard error are dropped.
     """
     for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:

@@ -120,7 +120,7 @@ class Command(click.Command):
                 record = record[0], parameter.summary(record[1])
             title = getattr(parameter, "section", "Options") if everything else "Options"
             sections.setdefault(title, []).append(record)
-        # One width for all sections, so that the descriptions stand under each other.
+        # One width for all sections, so that the descriptions are aligned.
         width = max((len(left) for records in sections.values() for left, _ in records), default=0)
         for title, records in sections.items():
             with formatter.section(title):

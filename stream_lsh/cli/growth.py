@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Steps of a group: at each event time, or where there are none at each number in the log, ascending, how many
-    members it had had until then, how many lived, and of how many sources they were; and how many new versions of
-    members came just then."""
+    """Steps of a group, ascending: one at each event time, or at each `seq` where there are no event times.
+
+    Each has the members so far, the live members, their sources, and the new versions of members at that step."""
 
     timed: bool
     at: Sequence[int]
@@ -34,8 +34,8 @@ class Growth:
 
 
 def growth(members: Iterable[Member]) -> Growth:
-    """That of a group whose versions are given in the order of the log. What has no time came, or went, with the ones
-    before it."""
+    """The growth of a group whose versions are given in the order of the log. A version without a time counts at the
+    step of the one before it."""
     versions = list(members)
     seqs, latest = [member.seq for member in versions], list(accumulate((member.time for member in versions), max))
     timed = any(member.time != NO_TIME for member in versions)
@@ -101,6 +101,6 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
 
 
 def _name(group: Group) -> str:
-    """Of who stands for a group."""
+    """The name of a group's representative."""
     found = json.loads(group.id)
     return "nobody" if found is None else str(found)

@@ -1,4 +1,4 @@
-"""Passages of a text as a person reads them: marked, with a little of what stands around them."""
+"""Passages of a text, marked, with some words of context."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _shown(default: Any) -> str:
 
 
 def setting(name: str, model: type[Settings] = Settings) -> Option:
-    """The option of one setting. Its value stays text: the model checks it, whatever source it comes from."""
+    """The option of one setting. Its value stays text: the model checks the values of all sources."""
     field = model.model_fields[name]
     section = next(title for title, names in (SECTIONS | KAFKA_SECTIONS).items() if name in names)
     flag = name.replace("_", "-")
@@ -206,7 +206,7 @@ def rules_option() -> Option:
 
 
 def output_options(standard: str) -> list[Option]:
-    """The outputs, and --overwrite; `standard` goes to standard output if nothing else is said."""
+    """The outputs, and --overwrite. By default `standard` is written to standard output."""
     texts = {
         "unique": "the unique documents, byte for byte",
         "pairs": "the pairs of near-duplicates",
@@ -267,11 +267,11 @@ def load_settings(
 def load_settings(
     context: click.Context, model: type[Settings] = Settings, *, defaults: Mapping[str, Any] | None = None
 ) -> Settings:
-    """The settings of a command with `settings_options`; only what stands on the line is given. defaults: the command's
-    own, instead of the model's.
+    """The settings of a command with `settings_options`; only options on the command line count as given. defaults:
+    the command's own, instead of the model's.
 
     Raises:
-        UsageError: naming the setting, its value and where it came from.
+        UsageError: names the setting, its value and its source.
     """
     given = {
         name: context.params[name]

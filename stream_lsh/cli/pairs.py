@@ -9,7 +9,7 @@ import click
 from stream_lsh.cli.group import Command
 from stream_lsh.cli.running import INPUT_HELP, job_options, run_job
 
-# Whoever asks for pairs wants all of them; a bound remains, or one text a million times would make 10^12.
+# `pairs` is to report all of them. A bound remains, because one text a million times has 10^12 pairs.
 MOST = 1000
 EXAMPLES = """
 stream-lsh pairs feed.jsonl > pairs.jsonl

@@ -204,5 +204,5 @@ def progress_display(
 
 
 def _to_standard_error(line: str) -> None:
-    with suppress(OSError):  # nobody reads it any more; the work goes on
+    with suppress(OSError):  # it has no reader any more; the work continues
         print(line, file=sys.stderr, flush=True)

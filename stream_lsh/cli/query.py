@@ -240,7 +240,7 @@ def _decoded(content: bytes, name: str) -> str:
 
 
 def asked(text: str, settings: Settings) -> str | list[str] | list[float] | dict[str, float]:
-    """What a text stands for in an index with these settings: itself, a set, weights, a vector or bits.
+    """The value that a text denotes in an index with these settings: a text, a set, weights, a vector or bits.
 
     Raises:
         UsageError: it begins like JSON, and is none.

@@ -107,7 +107,7 @@ def run_job(
     from stream_lsh.embedded.job import Job  # here, because it takes numba and RocksDB with it
 
     rules = read_rules(given["rules"]) if given.get("rules") is not None else ()
-    # Of a temporary index nobody would see them.
+    # A temporary index has no reader for them.
     kept = None if groups and folder is not None and settings.compare_with == "kept" else False
     job = Job(
         settings, inputs, outputs, folder, overwrite=given["overwrite"], only_new=given["only_new"], rules=rules,
@@ -140,7 +140,7 @@ def chosen_inputs(inputs: Sequence[str], example: str) -> list[str]:
 
 
 def chosen_outputs(given: Mapping[str, str | None], standard: str, inputs: Sequence[str]) -> dict[str, str]:
-    """Where each output goes. `standard` goes to standard output unless it is given or another one goes there.
+    """The path of each output. `standard` is written to standard output unless it has a path or another output is `-`.
 
     Raises:
         UsageError: two outputs in one place, or an output over an input.

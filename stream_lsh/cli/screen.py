@@ -120,7 +120,7 @@ def titled(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def table(rows: Sequence[Row], right: Collection[int] = ()) -> Iterator[str]:
-    """Rows in columns; right: the columns that stand at the right."""
+    """Rows in columns; right: the columns that are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

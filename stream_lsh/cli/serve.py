@@ -58,7 +58,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command(
     cls=Command,
     examples=EXAMPLES,
-    help="""Serve an index over HTTP: documents in, verdicts out, and a page that shows what happens.
+    help="""Serve an index over HTTP: documents in, verdicts out, and a page that shows both.
 
 Documents are checked and added in the order of arrival, each in one atomic step. The answers are those of `dedup` for
 the same documents in the same order. An answer means that the document is on the disk.

@@ -92,8 +92,8 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
 def _window(window: Forgetting) -> Iterator[str]:
     if window.jumps:
         yield (
-            f"the times of the documents went on by more than the window {count(window.jumps, 'time')}: all that came "
-            "before was forgotten; if that was a mistake in the feed, see --max-future"
+            f"the times of the documents advanced by more than the window {count(window.jumps, 'time')}: all "
+            "earlier documents are forgotten; if that was a mistake in the feed, see --max-future"
         )
     if window.stream_time >= 0:
         yield f"documents from {moment(window.stream_time - 1000 * seconds_of(window.window))} on are remembered"

@@ -21,7 +21,7 @@ from stream_lsh.demo.spread import Spreading
 from stream_lsh.demo.timeline import timeline
 from stream_lsh.wording import count, duration, per_second, plain_table, share
 
-NARROW = 84  # columns below which two texts stand under each other
+NARROW = 84  # columns below which two texts are shown one below the other
 WIDEST = 132
 EXAMPLES = (
     "correction", "newer figures", "reprint", "house style", "paragraph added", "live update", "headline changed",
@@ -127,7 +127,7 @@ def _marked(pieces: Sequence[Piece], style: str, base: str = "") -> Text:
     text = Text(style=base, overflow="fold")
     for piece in pieces:
         if piece.changed:
-            # The brackets are for those who do not see the colour: a file, a printout, a colour-blind reader.
+            # The brackets are for readers that do not see the colour: a file, a printout, a colour-blind reader.
             lead = piece.text[: len(piece.text) - len(piece.text.lstrip())]
             text.append(lead)
             text.append(f"[{piece.text.lstrip()}]", style)

@@ -79,7 +79,7 @@ def correction(random: Random, copy: Copy) -> Copy:
 
 
 def newer_figures(random: Random, copy: Copy) -> Copy | None:
-    """One to three numbers have gone up a little."""
+    """One to three numbers are a little higher."""
     numbers = [(name, fact) for name in copy.story.used() if isinstance(fact := copy.story.facts[name], int)]
     if not numbers:
         return None
@@ -142,7 +142,7 @@ def cut_short(random: Random, copy: Copy) -> Copy:
 
 
 def same_event(random: Random, copy: Copy) -> Copy:
-    """The same event, written by somebody else: most facts agree, few sentences do. Not a near-duplicate."""
+    """The same event, written independently: most facts agree, few sentences do. Not a near-duplicate."""
     fresh = write(random, copy.story.desk, copy.story.topic)
     story = fresh.with_facts({name: fact for name, fact in copy.story.facts.items() if name in fresh.facts})
     outlet = _elsewhere(random, copy)

@@ -1,7 +1,7 @@
-"""An event as papers report it: the same facts in other words, and what has become known since.
+"""An event as papers report it: the same facts in other words, and later developments.
 
-All papers agree on what happened and where, which is what their headlines and leads say. Whom they have asked, and what
-they have counted themselves, is their own.
+All papers agree on what happened and where: their headlines and leads say so. Quotations and counts differ from paper
+to paper.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ DESCRIPTIONS: Mapping[str, str] = {
 # These are not near-duplicates of anything: reporting them is a mistake.
 UNRELATED = ("story", "same event", "notice")
 LEAST = 40
+TEXT_FIELDS = ("title", "text")
 START = 1_700_000_000_000  # ms; a Tuesday
 OTHER_LANGUAGES = 0.14  # of the stories
 
@@ -86,7 +87,7 @@ def make_feed(documents: int = 2000, seed: int = 1) -> Feed:
     Raises:
         ValueError: fewer than LEAST documents; each kind needs room.
     """
-    return Feed(tuple(_entries(documents, seed)))
+    return Feed(tuple(feed_entries(documents, seed)))
 
 
 def feed_lines(documents: int = 2000, seed: int = 1) -> Iterator[bytes]:
@@ -95,10 +96,15 @@ def feed_lines(documents: int = 2000, seed: int = 1) -> Iterator[bytes]:
     Raises:
         ValueError: as `make_feed`.
     """
-    return (entry.line + b"\n" for entry in _entries(documents, seed))
+    return (entry.line + b"\n" for entry in feed_entries(documents, seed))
 
 
-def _entries(documents: int, seed: int) -> Iterator[Entry]:
+def feed_entries(documents: int = 2000, seed: int = 1) -> Iterator[Entry]:
+    """The entries of that feed, made one by one.
+
+    Raises:
+        ValueError: as `make_feed`.
+    """
     if documents < LEAST:
         raise ValueError(f"{documents} documents are too few for a feed; take at least {LEAST}")
     return _Newsroom(Random(f"stream_lsh demo feed {seed}")).run(documents)

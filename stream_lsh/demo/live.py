@@ -1,4 +1,4 @@
-"""The demo's feed into a service, at the pace of a busy newsroom, for as long as somebody looks."""
+"""The demo's feed into a service, at the pace of a busy newsroom, until the demo ends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from stream_lsh.demo.feed import feed_lines
-from stream_lsh.demo.run import TEXT_FIELDS
+from stream_lsh.demo.feed import TEXT_FIELDS, feed_lines
 from stream_lsh.serve.service import Service
 from stream_lsh.settings.model import Settings
 

@@ -9,7 +9,7 @@ from stream_lsh.demo.texts import read
 
 @dataclass(frozen=True)
 class Outlet:
-    """Who prints a story; `header` and `footer` stand around what it takes over from others, `credit` under its own."""
+    """A paper. `header` and `footer` surround a story from another paper, `credit` is below its own."""
 
     key: str
     language: str

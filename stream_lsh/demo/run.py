@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stream_lsh.demo.display import Run
-from stream_lsh.demo.feed import Feed, make_feed
+from stream_lsh.demo.feed import TEXT_FIELDS, Feed, make_feed
 from stream_lsh.demo.score import Truth, find_truth, score
 from stream_lsh.demo.spread import read_lines, run_spread, spread_settings
 from stream_lsh.embedded.job import Job
@@ -16,7 +16,6 @@ from stream_lsh.embedded.report import Progress
 from stream_lsh.index.kernel import compiling
 from stream_lsh.settings.model import Settings
 
-TEXT_FIELDS = ("title", "text")
 WARM_UP = 300  # documents
 OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
 

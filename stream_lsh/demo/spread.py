@@ -1,4 +1,4 @@
-"""One story of the demo: it spreads, is corrected, and withdrawn by all but who printed it first.
+"""One story of the demo: it spreads, is corrected, and is withdrawn by all papers except the first.
 
 A feed of its own, in which a corrected document is another text under its id and a withdrawn one a record that deletes.
 Everything follows from the seed.
@@ -18,7 +18,6 @@ from stream_lsh.demo import desks
 from stream_lsh.demo.desks import TOWNS
 from stream_lsh.demo.outlets import AGENCY
 from stream_lsh.demo.story import Story, write
-from stream_lsh.embedded.job import Job
 from stream_lsh.settings.model import Settings
 
 PAPERS = ("gazette", "herald", "courier", "post", "echo", "observer")
@@ -38,7 +37,7 @@ WRITES, PRINTS, CORRECTS, WITHDRAWS = "write", "print", "correct", "withdraw"
 
 @dataclass(frozen=True)
 class Entry:
-    """A record of the feed: when, of whom, and what he does with the story."""
+    """A record of the feed: its time, its source, and what that source does with the story."""
 
     ts: int
     source: str
@@ -69,7 +68,7 @@ def make_spread(seed: int) -> list[Entry]:
     def do(minute: float, paper: str, what: str, text: Sequence[str], edition: int = 1) -> None:
         found.append((round(minute), paper, edition, what, text))
 
-    # Slowly, then all at once, then whoever is left.
+    # Slowly, then all at once, then the rest.
     for at, paper in zip(sorted(min(110, random.gauss(60, 30)) for _ in first), first, strict=True):
         do(max(4, at), paper, PRINTS, _by(paper, old))
     for paper in random.sample(first[1:], TWICE):
@@ -91,7 +90,7 @@ def make_spread(seed: int) -> list[Entry]:
 
 
 def _corrected(random: Random, story: Story) -> Story:
-    """The story with a name or a word that was wrong put right: one that stands in few places."""
+    """The story with a wrong name or word corrected, one that occurs in few places."""
     body = "\n".join(story.paragraphs)
     words = [name for name in story.used() if isinstance(story.facts[name], str)]
     return story.with_another(random, min(words, key=lambda name: body.count(f"{{{name}")))
@@ -121,6 +120,8 @@ def run_spread(folder: Path, seed: int, settings: Settings) -> Spreading:
     Raises:
         StreamLshError, OSError: as the job does.
     """
+    from stream_lsh.embedded.job import Job  # here, because it takes numba with it
+
     folder.mkdir()
     entries = make_spread(seed)
     (folder / "feed.jsonl").write_bytes(b"".join(lines(entries)))

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_lsh.demo.feed import Entry
-from stream_lsh.demo.run import TEXT_FIELDS, write_labels
+from stream_lsh.demo.feed import TEXT_FIELDS, Entry
+from stream_lsh.demo.run import write_labels
 from stream_lsh.demo.spread import read_lines
 from stream_lsh.demo.week import DAY, DAYS, PARAGRAPH, SINGLE, START, Week, make_week
 from stream_lsh.embedded.job import Job
@@ -109,7 +109,7 @@ def run_week(folder: Path, documents: int, seed: int, progress: Callable[[Progre
 def judged(week: Week, verdicts: Sequence[Mapping[str, Any]], folder: Path | None = None) -> Diary:
     """Compare verdicts, one for each article, as the job writes them, with the truth."""
     entries = week.feed.entries
-    first_member = [int(verdict["group"]) for verdict in verdicts]  # a story has the number of who founded it
+    first_member = [int(verdict["group"]) for verdict in verdicts]  # a story has the number of its first member
     event_of = [entry.story for entry in entries]
     members, articles = _places(first_member), _places(event_of)
     stories = [_story(places, week, verdicts, articles) for places in members.values() if len(places) > 1]

@@ -4,7 +4,7 @@ A story keeps its templates and facts apart, so that an edit (a corrected name, 
 other facts, as in a newsroom.
 
 Templates know two marks: `[a|b|c]` is one of the alternatives, chosen once when the story is written; `{slot}` is a
-fact, the same wherever it stands. The kind of a fact is its name without digits at the end (`town2` is a town).
+fact, the same in all places. The kind of a fact is its name without digits at the end (`town2` is a town).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Fact = str | int
 class Topic:
     """What stories of one sort are made of.
 
-    `parts` stand in the order of the story; one sentence is taken of each, two where `doubles` says that any two of a
+    `parts` are in the order of the story; one sentence is taken of each, two where `doubles` says that any two of a
     part go together. `extras` are paragraphs that a later version adds. `pools` fill slots with words, `ranges` with
     whole numbers.
     """
@@ -148,7 +148,7 @@ def find_fact(random: Random, desk: Desk, topic: Topic, slot: str, facts: dict[s
             taken = {facts[other] for other in facts if other.rstrip("0123456789") == kind}
             facts[name] = random.choice([word for word in pool if word not in taken])
             return
-    # Whatever is neither a range nor a pool is a person, named in full and by the last name.
+    # A slot that is neither a range nor a pool is a person, named in full and by the last name.
     first = random.choice(desk.pools.get(f"{kind}.first") or desk.pools["firstname"])
     last = random.choice(desk.pools["lastname"])
     facts[name] = desk.name_order.format(first=first, last=last)

@@ -56,7 +56,7 @@ def rows(spreading: Spreading) -> Iterator[Row]:
 
 
 def timeline(spreading: Spreading, width: int, narrow: int) -> Group:
-    """The table, and who has it in the end."""
+    """The table, and the final representative."""
     table = plain_table("A story that spreads, is corrected and withdrawn")
     wide = width >= narrow
     for name in ("after", "what papers do", "event", "members", "living", "sources", *([""] if wide else [])):

@@ -52,7 +52,8 @@ class Week:
 
 @dataclass
 class _Article:
-    """What is to be written. event: of which; None if nobody else tells of it; parent: what it is a copy of."""
+    """An article to be written. event: its event, None if no other article covers it. parent: the article that it
+    copies."""
 
     ts: int
     kind: str
@@ -123,7 +124,7 @@ class _Newsroom:
         return planned, first
 
     def _reports(self, story: int, event: Event, begin: int, size: int, pace: int) -> Iterator[_Article]:
-        """Who writes of an event, and when: slowly, then many, then fewer and fewer."""
+        """The reports of an event with their times: slowly, then many, then fewer and fewer."""
         random, language = self.random, event.desk.language
         known = self.papers if language == "en" else [one for one in outlets.OTHERS if one.language == language]
         outlet = None

@@ -1,4 +1,4 @@
-"""Documents of a Python program as columns, one after the other."""
+"""Columns of documents that a Python program adds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _JSON = (str, int, float, bool, list, dict, type(None))
 
 
 class Builder:
-    """Columns of documents that are added one by one.
+    """Columns of documents, which are added one by one.
 
     Args:
-        fields: where the parts of a document stand in a mapping, and which of its parts are compared.
+        fields: where the parts of a document are in a mapping, and which of its parts are compared.
     """
 
     def __init__(self, fields: Fields) -> None:
@@ -32,12 +32,12 @@ class Builder:
         return len(self._records)
 
     def add(self, document: object) -> None:
-        """Add a `Document`, or a mapping, which is read as a JSON object of a file is. One that cannot be processed is
-        rejected in its place.
+        """Add a `Document`, or a mapping, which is read like a JSON object of a file. A document that cannot be
+        processed is rejected, and keeps its place.
 
         Raises:
-            TypeError: it is neither, or a value has a type that it cannot have. Of a mapping these are types that JSON
-            does not have: null instead of a text is rejected, as it is in a file.
+            TypeError: it is neither, or a value has a type that it cannot have. In a mapping these are types that JSON
+                does not have; null in place of a text is rejected, as in a file.
         """
         try:
             record = self._record(document)
@@ -66,7 +66,7 @@ class Builder:
         return record
 
     def _check(self, record: Record) -> None:
-        """Raise Refused if a document is too large, or says what UTF-8 cannot say."""
+        """Raise Refused if a document is too large, or has text that UTF-8 cannot encode."""
         id, text, most = record.id, record.text, self._fields.max_document_bytes
         size = len(text)
         if not text.isascii():
@@ -82,7 +82,7 @@ class Builder:
             raise Refused("not_utf8", "a value to match within has a lone surrogate, which UTF-8 cannot write", id)
 
     def columns(self) -> Columns:
-        """The documents that were added."""
+        """The documents added."""
         records = self._records
         texts, ends = joined([record.text for record in records])
         sources = [record.source for record in records]
@@ -95,7 +95,7 @@ class Builder:
 
 
 def _has_surrogate(said: bytes) -> bool:
-    """Whether JSON texts with commas between them have a lone surrogate, which is what they escape so."""
+    """Whether JSON texts, joined by commas, have a lone surrogate (written as an escape)."""
     for value in json.loads(b"[%b]" % said):
         try:
             _ = isinstance(value, str) and value.encode()

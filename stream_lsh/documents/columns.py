@@ -1,4 +1,4 @@
-"""Documents as columns, validated, each in its place even when it is refused."""
+"""Documents as columns, validated. Rejected documents keep their place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a document is refused. `size`: its full size in bytes if only its beginning was kept."""
+    """Why a document is rejected. size: its full size in bytes if only its beginning was stored."""
 
     reason: str
     detail: str
@@ -35,8 +35,12 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Uncompressed bytes and lines of one input that have been read (of a folder: bytes of files, and files). crc:
-    CRC-32 of the last of these bytes, from a multiple of a MiB on, where such checksums are made; else 0."""
+    """How far an input was read.
+
+    Attributes:
+        offset, line: uncompressed bytes and lines (for a folder: bytes of files, and files).
+        crc: CRC-32 of the last of these bytes, from a multiple of a MiB on, where such checksums are made; otherwise 0.
+    """
 
     offset: int = 0
     line: int = 0
@@ -45,14 +49,19 @@ class Position:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """n documents. A refused one keeps its place with an empty text, and the id b"null" if none is known.
+    """n documents. A rejected one has an empty text, and the id b"null" if none is known.
 
-    ids: as JSON text (b'"abc"', b"17"). texts: all texts as UTF-8 ('surrogatepass'), ends: where each ends.
-    times: ms since 1970, or NO_TIME. rejected: by place. sources: as JSON text, b"" for none; empty without a
-    `source_field`. salts: uint64[n], equal where the values of the fields to match within are; empty without such.
-    deleted: the places of those that only say that their id is deleted. stamped: of those that have no time of their
-    own, but in `times` that of their record, which counts for stream time and does not say which version is the newer
-    one.
+    Attributes:
+        ids: as JSON text (b'"abc"', b"17").
+        texts: all texts as UTF-8 ('surrogatepass').
+        ends: int64[n], where each text ends.
+        times: int64[n], ms since 1970, or NO_TIME.
+        rejected: by place.
+        sources: as JSON text, b"" for none; empty without `source_field`.
+        salts: uint64[n], hashes of the scopes; empty without `match_within`.
+        deleted: places of the deletions.
+        stamped: places of documents without a time of their own: their time is that of the record. It counts for stream
+            time and does not order versions.
     """
 
     ids: list[bytes]
@@ -69,7 +78,7 @@ class Columns:
         return len(self.ids)
 
     def part(self, begin: int, end: int) -> Columns:
-        """Documents begin to end."""
+        """The documents [begin, end)."""
         start = int(self.ends[begin - 1]) if begin else 0
         stop = int(self.ends[end - 1]) if end > begin else start
         return Columns(
@@ -82,9 +91,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Batch(Columns):
-    """Documents as they came from an input.
+    """Documents of an input.
 
-    Document i is data[line_starts[i]:line_ends[i]], without its newline; it is line line_numbers[i] (from 1) and
+    Document i is data[line_starts[i]:line_ends[i]], without its newline. It is line line_numbers[i] (from 1), and
     begins at byte offsets[i] of the uncompressed input. position: behind the batch.
     """
 
@@ -97,11 +106,11 @@ class Batch(Columns):
     position: Position
 
     def raw(self, i: int) -> bytes:
-        """The bytes of document i (of one that was too large, the beginning)."""
+        """The bytes of document i; the beginning, if it was too large."""
         return self.data[int(self.line_starts[i]) : int(self.line_ends[i])]
 
     def dead_letter(self, i: int, rejection: Rejection | None = None) -> bytes:
-        """The dead letter of document i, one line; `rejection` for a reason found later than in parsing."""
+        """The dead letter of document i, one line. rejection: a reason found after parsing."""
         why = rejection or self.rejected[i]
         return dead_letter(
             why.reason, why.detail, self.input, int(self.line_numbers[i]), int(self.offsets[i]), self.raw(i), why.size
@@ -109,14 +118,14 @@ class Batch(Columns):
 
 
 def salts_of(within: list[bytes]) -> NDArray[np.uint64]:
-    """The salts of documents with these values to match within; none of none."""
+    """Hashes of scopes, given as `within_text` has them; empty if there are none."""
     if not within:
         return np.empty(0, np.uint64)
     return murmur128(b"".join(within), np.cumsum(list(map(len, within)), dtype=np.int64))[:, 0].copy()
 
 
 def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:
-    """Texts as one piece of UTF-8 ('surrogatepass'), and where each ends."""
+    """Texts concatenated as UTF-8 ('surrogatepass'), and where each ends."""
     together = "".join(texts)
     if together.isascii():
         lengths = [len(text) for text in texts]

@@ -1,4 +1,5 @@
-"""Dead letters: what could not be processed, why, where it stood, and its original bytes."""
+"""Dead letters: documents that could not be processed, with the reason, the place in the input and the original
+bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import json
 import orjson
 
 KEPT_BYTES = 64 * 1024
-"""How much of a line that is too large is kept."""
+"""Bytes of a line that is too large which are stored."""
 
 
 def dead_letter(
@@ -17,8 +18,9 @@ def dead_letter(
 ) -> bytes:
     """One JSON line, with its newline, for a document that cannot be processed.
 
-    raw: its bytes without the newline. size: its full size if `raw` is only its beginning; the letter then has
-    `truncated` and `size`. Bytes that are not UTF-8 stand in base64 under `original_base64`.
+    Args:
+        raw: its bytes without the newline. Bytes that are not UTF-8 are in base64 under `original_base64`.
+        size: its full size if `raw` is only its beginning; the letter then has `truncated` and `size`.
     """
     letter: dict[str, object] = {
         "reason": reason,
@@ -28,7 +30,7 @@ def dead_letter(
         "offset": offset,
     }
     try:
-        # The cut may have gone through a character: its beginning is left off then.
+        # A character that was cut at the end is omitted.
         original, used = codecs.utf_8_decode(raw, "strict", size is None)
         letter["original"] = original
         if size is not None and used < len(raw) - 3:
@@ -41,5 +43,5 @@ def dead_letter(
         letter["size"] = size
     try:
         return orjson.dumps(letter, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # a file name that is not UTF-8 comes as lone surrogates
+    except TypeError:  # a file name that is not UTF-8 has lone surrogates
         return json.dumps(letter, separators=(",", ":")).encode("ascii") + b"\n"

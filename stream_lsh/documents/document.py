@@ -1,4 +1,4 @@
-"""A document as a Python program makes it."""
+"""A document of a Python program."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def plain_id(value: object) -> str | int:
         TypeError: it is neither.
     """
     if isinstance(value, str):
-        return str.__str__(value)  # members of an enumeration print themselves by name
+        return str.__str__(value)  # members of an enumeration print their names
     plain = unboxed(value)
     if isinstance(plain, int) and not isinstance(plain, bool):
         return int(plain)
@@ -126,11 +126,11 @@ _CHECKED = (
     ("bits", _is_bits, "hexadecimal, base64, bytes or an integer"),
     ("source", _is_source, "a string or an integer"),
 )
-"""Attributes that a document may lack: which values they can have, and how these are called."""
+"""Optional attributes: the check of their values, and the name of these for messages."""
 
 
 def record_of(document: Document, fields: Fields) -> Record:
-    """What a document says to an index whose documents have these fields.
+    """The parts of a document, for an index with these fields.
 
     Raises:
         Refused: it cannot be processed.
@@ -166,7 +166,7 @@ def _text(document: Document, fields: Fields, id: bytes) -> str:
 
 
 def _within(document: Document, match_within: Sequence[str], id: bytes) -> bytes:
-    """The values to match within. None is a value, and has to be given."""
+    """The values of the fields of `match_within`. None is a value, and must be given."""
     given = document.within or {}
     for name in match_within:
         if name not in given:

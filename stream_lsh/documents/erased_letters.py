@@ -1,6 +1,6 @@
-"""Dead letters in a index folder: those of ids that were deleted are erased with them.
+"""Erasing of the dead letters of deleted ids in an index folder.
 
-They are written over where they stand, and none is moved: a run goes on behind the last one.
+They are overwritten in place: a run appends behind the last one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
 
 FILE = "dead-letters.jsonl"
-ERASED = b'{"reason":"erased"}'  # and blanks: what is left of a letter
+ERASED = b'{"reason":"erased"}'  # and blanks: what is left of a dead letter
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<![\w.-])-?\d+(?![\w.])')
 
 
 def erase_letters(path: Path, ids: Set[bytes], id_field: str) -> None:
-    """Erase the letters of documents with these ids (JSON texts), as far as the id can be read; of others those in
-    which one of them stands, as a string or a number. Somebody may be writing behind them."""
+    """Erase the dead letters of documents with these ids (JSON texts). Where the id of a letter cannot be read, it is
+    erased if one of the ids is in it as a string or a number. Another process may append meanwhile."""
     places: list[tuple[int, int]] = []
     at = 0
     with suppress(FileNotFoundError), path.open("r+b") as file:
@@ -40,8 +40,8 @@ def erase_letters(path: Path, ids: Set[bytes], id_field: str) -> None:
 
 def _is_of(line: bytes, ids: Set[bytes], id_field: str) -> bool:
     if line.startswith(ERASED):
-        return line.rstrip() != ERASED  # a power cut came between
-    letter: dict[str, Any] = json.loads(line)  # orjson refuses the lone surrogates that names of files may have
+        return line.rstrip() != ERASED  # a power cut interrupted the write
+    letter: dict[str, Any] = json.loads(line)  # orjson refuses lone surrogates, which file names may have
     original, id = letter.get("original"), b"null"
     raw = base64.b64decode(letter["original_base64"]) if original is None else original.encode()
     if id_field == LINE_ID:

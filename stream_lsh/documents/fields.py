@@ -1,4 +1,4 @@
-"""Which fields of a JSON object make a document, and how their values are checked."""
+"""The fields of a JSON object that make a document, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ID_BYTES = 4096
 MAX_SOURCE_BYTES = 256
 MAX_WITHIN_BYTES = 256
 LINE_ID = "@line"
-"""As `id_field`: the id is "<input>:<line>", for feeds without ids."""
+"""Value of `id_field` for feeds without ids: the id is "<input>:<line>"."""
 
 LITERALS: dict[bool | None, bytes] = {None: b"null", True: b"true", False: b"false"}
 
@@ -26,9 +26,16 @@ _ABSENT = object()
 
 
 class Record(NamedTuple):
-    """What a parsed object says: id as JSON text, text, time (ms, or NO_TIME), source as JSON text (b"" = none), the
-    values to match within as `within_text` has them; or that its id is deleted, and then it has neither text nor
-    values."""
+    """A document in a parsed object.
+
+    Attributes:
+        id: as JSON text.
+        text: empty for a deletion.
+        time: ms since 1970, or NO_TIME.
+        source: as JSON text, b"" = none.
+        within: its scope, as `within_text` has it; empty for a deletion.
+        deleted: it is a deletion.
+    """
 
     id: bytes
     text: str
@@ -40,14 +47,18 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Fields:
-    """Where a document's parts stand in its JSON object.
+    """Where the parts of a document are in its JSON object.
 
-    A name with dots leads into nested objects, unless there is a key that contains the dots itself. The texts are
-    joined by one space. With `set_field` a list takes the place of the texts, with `item` a vector or bits. timed:
-    every document must have a time. The source does not decide about a document: where it is not there, or no string or
-    integer of at most MAX_SOURCE_BYTES as JSON, it has none. match_within: their values must be equal for two documents
-    to match. deleted_field: where it is true the id is deleted, and nothing else is needed; where it is false, null or
-    missing it is a document.
+    A name with dots is a path into nested objects, unless there is a key with these dots. The texts are joined by one
+    space. With `set_field` a list takes the place of the texts, with `item` a vector or bits.
+
+    Attributes:
+        timed: every document must have a time.
+        source_field: a document has no source if its value is missing, or is no string or integer of at most
+            MAX_SOURCE_BYTES as JSON. It is not rejected.
+        match_within: their values must be equal for two documents to match.
+        deleted_field: where it is true the id is deleted, and no other field but the id is needed. False, null or
+            missing: it is a document.
     """
 
     id_field: str = "id"
@@ -62,7 +73,7 @@ class Fields:
     item: Item | None = None
 
     def extract(self, document: dict[str, object], line_id: bytes | None = None) -> Record:
-        """What a parsed object says. `line_id` is the id to use when `id_field` is LINE_ID. Raises Refused."""
+        """The document in a parsed object. line_id: the id when `id_field` is LINE_ID. Raises Refused."""
         id = line_id if line_id is not None else id_text(_required(document, self.id_field, b"null"))
         deleted = self._deleted(document, id)
         text = "" if deleted else self._text(document, id)
@@ -103,7 +114,7 @@ class Fields:
         return text
 
     def rounded(self, document: dict[str, object]) -> bool:
-        """Whether the source is a number that may have been rounded by the reader, which no other field would pass."""
+        """Whether the source is a number that the reader may have rounded, which is allowed in no other field."""
         return self.source_field is not None and isinstance(_resolve(document, self.source_field), float)
 
     def _source(self, document: dict[str, object]) -> bytes:
@@ -116,13 +127,13 @@ class Fields:
         return text if len(text) <= MAX_SOURCE_BYTES else b""
 
     def _within(self, document: dict[str, object], id: bytes) -> bytes:
-        """The values to match within of a parsed object, as `within_text` has them. Raises Refused."""
+        """The scope of a parsed object, as `within_text` has it. Raises Refused."""
         values = {name: _resolve(document, name) for name in self.match_within}
         return within_text({name: None if value is _ABSENT else value for name, value in values.items()}, id)
 
 
 def key_text(document: dict[str, object], path: str) -> bytes | None:
-    """The string or integer at a dotted path as a record's key: its plain text; None if there is no such value."""
+    """The string or integer at a dotted path as a record's key, as plain text; None if there is none."""
     value = _resolve(document, path)
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if value.bit_length() < 14_000 else None
@@ -130,7 +141,7 @@ def key_text(document: dict[str, object], path: str) -> bytes | None:
 
 
 def key_json(document: dict[str, object], path: str) -> bytes | None:
-    """The string or integer at a dotted path as a record's key: as JSON, as ids are; None if there is no such value."""
+    """The string or integer at a dotted path as a record's key, as JSON like ids; None if there is none."""
     try:
         return id_text(_resolve(document, path))
     except Refused:
@@ -138,7 +149,7 @@ def key_json(document: dict[str, object], path: str) -> bytes | None:
 
 
 def json_id(text: str | bytes) -> str | int:
-    """The id that is written as JSON.
+    """Parse an id that is written as JSON.
 
     Raises:
         ValueError: it is no string and no integer.
@@ -153,7 +164,7 @@ def json_id(text: str | bytes) -> str | int:
 
 
 def id_value(id: bytes) -> str | int | None:
-    """The id that canonical JSON text stands for, integers of any size and lone surrogates among them; None of null."""
+    """The id of canonical JSON text, including integers of any size and lone surrogates; None for null."""
     if id[:1] == b'"':
         try:
             text: str = orjson.loads(id)
@@ -164,7 +175,7 @@ def id_value(id: bytes) -> str | int | None:
 
 
 def id_text(value: object) -> bytes:
-    """The id as canonical JSON text, so that equal ids have equal bytes however they were escaped. Raises Refused."""
+    """The id as canonical JSON text: equal ids have equal bytes, however they were escaped. Raises Refused."""
     text = _scalar_text(value)
     if text is None:
         raise Refused("wrong_type", f"the id is {kind_of(value)}, not a string or an integer", value=value)
@@ -174,10 +185,10 @@ def id_text(value: object) -> bytes:
 
 
 def within_text(values: Mapping[str, object], id: bytes) -> bytes:
-    """Values by field as JSON texts with commas between them, so that equal ones have equal bytes and others have not.
+    """Values by field as JSON texts joined by commas: equal bytes exactly for equal values.
 
     Raises:
-        Refused: one is no string, integer, boolean or null, or has more than MAX_WITHIN_BYTES as JSON.
+        Refused: a value is no string, integer, boolean or null, or has more than MAX_WITHIN_BYTES as JSON.
     """
     texts = []
     for name, given in values.items():
@@ -194,10 +205,10 @@ def within_text(values: Mapping[str, object], id: bytes) -> bytes:
 
 
 def set_text(value: object, name: str, id: bytes) -> str:
-    """The elements of a set (strings, or integers as their decimals) joined by U+001F. Raises Refused.
+    """The elements of a set (strings, or integers as decimals), joined by U+001F. Raises Refused.
 
-    In elements with U+001F or U+001E inside, these are written U+001E 1 and U+001E 0, so that different sets stay
-    different.
+    If an element has U+001F or U+001E, these are written as U+001E 1 and U+001E 0, so that different sets have
+    different texts.
     """
     given = elements_of(value)
     if given is None:
@@ -211,7 +222,7 @@ def set_text(value: object, name: str, id: bytes) -> str:
             what = f"{name} holds {kind_of(element)}; only strings and integers can be elements"
             raise Refused("wrong_type", what, id, element)
         elements.append(element)
-    elements.sort()  # the order says nothing: equal sets are equal texts, and so exact duplicates
+    elements.sort()  # the order does not matter: equal sets have equal texts, and are exact duplicates
     text = "\x1f".join(elements)
     if "\x1e" in text or text.count("\x1f") >= len(elements) > 0:
         text = "\x1f".join(element.replace("\x1e", "\x1e0").replace("\x1f", "\x1e1") for element in elements)
@@ -223,13 +234,14 @@ def set_text(value: object, name: str, id: bytes) -> str:
 
 
 def check_ink(text: str, id: bytes) -> None:
-    """Raises Refused if the text has nothing but white space."""
+    """Raise Refused if the text has only white space."""
     if not text or text.isspace():
         raise Refused("empty", "the text has no character but white space", id)
 
 
 def _resolve(document: dict[str, object], path: str) -> object:
-    """The value at a dotted path, _ABSENT if there is none; of several readings the one with the longest keys."""
+    """The value at a dotted path, _ABSENT if there is none. If several paths are possible, the one with the longest
+    keys."""
     value = document.get(path, _ABSENT)
     at = len(path)
     while value is _ABSENT:
@@ -250,15 +262,15 @@ def _required(document: dict[str, object], path: str, id: bytes) -> object:
 
 
 def _scalar_text(value: object) -> bytes | None:
-    """A string or an integer as canonical JSON text, None for anything else. Of an integer with more digits than Python
-    converts (4300) only that it is longer than anything may be."""
+    """A string or an integer as canonical JSON text, None for anything else. An integer of more digits than Python
+    converts (4300) becomes a text that is too long for any field."""
     if isinstance(value, str):
         try:
             return orjson.dumps(value)
         except TypeError:  # a lone surrogate has no UTF-8
             return json.dumps(value).encode("ascii")
     if isinstance(value, int) and not isinstance(value, bool):
-        # Through `int`: members of an enumeration are integers that print themselves by name.
+        # `int`, because members of an enumeration are integers that print their names.
         return str(int(value)).encode("ascii") if value.bit_length() < 14_000 else b"1" * (MAX_ID_BYTES + 1)
     plain = unboxed(value)
     return _scalar_text(plain) if type(plain) in (str, int) else None
@@ -269,7 +281,7 @@ def _quoted(name: str) -> str:
 
 
 def plain(id: bytes) -> bytes | None:
-    """An id, given as JSON text, as the key of a record: a string without quotes and escapes, an integer as it is."""
+    """An id, given as JSON text, as the key of a record: a string without quotes and escapes, an integer unchanged."""
     if id == b"null":
         return None
     if id[:1] != b'"':

@@ -1,7 +1,7 @@
-"""Documents that are no texts: vectors and bit vectors, checked and written as the one text that stands for each.
+"""Documents that are not texts: vectors and bit vectors, checked and written as a text that represents each.
 
-Equal items have equal texts, so that whatever holds, sends or hashes texts holds them too: a vector is its numbers as
-float32 (little-endian) in base64, a bit vector is hexadecimal.
+Equal items have equal texts, so that whatever stores, sends or hashes texts can do so with items. A vector is its
+numbers as float32 (little-endian) in base64, a bit vector is hexadecimal.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 
 _HEX = frozenset("0123456789abcdefABCDEF")
 _PLAIN = frozenset((int, float))
-_MOST_DIGITS = 4000  # of an integer; of longer ones the reader of JSON keeps the beginning only
+_MOST_DIGITS = 4000  # of an integer; the JSON reader cuts longer ones
 
 
 @dataclass(frozen=True)
 class Item:
-    """What a field holds instead of a text.
+    """What a field has instead of a text.
 
-    name: of the field. kind: numbers, bits, or elements with weights. dimensions: how many numbers or bits. directed:
-    whether a vector of zeros is refused, as it has no direction.
+    Attributes:
+        name: of the field.
+        kind: numbers, bits, or elements with weights.
+        dimensions: number of numbers or bits.
+        directed: a vector of zeros is rejected, because it has no direction.
     """
 
     name: str
@@ -41,16 +44,19 @@ class Item:
 
     @property
     def plural(self) -> str:
-        """What they are called, for messages."""
+        """The name for messages, in plural."""
         return {"bits": "bit vectors", "set": "sets"}.get(self.kind, "vectors")
 
     @property
     def single(self) -> str:
-        """The same for one of them."""
+        """The name for messages."""
         return {"bits": "the bit vector", "set": "the set"}.get(self.kind, "the vector")
 
     def text(self, value: object, what: str, id: bytes) -> str:
-        """The text of a value that was parsed from JSON, or is a sequence of numbers. what: the field, for messages.
+        """The text of a value that was parsed from JSON, or is a sequence of numbers.
+
+        Args:
+            what: the field, for messages.
 
         Raises:
             Refused: wrong_type, bad_vector, bad_bits, bad_weight or empty.
@@ -66,7 +72,7 @@ class Item:
 
 
 def item_of(measure: str, dimensions: int, vector: str | None, bits: str | None, set: str | None) -> Item | None:
-    """What documents of a measure have instead of a text, in the fields with these names; None of texts."""
+    """What documents of a measure have instead of a text, in fields with these names; None for texts."""
     if measure in ("jaccard", "levenshtein", "containment", "tf-idf"):
         return None
     if measure == "weighted-jaccard":
@@ -77,7 +83,7 @@ def item_of(measure: str, dimensions: int, vector: str | None, bits: str | None,
 
 
 def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    import numpy as np  # here, because the settings know of items, and every start of a command reads those
+    import numpy as np  # here, because settings import this module at each start of a command
 
     if isinstance(value, str):
         try:
@@ -105,8 +111,8 @@ def _numbers(value: object, dimensions: int, what: str, id: bytes) -> np.ndarray
     else:
         raise Refused("wrong_type", f"{what} is {kind_of(value)}, not a list of numbers or their base64", id, value)
     if not np.isfinite(numbers).all():
-        raise Refused("bad_vector", f"{what} holds a number that is none, infinite, or too large for float32", id)
-    return numbers + np.float32(0)  # one zero, without a sign
+        raise Refused("bad_vector", f"{what} holds a number that is NaN, infinite, or too large for float32", id)
+    return numbers + np.float32(0)  # zero without a sign
 
 
 def _counted(found: int, dimensions: int, what: str, id: bytes) -> None:
@@ -127,7 +133,7 @@ def _bits(given: object, dimensions: int, what: str, id: bytes) -> str:
         raw = (value % (1 << dimensions)).to_bytes(dimensions // 8, "big")  # a negative one as databases store it
     elif isinstance(value, str):
         digits = value.removeprefix("0x")
-        if digits and _HEX.issuperset(digits):  # also where it could be base64 of the right length
+        if digits and _HEX.issuperset(digits):  # even if it could be base64 of the right length
             if len(digits) != dimensions // 4:
                 raise Refused(
                     "bad_bits", f"{what} has {len(digits)} hexadecimal digits, not {dimensions // 4}; what consists of "

@@ -1,4 +1,4 @@
-"""Compiled second step of reading JSON lines: the values that `json_scan` has found, unescaped and put together."""
+"""Second step of reading JSON lines, compiled: the values that `json_scan` has found are unescaped and joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stream_lsh.hashing.utf8 import encode
 
 @njit
 def _unescape(data: Bytes, at: int, end: int, out: Bytes, to: int) -> int:
-    """Writes the inside data[at:end] of a scanned JSON string as UTF-8 to out[to:]; returns where it ends."""
+    """Write the inside data[at:end] of a scanned JSON string as UTF-8 to out[to:]. Returns where it ends."""
     while at < end:
         byte = data[at]
         if byte != 92:
@@ -77,10 +77,10 @@ def has_ink(text: Bytes, start: int, end: int) -> bool:
 
 @njit
 def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Bytes, out: Bytes, text_ends: Ints) -> int:
-    """Joins the text fields `first`... of every accepted line by one space into `out`, one document after another.
+    """Join the text fields `first`... of each accepted line by one space into `out`, one document after another.
 
-    A line without all of them as strings, or without a visible character in them, becomes LEFT; the text of such a
-    line is empty. Fills text_ends[n] and returns the number of bytes. `out` needs room for all the lines.
+    A line becomes LEFT if one of them is missing or no string, or if no character is visible; its text is then empty.
+    Fills text_ends[n] and returns the number of bytes. `out` needs room for all lines.
     """
     to = 0
     for i in range(len(status)):
@@ -95,7 +95,7 @@ def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Byt
                     to += 1
                 inside, end = spans[i, field, 0] + 1, spans[i, field, 1] - 1
                 if kinds[i, field] == PLAIN:
-                    for at in range(end - inside):  # a slice: 2 s more to compile, 5 % faster
+                    for at in range(end - inside):  # a slice takes 2 s more to compile and is 5 % faster
                         out[to + at] = data[inside + at]
                     to += end - inside
                 else:
@@ -109,7 +109,7 @@ def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Byt
 
 @njit
 def gather_integers(data: Bytes, spans: Ints, kinds: Bytes, field: int, values: Ints) -> None:
-    """Fills values[i] with the INTEGER of `field`; leaves those of more than 18 digits and other kinds as they are."""
+    """Fill values[i] with the INTEGER of `field`. Those of more than 18 digits and other kinds are not changed."""
     for i in range(len(values)):
         start, end = spans[i, field, 0], spans[i, field, 1]
         negative = kinds[i, field] == INTEGER and data[start] == 45

@@ -1,8 +1,9 @@
-"""Compiled reading of lists of numbers in JSON lines, exactly as `float` reads each of them.
+"""Reading of lists of numbers in JSON lines, compiled; each number exactly as `float` reads it.
 
-A list that is anything else than so many finite numbers is left to the slow reader, which says why it is refused; so is
-a number whose digits do not decide its value at once: more than 19 of them, far exponents, and those about half-way
-between two floats (Clinger 1990; Lemire, Number parsing at a gigabyte per second, 2021; as in Go's strconv).
+A list that is not exactly so many finite numbers is left to the slow reader, which gives the reason for rejecting it.
+So is a number whose digits do not determine its value at once: more than 19 digits, extreme exponents, and numbers
+about half-way between two floats (Clinger 1990; Lemire, Number parsing at a gigabyte per second, 2021; as in Go's
+strconv).
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ _LEAST, _MOST = -60, 60  # powers of ten; float32 ends at 10^38, and 19 digits b
 
 
 def _power(exponent: int) -> tuple[int, int]:
-    """The first 128 bits of a power of ten, upper and lower half; what comes behind them is cut off."""
+    """The first 128 bits of a power of ten, truncated: upper and lower half."""
     found = 10**exponent << 512 if exponent >= 0 else (1 << 1024) // 10**-exponent
     found >>= found.bit_length() - 128
     return found >> 64, found & (1 << 64) - 1
 
 
 _POWERS = np.array([_power(exponent) for exponent in range(_LEAST, _MOST + 1)], np.uint64)
-_EXACT = np.array([10.0**exponent for exponent in range(23)])  # those that a float64 holds
+_EXACT = np.array([10.0**exponent for exponent in range(23)])  # those that float64 represents exactly
 _ONE, _NINE, _LOW, _HALF = np.uint64(1), np.uint64(9), np.uint64(0x1FF), np.uint64(3)
 _FIVE = np.uint64(5)
-_WIDEST = np.uint64(1 << 53)  # up to here a float64 holds every integer
-_DIGITS = 19  # of a number that fits into 64 bits for certain
+_WIDEST = np.uint64(1 << 53)  # up to here float64 represents every integer
+_DIGITS = 19  # of a number that always fits into 64 bits
 
 
 @njit
 def _dyadic(digits, exponent):  # type: ignore[no-untyped-def]
-    """digits * 10^exponent if that is a float64 exactly, as numbers are that come from a float32; or NaN."""
+    """digits * 10^exponent if a float64 represents it exactly, as for numbers from a float32; otherwise NaN."""
     power = 1.0 if exponent <= 0 else np.nan
     for _ in range(-exponent):
         if digits % _FIVE:
@@ -46,7 +47,7 @@ def _dyadic(digits, exponent):  # type: ignore[no-untyped-def]
 
 @njit
 def _number(digits, exponent):  # type: ignore[no-untyped-def]
-    """digits (uint64) * 10^exponent as the float64 that is nearest, or NaN if that takes more thought."""
+    """digits (uint64) * 10^exponent as the nearest float64, or NaN if that is not decided here."""
     if digits == 0:
         return 0.0
     if digits <= _WIDEST and -22 <= exponent <= 22:
@@ -60,7 +61,7 @@ def _number(digits, exponent):  # type: ignore[no-untyped-def]
         digits <<= _ONE
         shift += 1
     high, low = multiply_high(digits, _POWERS[exponent - _LEAST, 0]), digits * _POWERS[exponent - _LEAST, 0]
-    if high & _LOW == _LOW and low + digits < digits:  # the lower half of the power may count
+    if high & _LOW == _LOW and low + digits < digits:  # the lower half of the power may matter
         more, end = multiply_high(digits, _POWERS[exponent - _LEAST, 1]), digits * _POWERS[exponent - _LEAST, 1]
         low += more
         if low < more:
@@ -88,7 +89,8 @@ def _space(data, at, end):  # type: ignore[no-untyped-def]
 
 @njit
 def _list(data, at, end, out):  # type: ignore[no-untyped-def]
-    """Reads the list data[at:] into `out`, which it has to fill; where it ends, 0 if it is left to somebody else."""
+    """Read the list data[at:] into `out`, which it must fill. Returns where it ends, 0 if it is left to the slow
+    reader."""
     at += 1
     for i in range(len(out)):
         at = _space(data, at, end)
@@ -132,10 +134,10 @@ def _list(data, at, end, out):  # type: ignore[no-untyped-def]
 
 @njit
 def gather_numbers(data: Bytes, starts: Ints, ends: Ints, out: NDArray[np.float32], stops: Ints) -> None:
-    """Reads lists of numbers of lines that are JSON.
+    """Read lists of numbers of lines that are JSON.
 
-    starts, ends: int64[n], where each list begins in data, and its line ends. Filled in: out[n, dimensions] and
-    stops[n], where each list ends, or 0 if it is not what was looked for; then its numbers say nothing.
+    starts, ends: int64[n], where each list begins in data, and where its line ends. Filled in: out[n, dimensions] and
+    stops[n], where each list ends, or 0 if it is left to the slow reader; its numbers are then undefined.
     """
     for i in range(len(starts)):
         stops[i] = _list(data, starts[i], ends[i], out[i])

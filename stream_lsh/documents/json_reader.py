@@ -1,4 +1,4 @@
-"""One JSON line read by Python's own parser: slow, and the definition of what is accepted and why not."""
+"""Reading of one JSON line by Python's own parser: slow, and the definition of what is accepted, with the reasons."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ MAX_NESTING = 256
 def read_object(line: bytes) -> dict[str, object]:
     """The JSON object of a line (RFC 8259; lone surrogates may be escaped).
 
-    Raises Refused with the reason not_utf8, not_json (also for what is no object, and for brackets nested deeper than
-    MAX_NESTING) or duplicate_key.
+    Raises:
+        Refused: not_utf8, not_json (also if it is no object, or brackets are nested deeper than MAX_NESTING) or
+            duplicate_key.
     """
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refused("not_utf8", f"byte {error.start + 1} of the line is not UTF-8") from None
-    # Not left to the parser's recursion limit, which depends on the Python version and on who calls.
+    # Not left to the parser's recursion limit, which depends on the version of Python and on the caller.
     if nesting(np.frombuffer(line, np.uint8)) > MAX_NESTING:
         raise Refused("not_json", f"brackets are nested deeper than {MAX_NESTING}")
     try:
@@ -45,7 +46,7 @@ def _pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise Refused("duplicate_key", f"the key {json.dumps(key)} stands twice in one object")
+                raise Refused("duplicate_key", f"the key {json.dumps(key)} is twice in one object")
             seen.add(key)
     return found
 
@@ -55,7 +56,7 @@ def _constant(name: str) -> NoReturn:
 
 
 def _integer(digits: str) -> int:
-    # Python converts up to 4300 digits. No field can use a number of so many, so that its value does not matter.
+    # Python converts up to 4300 digits. No field can use a longer number, and its value does not matter.
     return int(digits[: MAX_ID_BYTES + 2])
 
 

@@ -1,9 +1,9 @@
-"""Compiled reading of JSON lines: strict grammar, strict UTF-8, no duplicate keys, the wanted fields found.
+"""Reading of JSON lines, compiled: strict grammar, strict UTF-8, no duplicate keys, and the wanted fields.
 
-A Python object per document is what limits a stream in one process, because it needs the interpreter lock. These
-kernels work on the bytes of a whole batch without the lock and without objects. They accept a line only if every rule
-holds; whatever is unusual (an escape in a key, deep nesting, many keys) or wrong they leave to the slow reader in
-`json_reader`, which alone decides why a document is refused.
+A Python object for each document would limit a stream in one process, because it needs the GIL. These kernels process
+the bytes of a whole batch without the GIL and without objects. They accept a line only if it satisfies every rule. A
+line that is unusual (an escape in a key, deep nesting, many keys) or wrong is left to the slow reader in `json_reader`,
+which alone decides why a document is rejected.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from stream_lsh.hashing.kernels import njit
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 
-# What the value of a wanted field is.
+# Kinds of the value of a wanted field.
 MISSING, PLAIN, ESCAPED, INTEGER, OTHER = 0, 1, 2, 3, 4
-# What became of a line.
+# Status of a line.
 ACCEPTED, LEFT = 0, 1
 
 MAX_DEPTH = 32  # deeper nesting is left to the slow reader
@@ -37,7 +37,7 @@ def _skip_space(data: Bytes, at: int, end: int) -> int:
 
 @njit
 def _utf8_length(data: Bytes, at: int, end: int) -> int:
-    """Length of the well-formed multi-byte character at `at` (Unicode table 3-7), 0 if it is not one."""
+    """Length of the well-formed multi-byte character at `at` (Unicode table 3-7), 0 if there is none."""
     lead = data[at]
     if lead < 0xC2 or lead > 0xF4:
         return 0
@@ -75,7 +75,7 @@ def _hex(byte: int) -> int:
 
 @njit
 def hex_unit(data: Bytes, at: int, end: int) -> int:
-    """The 16-bit unit of the four hexadecimal digits at `at`, -1 if they are not four."""
+    """The 16-bit unit of the four hexadecimal digits at `at`, -1 if there are not four."""
     if at + 4 > end:
         return -1
     unit = 0
@@ -93,7 +93,7 @@ def _scan_string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
     at += 1
     escapes = False
     while True:
-        while at + _BLOCK <= end:  # a block without anything special: LLVM makes this loop a few vector instructions
+        while at + _BLOCK <= end:  # a block without special bytes: LLVM compiles this loop to a few vector instructions
             special = False
             for i in range(_BLOCK):
                 byte = data[at + i]
@@ -101,7 +101,7 @@ def _scan_string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
             if special:
                 break
             at += _BLOCK
-        again = at + _BLOCK  # then blocks are worth another try
+        again = at + _BLOCK  # after this many bytes, blocks are tried again
         while at < again:
             if at >= end:
                 return -1, escapes
@@ -141,7 +141,7 @@ def _scan_digits(data: Bytes, at: int, end: int) -> int:
 
 @njit
 def _scan_number(data: Bytes, at: int, end: int) -> tuple[int, bool]:
-    """Behind the number at `at`, and whether it is an integer other than -0; -1 if malformed."""
+    """The place behind the number at `at`, and whether it is an integer other than -0; -1 if malformed."""
     start = at
     if data[at] == 45:
         at += 1
@@ -169,7 +169,7 @@ def _scan_number(data: Bytes, at: int, end: int) -> tuple[int, bool]:
 
 @njit
 def _scan_literal(data: Bytes, at: int, end: int) -> int:
-    """Behind true, false or null at `at`; -1 if it is none of them."""
+    """The place behind true, false or null at `at`; -1 if it is none of them."""
     if at + 4 <= end and data[at] == 116 and data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101:
         return at + 4
     if at + 4 <= end and data[at] == 110 and data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108:
@@ -208,7 +208,7 @@ def _field(data: Bytes, start: int, end: int, names: Bytes, name_ends: Ints) -> 
 def _scan_line(
     data: Bytes, at: int, end: int, names: Bytes, name_ends: Ints, spans: Ints, kinds: Bytes, keys: Ints, stack: Ints
 ) -> bool:
-    """Whether the line is one JSON object by every rule; fills `spans` and `kinds` of its wanted top-level fields."""
+    """Whether the line is one JSON object by every rule. Fills `spans` and `kinds` of its wanted top-level fields."""
     at = _skip_space(data, at, end)
     if at >= end or data[at] != 123:
         return False
@@ -239,7 +239,7 @@ def _scan_line(
                 for i in range(start, at - 1):
                     digest = (digest ^ np.int64(data[i])) * np.int64(0x100000001B3)
                 for i in range(base, top):
-                    if keys[i] == digest:  # a duplicate key, or (never seen) a collision: the slow reader knows
+                    if keys[i] == digest:  # a duplicate key, or (never seen) a collision: the slow reader decides
                         return False
                 keys[top] = digest
                 top += 1
@@ -303,11 +303,11 @@ def _scan_line(
 def scan_lines(
     data: Bytes, starts: Ints, ends: Ints, names: Bytes, name_ends: Ints, spans: Ints, kinds: Bytes, status: Bytes
 ) -> None:
-    """Reads lines data[starts[i]:ends[i]], each one JSON object, by RFC 8259 and Unicode table 3-7.
+    """Read lines data[starts[i]:ends[i]], each one JSON object, by RFC 8259 and Unicode table 3-7.
 
-    names, name_ends: the f wanted top-level keys, joined, and where each ends. Filled in: status[n] (ACCEPTED or LEFT),
-    kinds[n, f] (MISSING, PLAIN string, ESCAPED string, INTEGER, OTHER), spans[n, f, 2] (the value in data; of objects
-    and arrays nothing, where they begin).
+    names, name_ends: the f wanted top-level keys, concatenated, and where each ends. Filled in: status[n] (ACCEPTED or
+    LEFT); kinds[n, f] (MISSING, PLAIN string, ESCAPED string, INTEGER, OTHER); spans[n, f, 2], the place of the value
+    in data (for objects and arrays, twice its begin).
     """
     keys = np.empty(MAX_KEYS, np.int64)
     stack = np.empty(MAX_DEPTH, np.int64)
@@ -320,7 +320,7 @@ def scan_lines(
 
 @njit
 def nesting(data: Bytes) -> int:
-    """How deep brackets outside strings are nested (for lines that may not be JSON at all)."""
+    """How deep brackets outside strings are nested. The line need not be JSON."""
     depth, deepest = 0, 0
     inside = False
     at = 0

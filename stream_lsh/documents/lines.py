@@ -1,4 +1,4 @@
-"""JSON lines to columns of documents: kernels find what is plain, and one slow reader decides about all else."""
+"""From JSON lines to columns of documents: kernels read plain values, and one slow reader decides about all others."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def parse_lines(
 ) -> Columns:
     """Documents from the JSON lines data[starts[i]:ends[i]].
 
-    input, line_numbers: for ids made of them (`Fields.id_field` = LINE_ID; numbers from 1 if not given).
-    rejected: lines the reader has refused already; they are not looked at.
+    Args:
+        input, line_numbers: for ids made of them (`Fields.id_field` = LINE_ID; numbered from 1 by default).
+        rejected: lines that the reader has rejected already; they are not parsed.
     """
     count = len(starts)
     given = dict(rejected or {})
@@ -72,9 +73,16 @@ def parse_lines(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the kernels look for; time, source, deleted: their places among the names, -1 without; within: those of the
-    fields to match within. Not flat: paths, sets and items, which the kernels check but do not read, except for the
-    lists of vectors, the only name then."""
+    """What the kernels look for.
+
+    Attributes:
+        flat: top-level texts. Otherwise paths, sets and items, which the kernels check and do not read, except for
+            lists of vectors, whose field is then the only name.
+        names, name_ends: the wanted keys, concatenated, and where each ends.
+        first_text: number of the first text among them.
+        time, source, deleted: their numbers, -1 = none.
+        within: the numbers of the fields of `match_within`.
+    """
 
     flat: bool
     names: NDArray[np.uint8]
@@ -142,7 +150,7 @@ class _Parsed:
         kinds: NDArray[np.uint8],
         status: NDArray[np.uint8],
     ) -> Columns:
-        """Everything from the kernels, but what they left."""
+        """Columns from the kernels' results, and from the slow reader for what they left."""
         data = self.data
         times = np.full(len(status), NO_TIME, np.int64)
         if self.line_ids is None:
@@ -181,7 +189,7 @@ class _Parsed:
     def _flat_within(
         self, plan: _Plan, spans: NDArray[np.int64], kinds: NDArray[np.uint8], status: NDArray[np.uint8]
     ) -> list[bytes]:
-        """The values to match within, as `within_text` has them; lines with one that is no such value are left."""
+        """The scopes, as `within_text` has them. Lines with an invalid value are left."""
         fields = []
         for place in plan.within:
             kind = kinds[:, place]
@@ -196,7 +204,7 @@ class _Parsed:
         return [b",".join(values) for values in zip(*fields, strict=True)]
 
     def _flat_sources(self, spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[bytes]:
-        """The sources as far as the kernels have found them."""
+        """The sources that the kernels have found."""
         said = (kinds == PLAIN) | (kinds == ESCAPED) | (kinds == INTEGER)
         begins, ends = (np.where(said, spans[:, side], 0).tolist() for side in (0, 1))
         sources = [self.data[a:b] for a, b in zip(begins, ends, strict=True)]
@@ -215,7 +223,7 @@ class _Parsed:
         status: NDArray[np.uint8],
         times: NDArray[np.int64],
     ) -> None:
-        """Fills in the times; lines without a readable one are left."""
+        """Fill in the times. Lines without a valid one are left."""
         values = np.full(len(times), -1, np.int64)
         gather_integers(buffer, spans, kinds, plan.time, values)
         times[:] = _milliseconds_of(values)
@@ -242,7 +250,7 @@ class _Parsed:
         return {i: _Vector(begin, stop, row) for i, begin, stop, row in read if stop}
 
     def nested(self, status: NDArray[np.uint8], vectors: Mapping[int, _Vector]) -> Columns:
-        """Paths and sets: orjson reads what the kernel has found well-formed and without duplicate keys, but for the
+        """Paths, sets and items: orjson reads lines that are well-formed and have no duplicate keys, without the
         vectors."""
         records: list[Record] = []
         data, fields, line_ids = self.data, self.fields, self.line_ids
@@ -260,7 +268,7 @@ class _Parsed:
                     raise Refused("", "")
                 record = fields.extract(document, line_ids[i] if line_ids else None)
             except (Refused, orjson.JSONDecodeError):
-                # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: not the last word.
+                # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: the slow reader decides.
                 records.append(self._slowly(i))
                 continue
             records.append(record)
@@ -274,7 +282,7 @@ class _Parsed:
         return Columns(ids, texts, ends, times, self.rejected, sources, salts, self.deleted)
 
     def _slowly(self, i: int) -> Record:
-        """Line i read by the one reader that decides what is refused, and why."""
+        """Line i, read by the slow reader, which decides what is rejected, and why."""
         line_id = self.line_ids[i] if self.line_ids else None
         if i in self.rejected:
             return Record(line_id or b"null", "", NO_TIME)
@@ -294,7 +302,7 @@ class _Parsed:
 
 
 def _says_no(buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Where a value is missing, false or null, by its first letter; an object or a list has no span."""
+    """Whether a value is missing, false or null, by its first letter; an object or a list has no span."""
     begins, ends = spans[:, 0], spans[:, 1]
     letters = buffer[np.where(kinds == OTHER, begins, 0)] if len(buffer) else np.zeros(len(kinds), np.uint8)
     literal = (kinds == OTHER) & (ends > begins)
@@ -303,7 +311,7 @@ def _says_no(buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray
 
 
 def _make_canonical(strings: list[bytes], which: NDArray[np.bool_]) -> None:
-    """Some well-formed JSON strings without needless escapes."""
+    """Rewrite some well-formed JSON strings without needless escapes."""
     for i in np.flatnonzero(which).tolist():
         try:
             strings[i] = orjson.dumps(orjson.loads(strings[i]))
@@ -312,7 +320,7 @@ def _make_canonical(strings: list[bytes], which: NDArray[np.bool_]) -> None:
 
 
 def _insert(texts: bytes, ends: NDArray[np.int64], read: dict[int, bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Puts the texts of `read` in the places where `texts` has empty ones."""
+    """Insert the texts of `read` where `texts` has empty ones."""
     lengths = np.diff(ends, prepend=0)
     pieces: list[bytes] = []
     done = 0

@@ -1,4 +1,4 @@
-"""Values as Python programs have them, NumPy's among them, as the plain ones that JSON has."""
+"""Conversion of Python values, including NumPy's, to those that JSON has."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence, Set
 
 
 def unboxed(value: object) -> object:
-    """What Python has for a scalar of NumPy, or for an array without dimensions. Times of NumPy, and all else, are
-    given back as they are."""
+    """The Python value of a NumPy scalar or of an array without dimensions. NumPy times and all other values are
+    returned unchanged."""
     if type(value).__module__ != "numpy":
         return value
-    import numpy as np  # here, because it takes long, and who has a value of NumPy has imported it already
+    import numpy as np  # here, because it is slow, and a caller with such a value has imported it
 
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
@@ -19,7 +19,7 @@ def unboxed(value: object) -> object:
 
 
 def elements_of(value: object) -> Sequence[object] | None:
-    """The elements of a list, a tuple, a set, or an array of one dimension; None of anything else, and of texts and
+    """The elements of a list, a tuple, a set, or an array of one dimension; None for anything else, including texts and
     bytes."""
     if isinstance(value, Sequence):
         return None if isinstance(value, (str, bytes, bytearray, memoryview)) else value

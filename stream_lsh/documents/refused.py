@@ -1,4 +1,4 @@
-"""Why a document cannot be processed, and what JSON calls a value that is not what it should be."""
+"""Why a document cannot be processed, and the JSON names of types."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 
 class Refused(Exception):
-    """A document cannot be processed: the reason and detail of its dead letter, and its id as far as it is known.
-    value: what is of a wrong type, where that is the reason."""
+    """A document cannot be processed.
+
+    Args:
+        reason, detail: of its dead letter.
+        id: as far as it is known.
+        value: the value with the wrong type, where that is the reason.
+    """
 
     def __init__(self, reason: str, detail: str, id: bytes = b"null", value: object = None) -> None:
         super().__init__(detail)

@@ -1,4 +1,4 @@
-"""Event times: numbers and ISO 8601 strings to milliseconds since 1970; and durations."""
+"""Event times, from numbers and ISO 8601 strings to milliseconds since 1970; and durations."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from datetime import UTC, date, datetime, timedelta
 from stream_lsh.documents.python_values import unboxed
 
 NO_TIME = -(2**63)
-"""Stands in a column of times (int64) for a document without one."""
+"""In a column of times (int64): the document has none."""
 
 MILLISECONDS_FROM = 100_000_000_000
 """Numbers from here on are milliseconds, smaller ones seconds (as seconds it would be the year 5138)."""
 
 LAST_TIME = 7_258_118_400_000
-"""2200-01-01: from here on, as before 1970, a time is taken for a mistake."""
+"""2200-01-01: a time from here on, or before 1970, is rejected as a mistake."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
-"""Of durations, in seconds."""
+"""Units of durations, in seconds."""
 _ISO_DURATION = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.ASCII)
 
 _KINDS: dict[type, str] = {type(None): "null", bool: "a boolean", list: "a list", dict: "an object"}
 
 
 class NoTime(ValueError):
-    """A value is of a type that times are not."""
+    """A value has a type that cannot be a time."""
 
 
 def milliseconds(value: object) -> int:
     """Milliseconds since 1970 of a number (seconds, or milliseconds from 1e11 on), an ISO 8601 string, a `date`, a
-    `datetime` or a `datetime64`. Without a zone they are UTC; a date is its first moment.
+    `datetime` or a `datetime64`. Without a zone it is UTC. A date is its first moment.
 
     Raises:
-        ValueError: with the sentence for the dead letter, if it is none of these (`NoTime`), or outside the years 1970
-        to 2199.
+        ValueError: it is none of these (`NoTime`), or outside the years 1970 to 2199. The message is the detail of the
+            dead letter.
     """
     value = unboxed(value)
     if isinstance(value, str):
@@ -64,15 +64,15 @@ def milliseconds(value: object) -> int:
 
 
 def _since(moment: datetime) -> int:
-    """Milliseconds since 1970, of a time without a zone as of UTC."""
+    """Milliseconds since 1970; a time without a zone is UTC."""
     since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
     return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
 
 
 def _from_iso(text: str) -> datetime:
-    # fromisoformat takes any character between date and time, so a long number could pass for a date.
+    # fromisoformat allows any character between date and time: a long number would be taken for a date.
     if text.isdigit() and len(text) != 8:
-        raise ValueError(f"the time {text[:40]!r} is not ISO 8601 (a number would have to stand without quotes)")
+        raise ValueError(f"the time {text[:40]!r} is not ISO 8601 (write a number without quotes)")
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -83,7 +83,7 @@ def seconds_of(text: str) -> int:
     """Seconds of a duration: `90s`, `15m`, `12h`, `7d`, `2w`, or ISO 8601 without months and years (`P7D`, `PT12H`).
 
     Raises:
-        ValueError: it is none, or shorter than a second.
+        ValueError: it is no duration, or shorter than a second.
     """
     number, unit = text[:-1], text[-1:]
     found = _ISO_DURATION.fullmatch(text)
@@ -99,7 +99,7 @@ def seconds_of(text: str) -> int:
 
 
 def duration_of(seconds: int) -> str:
-    """A duration in its largest unit up to a day: what `seconds_of` reads."""
+    """A duration in its largest unit up to a day, as `seconds_of` reads it."""
     unit = next(unit for unit, size in UNITS.items() if unit != "w" and seconds % size == 0)
     return f"{seconds // UNITS[unit]}{unit}"
 

@@ -1,6 +1,6 @@
-"""Sets whose elements have weights, and the text that stands for one: equal sets have equal texts.
+"""Sets whose elements have weights, and the text that represents one: equal sets have equal texts.
 
-The text is JSON, an object of weights in the order of the elements: {"bread":1,"milk":2.5}.
+The text is JSON, an object of weights ordered by element: {"bread":1,"milk":2.5}.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from stream_lsh.documents.refused import Refused, kind_of
 
 MOST_ELEMENTS = 65_536
 LEAST, MOST = 1e-9, 1e15
-"""Weights that an element may have. Within these bounds sums lose nothing that counts."""
+"""Least and largest weight of an element. Within these bounds sums lose no precision that matters."""
 
 
 def weights_text(value: object, what: str, id: bytes) -> str:
-    """The text of weights by element, or of a list of elements (strings, or integers as their decimals), each of which
-    weighs 1, and as often more as it is repeated. An element that weighs 0 is not there.
+    """The text of weights by element, or of a list of elements (strings, or integers as decimals), where an element's
+    weight is the number of times that it is listed. An element with weight 0 is not in the set.
 
     Raises:
         Refused: wrong_type, bad_weight, too_large or empty.

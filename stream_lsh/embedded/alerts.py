@@ -94,6 +94,6 @@ def check_fields(rules: Sequence[Rule], time_field: str | None, source_field: st
     for rule in rules:
         if source_field is None and isinstance(rule, SOURCED):
             raise UsageError(
-                f"rule {rule.name!r} ({rule.kind}) needs to know who documents are from: name the field with "
+                f"rule {rule.name!r} ({rule.kind}) needs the source of each document: name the field with "
                 "--source-field when the index is made, or leave the rule out"
             )

@@ -1,5 +1,5 @@
-"""Checksums of what was read of an input: the CRC-32 of each MiB. So a file that is not the one that was read before is
-noticed, wherever it has changed, and whatever has been added to its end."""
+"""Checksums of the part of an input that was read: the CRC-32 of each MiB. They detect any change to that part, also in
+a file to which lines were appended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletions by hand: ids against an index, beside its feeds. An interrupted run goes on behind them."""
+"""Deletions by hand: ids, against an index, outside its feeds. An interrupted run resumes after them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def delete(
     groups: str | None = None,
     erase_hours: float | None = 24,
 ) -> Iterator[Judgement]:
-    """Delete documents from the index in a folder; what became of them, as soon as it is committed.
+    """Delete documents from the index in a folder. Returns the outcome once it is committed.
 
     Args:
-        unique: output of the kept documents, which gets a line for each that goes. groups: that of the events of
-            groups, which gets what becomes of them. erase_hours: as in `Settings`.
+        unique: output of the kept documents; gets a line for each deleted one. groups: output of group events; gets
+            the changes. erase_hours: as in `Settings`.
 
     Raises:
-        StreamLshError: what was told before is deleted; likewise KeyboardInterrupt.
+        StreamLshError: ids reported before it are deleted. The same holds for KeyboardInterrupt.
     """
     with ExitStack() as stack:
         prepare()

@@ -109,7 +109,7 @@ class Engine:
 
     @cached_property
     def fields(self) -> Fields:
-        """Where a document's parts stand in its JSON."""
+        """The JSON fields that hold a document's parts."""
         source = self.groups.source_field if self.groups is not None else None
         return replace(self.settings.document_fields, source_field=source)
 
@@ -133,7 +133,7 @@ class Engine:
         return Judged(found, judgement, reasons(judgement, columns.rejected), events, alerts)
 
     def check(self, columns: Columns) -> Judged:
-        """The verdicts that documents would get if each came next; nothing is stored."""
+        """The verdict that each document would get as the next one. Nothing is stored."""
         found = self.index.query(self.index.sign(columns, want_texts=False), known=True)
         seqs = np.full(len(columns), -1, np.int64)
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, self.index)
@@ -169,6 +169,6 @@ def _check_times(settings: Settings) -> None:
     """Raise UsageError if there is a window, and no field that says the time."""
     if settings.window is not None and settings.time_field is None:
         raise UsageError(
-            f"window = {settings.window} goes by the times of the documents: name the field that has them with "
+            f"window = {settings.window} counts by the times of the documents: name their field with "
             "time_field (--time-field)"
         )

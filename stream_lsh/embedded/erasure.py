@@ -26,8 +26,8 @@ from stream_lsh.settings.model import Settings
 
 
 class Erasure(NamedTuple):
-    """erased, waiting: numbers of versions, so far and now. oldest, due: seconds since 1970, when the oldest of those
-    that wait went, and when the first of them is due; None if none waits."""
+    """erased, waiting: versions erased so far, and still in the queue. oldest, due: seconds since 1970, when the oldest
+    version in the queue was deleted or replaced, and when the first is due; None if the queue is empty."""
 
     erased: int
     waiting: int
@@ -36,7 +36,7 @@ class Erasure(NamedTuple):
 
 
 def erasure(store: Store) -> Erasure:
-    """How erasing stands in an index."""
+    """The progress of erasing in an index."""
     left = list(waiting(store))
     return Erasure(
         store.named(ERASED_VERSIONS) or 0, sum(item.versions for item in left),

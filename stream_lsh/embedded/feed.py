@@ -70,7 +70,7 @@ class Source:
 class Feed:
     """All inputs of a job, checked, with the positions that the index remembers.
 
-    growing: what can be read again may be a file that somebody is writing: its last line may not be whole yet.
+    growing: a file may still be written to, and its last line may be incomplete.
 
     Raises:
         InputError: for what cannot be read, or is not the file that was being read when a run was interrupted.

@@ -126,7 +126,7 @@ class FolderInput(Input):
         return Path(self.name) / path
 
     def _list(self) -> list[tuple[str, int]]:
-        """Relative paths and sizes, once and for all: what comes later is for another run."""
+        """Relative paths and sizes, listed once. A file that appears later is left to the next run."""
         if self._files is None:
             found = []
             try:
@@ -165,7 +165,7 @@ class FolderInput(Input):
         document = {"id": path, "text": text}
         try:
             line = orjson.dumps(document)
-        except TypeError:  # a file name that is not UTF-8 comes as lone surrogates
+        except TypeError:  # a file name that is not UTF-8 has lone surrogates
             line = json.dumps(document, separators=(",", ":")).encode("ascii")
         return line, size, None
 

@@ -1,4 +1,4 @@
-"""Ids of versions that went, taken out of what the store has of groups: numbers, times and sources stay."""
+"""Removes the ids of deleted and replaced versions from the stored groups. Numbers, times and sources stay."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from stream_lsh.judging.groups import NO_ID
 
 
 def without_ids(store: Store, versions: Sequence[Version]) -> tuple[dict[bytes, bytes], list[Range]]:
-    """The values that have ids of these versions, which went, with null in their places; and the ranges of the keys
-    whose values have or had them, rows among them.
+    """The values with ids of these versions, each id replaced by null, and the key ranges of all values that have or
+    had them, rows included.
 
-    Each costs two look-ups, however large the group is: what went is found by its number, a member in the value that
-    begins before it.
+    A version costs two look-ups, independent of the size of the group: a departure is found by its number, a member in
+    the value that begins before it.
     """
     values: dict[bytes, bytes] = {}
     spans: list[Range] = []

@@ -1,6 +1,6 @@
 """What the store of an index holds of its groups (docs/formats.md): keys, values, and how they are read.
 
-Keys are a letter and, big endian, the group (uint64) and whatever tells values of one group apart.
+Keys are a letter and, big endian, the group (uint64) and what distinguishes the values of one group.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ Block = tuple[NDArray[Any], list[bytes]]
 class Member:
     """A document of a group, as one of its versions; id and source as JSON text, a similarity only if it was dropped.
 
-    removed_by: number of the document that deleted or replaced it, None if it is there; removed_at: that one's event
-    time. update: it came in the place of the version before it.
+    removed_by: number of the document that deleted or replaced it, None if it is live; removed_at: the event time of
+    that document. update: it replaced the version before it.
     """
 
     seq: int
@@ -56,11 +56,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Who is not a member of a group any more.
+    """The versions that left a group.
 
-    by: for each version that was deleted or replaced number and event time of the document that did it. kept: the ids
-    of those among them that stood for the group. updates: the numbers of these documents: who of them is in the group
-    came in the place of another version.
+    by: for each version, number and event time of the document that deleted or replaced it. kept: the ids of those that
+    were representatives. updates: the numbers of these documents; a member with such a number replaced a version.
     """
 
     by: Mapping[int, tuple[int, int]]
@@ -68,7 +67,7 @@ class Departures:
     updates: Set[int]
 
     def of(self, seq: int) -> tuple[int | None, int, bool]:
-        """Of a version what `Member` says: went, until, update."""
+        """For a version: `removed_by`, `removed_at` and `update` of `Member`."""
         went, until = self.by.get(seq, (None, NO_TIME))
         return went, until, seq in self.updates
 
@@ -94,7 +93,7 @@ def members_key(group: int, seq: int) -> bytes:
 
 
 def departure_key(group: int, seq: int) -> bytes:
-    """The key of a version that went out of a group."""
+    """The key of a version that left a group."""
     return _TWO.pack(DEPARTED, group, seq)
 
 
@@ -129,7 +128,7 @@ def rows(store: Readable, begin: int = 0, end: int | None = None) -> Iterator[Gr
 
 
 def departures(store: Readable, group: int) -> Departures:
-    """Who is not a member of a group any more."""
+    """The versions that left a group."""
     by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
     for key, value in store.scan(_ONE.pack(DEPARTED, group)):
         seq, document, time, id = went(key, value)
@@ -140,7 +139,7 @@ def departures(store: Readable, group: int) -> Departures:
 
 
 def dropped(store: Readable, group: int) -> Iterator[Member]:
-    """What was dropped for who stood for a group, in the order of the log."""
+    """The documents that were dropped for a group, in the order of the log."""
     gone = departures(store, group)
     for _, value in store.scan(_ONE.pack(MEMBERS, group)):
         found, ids, sources = decoded(value, MEMBER, "id", "source")
@@ -150,7 +149,7 @@ def dropped(store: Readable, group: int) -> Iterator[Member]:
 
 
 def kept(store: Readable, group: Group) -> Iterator[Member]:
-    """What has stood for a group, in the order of the log; representatives, which were dropped at first, among them."""
+    """The representatives of a group so far, in the order of the log, with those that were dropped at first."""
     gone = departures(store, group.group)
     for seq, id in sorted({group.seq: group.id, **gone.kept}.items()):
         time, source = first_member(store, seq)
@@ -158,7 +157,7 @@ def kept(store: Readable, group: Group) -> Iterator[Member]:
 
 
 def members(store: Readable, group: Group) -> Iterator[Member]:
-    """All that has been of a group, in the order of the log: who founded it first."""
+    """All members that a group has had, in the order of the log, the first member first."""
     both = heapq.merge(dropped(store, group.group), kept(store, group), key=attrgetter("seq"))  # of equals the first
     for _, (first, *_) in groupby(both, key=attrgetter("seq")):
         yield first

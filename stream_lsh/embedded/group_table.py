@@ -24,7 +24,7 @@ NO_TIMES = "the documents of the index in {} have no event times: {} needs them;
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the table. joined_since: members that came in the time that was asked for; None if none was."""
+    """A row of the table. joined_since: members that joined within the given time; None if no time was given."""
 
     group: Group
     joined_since: int | None
@@ -43,9 +43,9 @@ def table(folder: Path, order: Order = "largest", since: int | None = None, limi
     """Rows of the groups, the first ones of an order.
 
     Args:
-        order: by live members; by the number of the first member, the latest first; or by the members that came within
-            `since`. since: only groups that a member has come to in so many milliseconds before the latest event time;
-            for "growing" a day if it is not given.
+        order: by live members; by the number of the first member, the latest first; or by the members that joined
+            within `since`. since: milliseconds before the latest event time; only groups that a member joined since
+            then. Default for "growing": a day.
 
     Raises:
         StoreError: there is no index, or it keeps no groups. UsageError: there are no event times, which this needs.
@@ -102,7 +102,7 @@ def member_json(group: Group, member: Member) -> bytes:
 
 @contextmanager
 def whole(folder: Path, number: int) -> Iterator[tuple[Group, Iterator[Member]]]:
-    """The row of a group, and all that has been a member of it, in order: who founded it first.
+    """The row of a group, and all members it has had, the first member first.
 
     Raises:
         StoreError: there is no index, or it keeps no groups. UsageError: there is no such group.

@@ -69,7 +69,7 @@ class Groups:
 
     @property
     def source_field(self) -> str | None:
-        """Where the documents' sources stand."""
+        """The field that holds the source of a document."""
         field: str | None = self._fact["source_field"]
         return field
 
@@ -122,12 +122,12 @@ class Groups:
         return ranges
 
     def _remember(self, judgement: Judgement, events: Events, times: NDArray[np.int64], sources: list[bytes]) -> None:
-        """Who was dropped for a group, and who went."""
+        """Note the documents that were dropped for a group, and the versions that left it."""
         came = events.changes <= Change.UPDATED
         self._join(judgement, events, came & (judgement.kinds[events.places] != Kind.UNIQUE), times, sources)
         late = (events.changes == Change.REPRESENTATIVE_CHANGED) & (
             judgement.representative_seqs[events.places] < 0
-        )  # nobody goes with it
+        )  # no version leaves with it
         for event in np.flatnonzero((events.changes >= Change.UPDATED) & ~late).tolist():
             i, group = int(events.places[event]), events.groups[events.of[event]].group
             id = judgement.ids[i] if judgement.stood[i] else b""
@@ -153,7 +153,7 @@ class Groups:
         return without_ids(self._store, versions)
 
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
-        """What the next commit has to write: a fact, values by key (None: it goes), and ranges of keys that go."""
+        """What the next commit has to write: a fact, values by key (None deletes the key), and key ranges to delete."""
         ranges, values = self._clear(), self._values()
         self._shelf.committed()
         self._members, self._departures, self._view = [], {}, None
@@ -176,7 +176,7 @@ class Groups:
         return self._view
 
     def _values(self) -> dict[bytes, bytes | None]:
-        """What the next commit has to write, by key; None: it goes."""
+        """What the next commit has to write, by key; None deletes the key."""
         shelf, reached = self._shelf, self.ended
         values: dict[bytes, bytes | None] = {
             row_key(number): group.json if group is not None else None for number, group in shelf.changed.items()

@@ -204,7 +204,7 @@ def _gone(shard: Mapping[str, Any]) -> int:
 
 
 def _remembered(found: _Stored) -> dict[str, object]:
-    """The window, its stream time, and how often that went on by more than the window at once; nothing without one."""
+    """The window, its stream time, and how often that jumped by more than the window. Empty without a window."""
     if found.settings.window is None:
         return {}
     known = found.window or {"log": {"time": -1}, "jumps": 0}
@@ -220,8 +220,8 @@ def _remembered(found: _Stored) -> dict[str, object]:
 
 
 def _erased(found: _Stored, problems: list[str] | None) -> dict[str, object]:
-    """How many versions were erased, and how many wait for it; nothing where none ever went. problems: of a check,
-    which has looked for what is left of them."""
+    """How many versions were erased, and how many are queued. Empty if no version was ever deleted or replaced.
+    problems: found by a check that looked for remains."""
     erased, left, oldest, due = found.erasure
     if not erased and not left:
         return {}

@@ -34,10 +34,10 @@ Stretch = tuple[Position, Position]
 
 @dataclass(frozen=True, slots=True)
 class InputIdentity:
-    """What tells an input from another when a run goes on: absolute path, hash of its first bytes (decompressed), size
-    then. stamp: what the system says of it (inode, size, times of the last changes), which stays if nothing is written.
+    """Identifies an input when a run resumes: absolute path, hash of its first bytes (decompressed), size at that time.
+    stamp: inode, size and times of the last changes, which stay equal if nothing is written.
 
-    Of a folder: hash of the names and sizes of its first `head_bytes` files, size = number of files.
+    For a folder: hash of the names and sizes of its first `head_bytes` files; size is the number of files.
     """
 
     path: str
@@ -89,8 +89,8 @@ class Input(ABC):
 
     @abstractmethod
     def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
-        """The lines of some deleted_ranges that were read before, in their order; none of these `Lines` goes beyond a
-        stretch. Raises InputError."""
+        """The lines of ranges that were read before, in order. Each `Lines` lies within one range. Raises
+        InputError."""
 
     @abstractmethod
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None: ...
@@ -321,7 +321,7 @@ class LineInput(Input):
                 return
 
     def _seek(self, descriptor: int, position: Position) -> bool:
-        """Goes to the position; whether that is not behind a newline."""
+        """Seek to the position. Returns whether the byte before it is not a newline."""
         size = os.fstat(descriptor).st_size
         if size < position.offset:
             self._shrunk(size, position)
@@ -374,7 +374,7 @@ class _Cut:
 
 
 def is_document(line: bytes) -> bool:
-    """Whether a JSON object is at its end: whatever is added to the line, it is no other one."""
+    """Whether a JSON object is complete: appending to the line cannot make it another object."""
     try:
         read_object(line)
     except Refused as refused:

@@ -48,9 +48,8 @@ class Job:
         rules: of `alerts`. groups: a new index keeps them, None: if it can; with `groups` or `alerts` it does anyway.
         no_groups: an index that keeps them is refused.
 
-    Everything that a commit makes durable is written in one atomic step after the outputs are on disk: the new rows,
-    how far each input was read, and how long each output is. So a run that is killed goes on as if nothing had
-    happened.
+    A commit is one atomic write after the outputs are on disk: the new rows, the position in each input, and the length
+    of each output. A killed run therefore resumes as if it had not been interrupted.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class _Run:
             self._sink.finish()
             return self._summary(already, folder)
         if finished and not self._sink.files({name for _, names in missing for name in names}):
-            with postponed() as check_signals:  # what goes through a pipe is gone: there is nothing to be remembered
+            with postponed() as check_signals:  # a pipe cannot be read again: there is nothing to remember
                 self._write(missing, check_signals)
             return self._summary(already, folder)
         for source in self._feed.sources:
@@ -270,7 +269,7 @@ class _Run:
             )
 
     def _commit(self, *, open: bool) -> None:
-        # If it is broken off (a second Ctrl-C, a full disk), only the disk knows how far it came: another commit would
+        # If it is broken off (a second Ctrl-C, a full disk), only the disk has its outcome: another commit would
         # speak of rows that are not there.
         self._torn = True
         now = time.time()
@@ -302,9 +301,9 @@ class _Run:
         self._dirty = False
 
     def _close(self, error: BaseException | None) -> None:
-        """The last commit. After an error the job stays open, and the next run goes on from here, or if the error came
-        in the middle of a batch or a commit, from the last commit. What a pipe gave cannot be read again: then the
-        files are completed."""
+        """The last commit. After an error the job stays open. The next run resumes from here, or from the commit before
+        if the error was in the middle of a batch or a commit. A pipe cannot be read again: then the files are
+        completed."""
         complete = error is None
         if self._torn:
             return

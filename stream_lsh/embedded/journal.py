@@ -1,8 +1,8 @@
-"""The journal of an index: what it decided of the documents of each file, so that an output can be written again.
+"""The journal of an index: the decisions on the documents of each file, from which an output can be written again.
 
-An entry has the documents of one file that a commit brought: which of them were kept, and the lines that outputs got
-for them. An entry lies with the segment of the index that the documents are in and goes with it. Erasing deletes all
-entries that are not younger than what is erased, for their lines may name it.
+An entry covers the documents of one file in one commit: which of them were kept, and the lines that the outputs got. It
+belongs to the segment of its documents and is removed with it. Erasing deletes all entries that are not younger than
+the erased version, because their lines may name it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LAST = 1 << 63
 @dataclass(frozen=True, slots=True)
 class Entry:
     """seq: of its first document. input: the name of its file in the index. begin, end: where in it the documents are.
-    kept: bool[n], which were. gone: before which documents the lines of `unique` stand. lines: outputs that got lines.
-    time: of the commit, seconds since 1970."""
+    kept: bool[n], which were. gone: positions of the documents before which `unique` has lines. lines: outputs that got
+    lines. time: of the commit, seconds since 1970."""
 
     seq: int
     segment: int
@@ -74,8 +74,8 @@ class Journal:
         """Add the documents of a batch.
 
         Args:
-            kept: bool[n]. gone: lines of `unique` for what was deleted or replaced, and before which document each
-                stands. lines: what the other outputs got.
+            kept: bool[n]. gone: lines of `unique` for deleted and replaced versions, each with the position of the
+                document that follows it. lines: what the other outputs got.
         """
         part = self._parts[-1] if self._parts else None
         if part is None or part.input != input or part.seq + part.documents != seq:

@@ -34,7 +34,7 @@ End = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class OutputState:
-    """Where an output stands, to go on from after a crash.
+    """The state of an output from which it resumes after a crash.
 
     length: of the file in bytes; -1 if it can't be cut (a pipe, a terminal). tail: complete lines that are to go into
     the next frame of a compressed file. end: of the last bytes before `length`, to know the file again by; they may say
@@ -94,7 +94,7 @@ class Output:
 
     @classmethod
     def resume(cls, path: str | Path, state: OutputState) -> Output:
-        """Goes on with a file: cuts off what was written after the state, so that it can be written again.
+        """Resume a file: truncate what was written after the state, which is then written again.
 
         Raises OutputError if the file is missing, shorter than the state says, or another one.
         """
@@ -141,10 +141,11 @@ class Output:
             raise _refused("write to", name, error) from None
 
     def write(self, data: bytes) -> None:
-        """Adds complete lines.
+        """Append complete lines.
 
-        Raises OutputError if they can't be written (the file then ends with a complete line), BrokenPipeError if
-        nobody reads the pipe any more.
+        Raises:
+            OutputError: they cannot be written; the file then ends with a complete line. BrokenPipeError: the pipe has
+                no reader any more.
         """
         if self._compress is None:
             self._write(data)
@@ -278,7 +279,7 @@ def file_at(path: str) -> tuple[int, int] | None:
 
 
 def is_nowhere(path: str) -> bool:
-    """Whether what is written to a file (`-`: standard output) is gone at once: /dev/null."""
+    """Whether a file (`-`: standard output) discards what is written: /dev/null."""
     try:
         status = os.fstat(STANDARD_OUTPUT) if path == STANDARD else Path(path).stat()
         return stat.S_ISCHR(status.st_mode) and status.st_rdev == Path(os.devnull).stat().st_rdev
@@ -287,7 +288,7 @@ def is_nowhere(path: str) -> bool:
 
 
 def _standard_position() -> int:
-    """Where standard output, a file, goes on: with `>>` at its end."""
+    """The position at which standard output, a file, continues: with `>>` its end."""
     appending = bool(fcntl.fcntl(STANDARD_OUTPUT, fcntl.F_GETFL) & os.O_APPEND)
     return os.lseek(STANDARD_OUTPUT, 0, os.SEEK_END if appending else os.SEEK_CUR)
 

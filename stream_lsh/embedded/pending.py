@@ -23,7 +23,7 @@ class Readable(Protocol):
 
 
 class Pending:
-    """A store, and over it the values that the next commit writes (None: the key goes)."""
+    """A store, overlaid with the values that the next commit writes (None deletes the key)."""
 
     def __init__(self, store: Readable, values: Mapping[bytes, bytes | None]) -> None:
         self._store = store

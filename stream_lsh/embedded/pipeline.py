@@ -33,7 +33,7 @@ class Stage(Generic[A]):
     def __init__(self, items: Iterable[A], name: str, depth: int) -> None:
         self._queue: queue.Queue[A | _End] = queue.Queue(depth)
         self._stopped = threading.Event()
-        # A daemon: it may be blocked in reading a pipe for ever, which must not keep the process alive.
+        # A daemon: it may be blocked in reading a pipe for ever, which must not block the end of the process.
         self._thread = threading.Thread(target=self._run, args=(items,), name=name, daemon=True)
         self._thread.start()
 
@@ -57,7 +57,7 @@ class Stage(Generic[A]):
         return False
 
     def get(self, timeout: float | None = None) -> A | None:
-        """The next item, or None if none came in time.
+        """The next item, or None after `timeout` seconds.
 
         Raises:
             StopIteration: at the end, or after `stop`. The error that ended the items, if any.
@@ -85,9 +85,9 @@ class Stage(Generic[A]):
                 yield item
 
     def stop(self) -> None:
-        """Let the thread end, and whoever waits for an item; items under way are dropped."""
+        """End the thread and every call that waits for an item. Items under way are dropped."""
         self._stopped.set()
-        with suppress(queue.Full):  # then nobody waits
+        with suppress(queue.Full):  # then no call waits
             self._queue.put_nowait(_End(None))
 
 

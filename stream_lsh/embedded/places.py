@@ -12,8 +12,8 @@ from stream_lsh.index.matches import Matches
 
 
 class Places:
-    """The places of an index that is being written: lines and bytes in its inputs; none where nobody has a new
-    representative."""
+    """The source positions of an index that is being written: lines and bytes in its inputs. Empty where no document
+    can become a new representative."""
 
     def __init__(self, index: Index) -> None:
         representatives = index.settings.updates and index.settings.compare_with == "kept"
@@ -26,7 +26,7 @@ class Places:
             mine.add(name, matches.row_of, batch.line_numbers, batch.offsets)
 
     def of(self, shard: int, row: int) -> bytes | None:
-        """Where a row of a shard stood, as JSON; None if it came from no input."""
+        """The source position of a row of a shard, as JSON; None if it has no input."""
         found = self._shards[shard].of(row)
         return None if found is None else b'{"input":%b,"line":%d,"offset":%d}' % found
 

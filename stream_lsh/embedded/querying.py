@@ -1,4 +1,4 @@
-"""Inputs against an index to which nothing is added: the verdict that each document would get if it came next."""
+"""Inputs against an index to which nothing is added: the verdict that each document would get as the next one."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
 
 
 def _updates(store: Store, documents: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which documents came in the place of a version of the same group."""
+    """Which documents replaced a version in the same group."""
     gone = [(group_of(key), went(key, value)[1]) for key, value in store.scan(DEPARTED)]
     groups, by = np.array(gone, np.int64).reshape(-1, 2).T
     at = np.minimum(np.searchsorted(documents["seq"], by), len(documents) - 1)

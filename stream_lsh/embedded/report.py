@@ -1,4 +1,4 @@
-"""What a run tells its user: while it goes on, and at the end."""
+"""The report of a run: its progress, and its summary."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """What an index has forgotten: its window, the stream time (ms since 1970) that it reaches back from, and how often
-    stream time went on by more than that at once in this run, so that everything before was forgotten."""
+    """What an index has forgotten. window: its length. The stream time (ms since 1970) is the end of the window. jumps:
+    how often stream time advanced by more than the window at once in this run, which forgets everything before."""
 
     window: str
     stream_time: int
@@ -75,7 +75,7 @@ class Summary:
     resumed_from: documents done by earlier runs of an interrupted job. already_done: inputs that were finished before.
     unfinished: inputs whose last line is not whole yet, with the number of its bytes, which a later run will read.
     compare_with: "kept" or "all". window: None = nothing is forgotten. alerts: None =
-    there are no rules. replaced: versions that went because a new one came. inputs: what was read of each so far.
+    there are no rules. replaced: versions that an update replaced. inputs: what was read of each so far.
     first_rejected: of this run. again: documents of earlier runs of which something was written again.
     """
 

@@ -1,6 +1,7 @@
-"""Passing on alerts: whoever follows their file, at his own pace, and remembers how far he is.
+"""Sending alerts: a courier follows their file at its own pace and keeps its position in a journal.
 
-At least once: a line is done when the journal says so, on the disk. The run that writes the file knows nothing of it.
+Delivery is at least once: a line is done when the journal on disk says so. The run that writes the file is independent
+of it.
 """
 
 from __future__ import annotations
@@ -106,11 +107,11 @@ class Journal:
 
 
 def whole_lines(file: int, begins: bytes) -> list[bytes]:
-    """The last lines of a file (a descriptor), which is written at its end from now on; half a line is cut off: what it
-    was about to say is done again.
+    """The last lines of a file (a descriptor), which is appended to from now on. An incomplete line is truncated: its
+    work is done again.
 
     Raises:
-        ValueError: its lines do not begin as they should: it is somebody else's, and stays as it is.
+        ValueError: its lines do not begin as expected: it is another program's file, and stays unchanged.
     """
     length = os.fstat(file).st_size
     start = max(0, length - _TAIL)
@@ -138,7 +139,7 @@ def append(file: int, data: bytes, path: Path) -> None:
 
 
 class Courier:
-    """Passes alerts on to a receiver, whoever gives them.
+    """Sends alerts to a receiver, independent of their origin.
 
     Args:
         dead: gets what was refused, or failed so many times (`attempts`). tell: takes sentences for people.
@@ -162,7 +163,7 @@ class Courier:
         """Send an alert, a line without its end; what became of it, and after how many attempts.
 
         Raises:
-            OutputError: it cannot be written to the dead letters. Whatever `sleep` raises: it is not done with.
+            OutputError: it cannot be written to the dead letters. Errors of `sleep` pass; the alert is then not done.
         """
         answer, tries = self._tried(line, key)
         if answer.taken:
@@ -185,7 +186,7 @@ class Courier:
 
 
 def send(alerts: Path, courier: Courier, journal: Journal, *, until_end: bool = False) -> None:
-    """Send what is in a file of alerts and not done with, in order, and what comes; until_end: only what is there.
+    """Send the alerts of a file that are not done, in order, and then new ones. until_end: stop at the end of the file.
 
     Raises:
         InputError: the file cannot be read, or is another one. OutputError: what is done cannot be written down.

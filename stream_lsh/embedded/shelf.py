@@ -78,7 +78,7 @@ class Shelf:
         return found
 
     def put(self, groups: Iterable[Group]) -> None:
-        """Rows that have changed; one without live members goes."""
+        """Take changed rows. A row without live members is removed."""
         for group in groups:
             self.changed[group.group] = group if group.live_members else None
 

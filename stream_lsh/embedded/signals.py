@@ -27,7 +27,7 @@ def interruption(number: int) -> KeyboardInterrupt:
 
 
 def ignore() -> None:
-    """The outcome stands, and the process is about to end: a signal that comes now does not change it."""
+    """The outcome is final and the process is about to end: a later signal does not change it."""
     for number in _usual():
         signal.signal(number, signal.SIG_IGN)
 
@@ -91,13 +91,13 @@ def postponed(then: Handlers | None = None) -> Iterator[Callable[[], None]]:
 class Signals:
     """SIGINT and SIGTERM from `with` on, for a process whose work is on event loops: the first one asks to stop.
 
-    Not asyncio's handlers: they go with their loop, and leave the default ones behind, which kill. After an error the
+    asyncio's own handlers end with their loop and leave the default ones, which kill the process. After an error the
     handlers are put back; after a clean end signals are ignored, because then the process has nothing to do but to end.
-    Nothing is raised either: what is raised in the middle of an import, or of somebody's `__del__`, is easily lost.
+    No exception is raised: one raised in the middle of an import or of a `__del__` is easily lost.
 
     Attributes:
         came: the numbers of the signals, in their order.
-        done: whether the last work has come to its end, and only its loop has to be closed.
+        done: whether the last work is complete, and only its loop has to be closed.
     """
 
     def __init__(self, second: Callable[[int], object] = lambda number: None) -> None:

@@ -1,4 +1,4 @@
-"""The outputs of a job: which lines go where, and what the index knows of each at a commit."""
+"""The outputs of a job: which lines each output gets, and the state of each that a commit records."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Gone = tuple[int, bytes]
 
 
 class Sink:
-    """The outputs, open. Those of an index go on where it knows that they stood; without one, files are overwritten.
+    """The open outputs. Those of an index resume at their recorded state; without an index files are overwritten.
 
     Args:
-        targets: what each has already. known: what the index knows of outputs, by place. resuming: an interrupted run
-            goes on: what was written after the last commit is cut off. state: folder of the index.
+        targets: what each has already. known: the recorded states of outputs, by place. resuming: whether an
+            interrupted run resumes: what was written after the last commit is truncated. state: folder of the index.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Sink:
         return [target.mark for target in self._targets.values() if not target.complete]
 
     def files(self, names: Iterable[str]) -> list[str]:
-        """Those of some outputs that are files, which can be gone on with."""
+        """The names of those outputs that are files and can be resumed."""
         return [name for name in names if self._outputs[name].regular]
 
     def is_known(self, mark: str) -> bool:
@@ -72,7 +72,7 @@ class Sink:
         return mark in self.marks or any(record.get("mark") == mark for record in self._known.values())
 
     def write(self, batch: Batch, judged: Judged, place_of: PlaceOf) -> tuple[list[Gone], dict[str, bytes]]:
-        """Write what follows from a batch. Returns the lines of what went, and those of all outputs but `unique`."""
+        """Write the lines of a batch. Returns those of removed versions, and those of all outputs except `unique`."""
         judgement, events = judged.judgement, judged.events
         went, lines = gone(judgement, place_of), dict[str, bytes]()
         if "unique" in self._outputs:
@@ -147,7 +147,7 @@ def _opened(target: Target, *, resuming: bool, indexed: bool) -> Output:
 def kept_lines(
     data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], kept: NDArray[np.int64], went: Iterable[Gone]
 ) -> bytes:
-    """The bytes of the documents that were kept, and before them the lines of what went.
+    """The bytes of the kept documents, and before them the lines of deleted and replaced versions.
 
     Args:
         starts, ends: of all documents in `data`. kept: the places of those that were.
@@ -161,13 +161,13 @@ def kept_lines(
 
 
 def gone_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
-    """The lines of what went."""
+    """The lines of deleted and replaced versions."""
     return b"".join([line for _, line in gone(judgement, place_of)])
 
 
 def gone(judgement: Judgement, place_of: PlaceOf) -> list[Gone]:
-    """The lines that documents of a batch have before their own: of representatives that others have left their places
-    to before, and of what went with them, if it is not there any more under its id, or has a new representative."""
+    """The lines that precede those of a batch's documents: for each new representative, and for each deleted or
+    replaced version whose id is no longer live or that has a new representative."""
     j = judgement
     lines = [(i, _gone_line(j, b"null", (shard, row), place_of)) for i, _, shard, row, _ in j.later.tolist()]
     for i in j.gone.tolist():
@@ -177,14 +177,14 @@ def gone(judgement: Judgement, place_of: PlaceOf) -> list[Gone]:
 
 
 def _gone_line(judgement: Judgement, id: bytes, representative: tuple[int, int] | None, place_of: PlaceOf) -> bytes:
-    """That a kept document went, who stands in its place, and where that one's line is."""
+    """The line of a removed kept document: its id, its new representative, and the source position of that one."""
     name = b"null" if representative is None else judgement.names.id_of(*representative)
     place = None if representative is None else place_of(*representative)
     return b'{"id":%b,"deleted":true,"new_representative":%b,"at":%b}\n' % (id, name, place or b"null")
 
 
 def raw_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], at: NDArray[np.int64]) -> bytes:
-    """The bytes of these documents as they came in, each with a newline; neighbours are copied in one piece."""
+    """The input bytes of these documents, each with a newline. Neighbours are copied in one piece."""
     if not len(at):
         return b""
     starts, ends = starts[at], ends[at]

@@ -1,4 +1,4 @@
-"""The outputs of a job before they are opened: where each goes, what of its lines is there, and what it lacks."""
+"""The outputs of a job before they are opened: the path of each, the lines that it has, and those that it lacks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ Missing = tuple[Entry, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An output. place: by which the index knows it. there: what it has, to go on from; None: it begins anew. mark: of
-    its content, a new one where it begins anew. lost: it has had lines of pipes, which are gone. complete: it lacks
-    nothing, whatever is written to it: the index's own dead letters, or /dev/null. overwrite: what else is there goes.
+    """An output.
+
+    place: its name in the index. there: its state to resume from; None: it begins anew. mark: of its content, a new one
+    where it begins anew. lost: it lacks lines of pipes, which cannot be read again. complete: it never lacks lines (the
+    index's own dead letters, /dev/null). overwrite: other content is replaced.
     """
 
     name: str
@@ -43,10 +45,10 @@ class Target:
 
 
 def targets_of(paths: Mapping[str, str], known: Mapping[str, Any], folder: Path, *, overwrite: bool) -> list[Target]:
-    """The outputs of an index, by what it knows of each.
+    """The outputs of an index, with the recorded state of each.
 
     Args:
-        paths: names to a path or "-". known: what the index says of its outputs, by place. folder: of the index.
+        paths: names to a path or "-". known: the recorded states of outputs, by place. folder: of the index.
         overwrite: a file with something else in it begins anew.
 
     Raises:
@@ -72,24 +74,24 @@ def targets_of(paths: Mapping[str, str], known: Mapping[str, Any], folder: Path,
 def missing_of(
     targets: Iterable[Target], feed: Feed, journal: Journal, *, only_new: bool, job: int | None
 ) -> list[Missing]:
-    """What outputs lack of what the index has decided of the inputs, in the order of the log.
+    """The lines that outputs lack, from the decisions of the index, in the order of the log.
 
     Args:
-        only_new: leave out what was decided before the run that goes on. job: number of the first document of that run,
+        only_new: leave out decisions from before the run that resumes. job: number of the first document of that run,
             None if it begins now.
 
     Raises:
-        StoreError: something is missing that is not known any more; the message says what to do.
+        StoreError: a missing line cannot be written again; the message says what to do.
     """
     open = [target for target in targets if not target.complete]
     if feed.pipes and not only_new:
         for target in open:
             if target.lost:
                 raise StoreError(
-                    f"{target.title} has had lines of documents that came through a pipe or standard input, and has "
-                    "lost them: they cannot be read again. Put the file back"
-                    f"{', append with >> instead of >' if target.path == STANDARD else ''}, or add --only-new to go on "
-                    "with what is new."
+                    f"{target.title} lacks lines of documents from a pipe or standard input, which cannot be read "
+                    "again. Put the file back"
+                    f"{', append with >> instead of >' if target.path == STANDARD else ''}, or add --only-new to "
+                    "write only new lines."
                 )
     lacking: list[tuple[Target, Source, int]] = []  # and the line from which on
     for source in feed.sources:
@@ -137,7 +139,7 @@ def _lacked(target: Target, source: Source, line: int, known: Sequence[Entry]) -
 
 
 def place_of(path: str) -> str:
-    """By what an index knows an output."""
+    """The name of an output in the index."""
     return STANDARD if path == STANDARD else os.path.realpath(path)
 
 

@@ -1,4 +1,4 @@
-"""Compiling before the work begins: who compiles for seconds answers nobody, and is taken for dead."""
+"""Compiles kernels before the work begins: a process that compiles for seconds answers no request and looks dead."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _run(chosen: Settings, stopped: Callable[[], bool]) -> None:
     look(None)
     with temporary_folder() as folder:
         feed = Path(folder) / "feed.jsonl"
-        for turn in range(2):  # the second time rows are read back, and texts of whom later ones are similar to
+        for turn in range(2):  # the second turn reads rows and texts back, for similar documents
             with feed.open("a", encoding="utf-8") as file:
                 for number in range(DOCUMENTS):
                     # Copies, near-duplicates (in the second half) and others, with and without escapes.

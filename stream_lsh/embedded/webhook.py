@@ -16,12 +16,12 @@ from stream_lsh.errors import UsageError
 
 SIGNATURE, KEY = "X-Stream-Lsh-Signature", "Idempotency-Key"
 LATER = (408, 425, 429)  # of the refusals those that may be none the next time
-_READ = 65_536  # bytes of an answer: nobody wants to know what it says, but the connection ends in order
+_READ = 65_536  # bytes of an answer: its content is not used, but the connection ends in order
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a request. said: in words. again: it may end better later."""
+    """The outcome of a request. said: in words. again: a later attempt may succeed."""
 
     taken: bool
     said: str

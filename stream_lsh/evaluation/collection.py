@@ -22,9 +22,10 @@ from stream_lsh.settings.model import Settings
 
 @dataclass
 class Collection:
-    """Documents by position: those that the engine compares, each id once. Shingles of documents that are not to match,
-    as they differ in a field to match within, are different. What other
-    measures compare stands for itself."""
+    """Documents by position: those that the engine compares, each id once.
+
+    Documents that differ in the field of `match_within` share no shingle. The items of other measures are used as they
+    are."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
@@ -100,7 +101,8 @@ def collect(
 
 
 def copied_settings(settings: Settings) -> Settings:
-    """The settings that read a copy made by `collect`: all matches of every document, whatever was asked for."""
+    """The settings that read a copy made by `collect`: all matches of every document, independent of the settings
+    given."""
     changes = {
         "id_field": "id",
         "text_field": ("text",),

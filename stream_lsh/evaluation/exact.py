@@ -139,8 +139,8 @@ class AllPairs:
 
 @njit(allocates=True)
 def _number(shingles):  # type: ignore[no-untyped-def]
-    """Different values numbered as they come (int32 [total]), how often each comes (int32 [total]), and how many there
-    are."""
+    """The values, numbered in order of appearance (int32 [total]), the count of each (int32 [total]), and how many
+    differ."""
     total = len(shingles)
     size = 1024
     while size < 2 * total:
@@ -196,7 +196,7 @@ def _index(ranks, offsets, distinct, threshold):  # type: ignore[no-untyped-def]
             frequencies[ranks[p]] += 1
     starts = np.zeros(distinct + 1, dtype=np.int64)
     for rank in range(distinct):
-        # What is in one prefix only meets nobody.
+        # A shingle in one prefix only makes no candidate.
         starts[rank + 1] = starts[rank] + (frequencies[rank] if frequencies[rank] > 1 else 0)
     postings = np.empty(starts[distinct], dtype=np.int32)
     ends = np.empty(distinct, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The groups that the engine makes of some inputs, and the labels that somebody has given their documents."""
+"""The groups that the engine makes of some inputs, and the labels of their documents."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class Sample:
 def draw(texts: Iterable[bytes], documents: int, most_bytes: int) -> Sample:
     """A uniform sample of up to `documents` texts and `most_bytes` bytes; the same texts give the same sample.
 
-    Each place in the stream has a pseudorandom priority and the smallest are kept, so one pass is enough, whatever the
-    length of the stream. Documents are dropped by priority only, so long ones are not less likely to be in it.
+    Each place in the stream has a pseudorandom priority and the smallest are kept, so one pass is
+    enough for any stream. Documents are dropped by priority only: long ones are as likely as short ones.
     """
     kept: list[tuple[int, int, bytes]] = []  # (-priority, place, text): a heap with the largest priority on top
     cut = 1 << 64  # priorities from here on were dropped once and stay out

@@ -1,4 +1,4 @@
-"""Signatures to band keys, and the mathematics of the banding technique (MMDS 3.4)."""
+"""Keys of the bands of a signature (MMDS 3.4)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _begin(band, secret):  # type: ignore[no-untyped-def]
 
 @njit
 def key_of_band(words, at, band, rows, bits, secret):  # type: ignore[no-untyped-def]
-    """The key of one band of a signature, which begins at words[at] and has components of so many bits."""
+    """The key of one band of the signature that begins at words[at], with components of `bits` bits."""
     lanes, key = 64 // bits, _begin(band, secret)
     mask = np.uint64((1 << bits) - 1)
     for row in range(band * rows, band * rows + rows):
@@ -39,7 +39,7 @@ def key_of_band(words, at, band, rows, bits, secret):  # type: ignore[no-untyped
 
 @njit
 def key_of_mask(words, at, band, masks, secret):  # type: ignore[no-untyped-def]
-    """The key of one band of a signature, which begins at words[at]: of the bits that are set in masks[band]."""
+    """The key of one band of the signature that begins at words[at]: of the bits set in masks[band]."""
     key = _begin(band, secret)
     for w in range(masks.shape[1]):
         if masks[band, w] != 0:
@@ -49,8 +49,8 @@ def key_of_mask(words, at, band, masks, secret):  # type: ignore[no-untyped-def]
 
 @njit
 def key_of_piece(words, at, piece, secret):  # type: ignore[no-untyped-def]
-    """The key that is the 32 bits number `piece` of a signature, which begins at words[at]; the same wherever in it
-    they stand."""
+    """The key of the 32 bits number `piece` of the signature that begins at words[at]. It does not depend on
+    `piece`."""
     bits = words[at + (piece >> 1)] >> np.uint64(32 * (piece & 1)) & np.uint64(0xFFFFFFFF)
     return fold_multiply(_begin(0, secret) ^ bits, SEED_MIX)
 
@@ -64,7 +64,7 @@ def _write_pieces(words, first, secret, out):  # type: ignore[no-untyped-def]
 
 
 def piece_keys(words: NDArray[np.uint64], first: int, pieces: int, secret: np.uint64 | int = 0) -> NDArray[np.uint64]:
-    """As `band_keys`, of signatures uint64[n, S] in which the keys stand, 32 bits each, from the number `first` on."""
+    """As `band_keys`, for signatures uint64[n, S] that have the keys in them, 32 bits each, from number `first` on."""
     out = np.empty((len(words), pieces), np.uint64)
     _write_pieces(np.ascontiguousarray(words).reshape(-1), first, np.uint64(secret), out)
     return out
@@ -81,7 +81,7 @@ def _write_masked(words, masks, secret, out):  # type: ignore[no-untyped-def]
 def masked_keys(
     words: NDArray[np.uint64], masks: NDArray[np.uint64], secret: np.uint64 | int = 0
 ) -> NDArray[np.uint64]:
-    """As `band_keys`, of signatures uint64[n, S] of single bits: key j is made of those that are set in masks[j], masks
+    """As `band_keys`, for signatures uint64[n, S] of single bits: key j is made of the bits set in masks[j], masks
     uint64[bands, S]."""
     out = np.empty((len(words), len(masks)), np.uint64)
     _write_masked(np.ascontiguousarray(words).reshape(-1), masks, np.uint64(secret), out)
@@ -89,13 +89,13 @@ def masked_keys(
 
 
 def band_keys(signatures: NDArray[Any], bands: int, rows: int, secret: np.uint64 | int = 0) -> NDArray[np.uint64]:
-    """The keys of all bands: [n, K] signatures -> uint64[n, bands], the band's number mixed in (MMDS 3.4.1).
+    """The keys of all bands: [n, K] signatures -> uint64[n, bands], with the band's number mixed in (MMDS 3.4.1).
 
-    Two documents meet in a bucket exactly where a key is the same; keys are uniform in all 64 bits. `secret`: the same
-    for all that are to meet; who does not know it cannot tell which key a band gets.
+    Two documents share a bucket exactly where a key is equal. Keys are uniform in all 64 bits. `secret`: of the index;
+    without it the key of a band cannot be computed.
 
     Raises:
-        ValueError: if bands * rows is more than K.
+        ValueError: bands * rows is more than K.
     """
     if signatures.ndim != 2 or bands < 1 or rows < 1 or bands * rows > signatures.shape[1]:
         raise ValueError(f"{bands} bands of {rows} rows do not fit signatures of shape {signatures.shape}")

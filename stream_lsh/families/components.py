@@ -1,4 +1,4 @@
-"""How signatures are laid out: components of 1, 8, 16 or 32 bits, and which bits of them a key is made of."""
+"""The layout of signatures: components of 1, 8, 16 or 32 bits, and the bits that each key is made of."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from stream_lsh.text.settings import SigningSettings
 
 
 class Components(NamedTuple):
-    """A signature: `columns` numbers of the type `kind`, in which there are components of so many `bits`: K, and
-    those of the salt."""
+    """A signature: `columns` numbers of the type `kind`, which hold components of `bits` bits: K, and those of the
+    scope."""
 
     columns: int
     kind: np.dtype[Any]
@@ -43,8 +43,8 @@ def components_of(signing: SigningSettings) -> Components:
 
 
 def masks_of(signing: SigningSettings) -> NDArray[np.uint64]:
-    """Which bits of a signature each key is made of: uint64[b, words]; [0, 0] where keys are bands of whole numbers, or
-    stand in the signature."""
+    """The bits of a signature that each key is made of: uint64[b, words]; [0, 0] where keys are bands of numbers, or
+    are in the signature."""
     if signing.measure not in OF_BITS:
         return np.zeros((0, 0), np.uint64)
     bits = np.zeros((signing.bands, 64 * components_of(signing).words), np.bool_)
@@ -52,7 +52,7 @@ def masks_of(signing: SigningSettings) -> NDArray[np.uint64]:
         for band in range(signing.bands):
             bits[band, band * signing.rows : (band + 1) * signing.rows] = True
     else:
-        blocks = np.arange(signing.dimensions) % (int(signing.max_distance) + signing.rows)  # neighbours are alike
+        blocks = np.arange(signing.dimensions) % (int(signing.max_distance) + signing.rows)  # neighbours are correlated
         choices = combinations(range(int(signing.max_distance) + signing.rows), signing.rows)
         for key, chosen in enumerate(choices):
             bits[key, : signing.dimensions] = np.isin(blocks, chosen)

@@ -1,7 +1,7 @@
-"""How surely a pair becomes a candidate, over the value that its measure goes by: what `tuning` is to copies (MMDS
-3.6: families that are (d1, d2, p1, p2)-sensitive, amplified).
+"""P(candidate) of a pair, by similarity or distance, for all measures (MMDS 3.6: families that are (d1, d2, p1,
+p2)-sensitive, amplified).
 
-Plain arithmetic and no imports that take time.
+Plain arithmetic and no slow imports.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from stream_lsh.families.measure import BY_DISTANCE, CERTAIN, Measure, collision
 from stream_lsh.families.tuning import Banding, probability
 
 _STEPS = 2000  # of the integral over the cosines of random directions
-_NEVER = 1e-30  # a probability that counts as none
+_NEVER = 1e-30  # a probability that counts as zero
 
 
 @dataclass(frozen=True)
 class Curve:
     """P(candidate) of the pairs of an index.
 
-    measure: which. banding: its K, b and r. asked: the threshold of the index (jaccard, cosine) or its distance.
-    dimensions: of its vectors or bit vectors. sampling, shingles: of quotations one shingle in so many is a key, and
-    texts have so many.
+    Attributes:
+        measure, banding: of the index; its K, b and r.
+        asked: the threshold of the index, or its max_distance.
+        dimensions: of its vectors or bit vectors.
+        sampling, shingles: under `containment`: one shingle in `sampling` is a key, and texts have `shingles` shingles.
     """
 
     measure: Measure
@@ -37,21 +39,21 @@ class Curve:
 
     @property
     def by_distance(self) -> bool:
-        """Whether the value is a distance, not a similarity."""
+        """Whether the measure has a distance instead of a similarity."""
         return self.measure in BY_DISTANCE
 
     def probability(self, similarity: float) -> float:
-        """P(candidate) of a pair of this similarity, as verdicts have it."""
+        """P(candidate) of a pair with this similarity in a verdict."""
         return self.at(self.value_of(similarity))
 
     def value_of(self, similarity: float) -> float:
-        """What a similarity in a verdict means: itself, or the distance."""
+        """The value of a similarity in a verdict: itself, or the distance."""
         if not self.by_distance:
             return similarity
         return round(self.apart(similarity)) if self.measure in CERTAIN else self.apart(similarity)
 
     def apart(self, similarity: float) -> float:
-        """The distance that a similarity in a verdict comes to, with what rounding has done to it."""
+        """The distance of a similarity in a verdict, not rounded."""
         return (1 - similarity) * self.dimensions if self.measure == "hamming" else 1 / similarity - 1
 
     def similarity_of(self, value: float) -> float:
@@ -59,22 +61,22 @@ class Curve:
         return similarity_at(self.measure, value, self.dimensions) if self.by_distance else value
 
     def component(self, value: float) -> float:
-        """P(a component of the signatures is the same), at a similarity or a distance.
+        """P(a component of the signatures is equal), at a similarity or a distance.
 
         Raises:
-            ValueError: for a measure whose components are no random ones.
+            ValueError: components of this measure are not random.
         """
         if self.measure == "euclidean":
             return collision("euclidean", 0.0, value / self.asked)
         return collision(self.measure, value)
 
     def band(self, value: float) -> float:
-        """P(one given key is the same), at a similarity or a distance."""
+        """P(one given key is equal), at a similarity or a distance."""
         return float(self.component(value) ** self.banding.rows)
 
     def at(self, value: float) -> float:
-        """P(candidate) at a similarity or a distance (a whole number of bits or edits, anywhere in a row or text; of
-        texts at most, as pieces may stand too far from their places)."""
+        """P(candidate) at a similarity or a distance. Bits and edits are a whole number, at random places. For texts it
+        is an upper bound, because a piece may have moved too far."""
         if self.measure == "levenshtein":
             return untouched(self.blocks, int(value)) if math.isfinite(value) else 0.0
         if self.measure == "containment":
@@ -89,18 +91,18 @@ class Curve:
         return int(self.asked) + self.banding.rows
 
     def among_strangers(self) -> float:
-        """P(candidate) of two rows of random bits, or of two vectors of random directions.
+        """P(candidate) of two random bit vectors, or of two vectors with random directions.
 
         Raises:
-            ValueError: of a measure for which nobody can say what strangers are.
+            ValueError: random documents are not defined for this measure.
         """
         if self.measure == "hamming":
             return _equal_blocks(self.dimensions, self.blocks, self.banding.rows)
         if self.measure != "cosine":
-            raise ValueError(f"strangers of {self.measure} are not known; measure a sample")
+            raise ValueError(f"random documents are not defined for measure = {self.measure}; measure a sample")
         if self.dimensions == 1:
             return (self.at(1.0) + self.at(-1.0)) / 2
-        # The cosine of two random directions: with an angle t, sin(t)^(dimensions - 2) as dense as without.
+        # Density of the angle t between two random directions: sin(t)^(dimensions - 2).
         whole = found = 0.0
         for step in range(_STEPS):
             angle = math.pi * (step + 0.5) / _STEPS
@@ -110,9 +112,10 @@ class Curve:
         return found / whole
 
     def false_candidates(self, documents: float, background: Iterable[tuple[float, float]]) -> float:
-        """Expected candidates beyond what is asked for that a new document meets among `documents` older ones.
+        """Expected candidates beyond the threshold that a new document meets among `documents` older ones.
 
-        background: (similarity or distance, number of pairs) of random pairs, all of them.
+        Args:
+            background: (similarity or distance, number of pairs) of all random pairs.
         """
         pairs = candidates = 0.0
         for value, count in background:
@@ -123,10 +126,10 @@ class Curve:
 
 
 def untouched(pieces: int, edits: int) -> float:
-    """P(one of so many pieces at least is not hit by any of so many edits); 1 where it is certain."""
+    """P(at least one of this many pieces is hit by none of this many edits); 1 where it is certain."""
     if edits < pieces:
         return 1.0
-    chances = [1.0] + [0.0] * pieces  # that so many are hit
+    chances = [1.0] + [0.0] * pieces  # that this many are hit
     for _ in range(edits):
         for hit in range(pieces, 0, -1):
             chances[hit] = chances[hit] * hit / pieces + chances[hit - 1] * (pieces - hit + 1) / pieces
@@ -135,9 +138,9 @@ def untouched(pieces: int, edits: int) -> float:
 
 
 def clean_blocks(dimensions: int, blocks: int, least: int, flipped: int) -> float:
-    """P(at least so many blocks of a bit vector have none of the bits that are flipped, drawn at random).
+    """P(at least `least` blocks of a bit vector have none of the flipped bits, which are random).
 
-    Exact for blocks of equal length, of which a bit more or less changes the third digit; 1 where it is certain.
+    Exact for blocks of equal length (a bit more or less changes the third digit); 1 where it is certain.
     """
     found = _clean_blocks(dimensions, blocks, least)
     return found[flipped] if flipped < len(found) else 0.0
@@ -145,9 +148,9 @@ def clean_blocks(dimensions: int, blocks: int, least: int, flipped: int) -> floa
 
 @lru_cache(maxsize=4)
 def _clean_blocks(dimensions: int, blocks: int, least: int) -> list[float]:
-    """The same for every number of bits from 0 on, until it is 0."""
+    """The same for each number of flipped bits from 0 on, until it is 0."""
     length = dimensions / blocks
-    chances = [0.0] * blocks + [1.0]  # of so many clean blocks
+    chances = [0.0] * blocks + [1.0]  # of this many clean blocks
     found = [1.0]
     for done in range(dimensions):
         after = [0.0] * (blocks + 1)
@@ -165,8 +168,8 @@ def _clean_blocks(dimensions: int, blocks: int, least: int) -> list[float]:
 
 
 def _equal_blocks(dimensions: int, blocks: int, least: int) -> float:
-    """P(at least so many blocks of two rows of random bits are equal)."""
-    chances = [1.0] + [0.0] * least  # of so many equal ones; the last: or more
+    """P(at least `least` blocks of two random bit vectors are equal)."""
+    chances = [1.0] + [0.0] * least  # of this many equal blocks; the last one: or more
     for block in range(blocks):
         equal = 2.0 ** -(dimensions // blocks + (block < dimensions % blocks))
         for number in range(least, 0, -1):

@@ -1,8 +1,8 @@
-"""Distances of vectors, of bit vectors and of texts, exactly (MMDS 3.5). Vectors are numbers as the bits of float64,
-texts their code points.
+"""Exact distances of vectors, bit vectors and texts (MMDS 3.5). Vectors are given as the bits of float64, texts as code
+points.
 
-Sums are made in four strands, always the same way: the same two vectors are as near on every machine, and whoever is
-compared with himself has a cosine of 1.
+Sums are computed in four strands, always in the same order. The result is then equal on all machines, and the cosine of
+a vector with itself is 1.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stream_lsh.hashing.kernels import njit
 COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS, STORIES, SETS = map(np.int64, range(len(MEASURES)))
 
 MOST_COUNTED = 256
-"""Edits between any two texts that are counted; a comparison takes the square of them."""
+"""Most edits between two texts that are counted; the time is quadratic in them."""
 
 
 @njit
 def similarity_of(measure, one, at, other, start, size, dimensions):  # type: ignore[no-untyped-def]
-    """Similarity of the items one[at:at + size] and other[start:start + size], as verdicts have it."""
+    """Similarity, as in verdicts, of the items one[at:at + size] and other[start:start + size]."""
     if measure == COSINE:
         return cosine(one, at, other, start, size)
     if measure == EUCLIDEAN:
@@ -33,8 +33,8 @@ def similarity_of(measure, one, at, other, start, size, dimensions):  # type: ig
 
 
 def similarity(measure: str, one: NDArray[np.uint64], other: NDArray[np.uint64], dimensions: int) -> float:
-    """Similarity of two items or short texts, given as the words that their signer's `shingle` makes of them; texts
-    with more than MOST_COUNTED edits between them have none."""
+    """Similarity of two items or short texts, given as words of their signer's `shingle`. Texts with more than
+    MOST_COUNTED edits between them have similarity 0."""
     if measure == "levenshtein":
         scratch = np.empty((2 * MOST_COUNTED + 3, 2), np.uint64)
         found = edits(one, 0, len(one), other, 0, len(other), MOST_COUNTED, scratch)
@@ -49,7 +49,7 @@ def similarity(measure: str, one: NDArray[np.uint64], other: NDArray[np.uint64],
 
 @njit
 def cosine(one, at, other, start, size):  # type: ignore[no-untyped-def]
-    """Cosine of one[at:at + size] and other[start:start + size], neither of them zero (MMDS 3.5.4)."""
+    """Cosine of one[at:at + size] and other[start:start + size], neither of which is zero (MMDS 3.5.4)."""
     squares = _product(one, at, one, at, size) * _product(other, start, other, start, size)
     return min(1.0, _product(one, at, other, start, size) / math.sqrt(squares))
 
@@ -86,8 +86,8 @@ def euclidean(one, at, other, start, size):  # type: ignore[no-untyped-def]
 
 @njit
 def edits(one, at, size, other, start, length, most, scratch):  # type: ignore[no-untyped-def]
-    """Characters to insert, delete or replace between the texts one[at:at + size] and other[start:start + length] (MMDS
-    3.5.5 with replacing; Levenshtein); most + 1 if they are more than `most`.
+    """Levenshtein distance of the texts one[at:at + size] and other[start:start + length], in inserted, deleted or
+    replaced characters (MMDS 3.5.5, with replacing); most + 1 if it is more than `most`.
 
     The furthest place on each diagonal that 0, 1, 2, ... edits reach (Ukkonen 1985; Landau, Vishkin 1989): size steps
     and most^2. scratch: uint64[2 * most + 3 or more, 2].
@@ -96,7 +96,7 @@ def edits(one, at, size, other, start, length, most, scratch):  # type: ignore[n
     if abs(goal) > most:
         return most + 1
     for k in range(2 * most + 3):
-        scratch[k, 0] = scratch[k, 1] = 0  # places are counted from 1 on: nowhere yet
+        scratch[k, 0] = scratch[k, 1] = 0  # places are counted from 1 on: none reached
     for spent in range(most + 1):
         now, before = spent & 1, 1 - (spent & 1)
         for diagonal in range(-spent, spent + 1):
@@ -118,8 +118,9 @@ def edits(one, at, size, other, start, length, most, scratch):  # type: ignore[n
 
 @njit
 def weighted_jaccard(one, at, size, other, start, length):  # type: ignore[no-untyped-def]
-    """Sum of the smaller weights by that of the larger ones, of sets one[at:at + size] and other[start:start + length]:
-    pairs of an element's hash, ascending, and the bits of its weight, a float64; 0 of nothing."""
+    """Weighted Jaccard similarity of the sets one[at:at + size] and other[start:start + length]: sum of the smaller
+    weights by the sum of the larger ones; 0 if both are empty. A set is pairs of an element's hash, ascending, and its
+    weight as the bits of a float64."""
     smaller = larger = 0.0
     i, j, end, stop = at, start, at + size, start + length
     while i < end or j < stop:
@@ -140,7 +141,7 @@ def weighted_jaccard(one, at, size, other, start, length):  # type: ignore[no-un
 
 @njit
 def hamming(one, at, other, start, size):  # type: ignore[no-untyped-def]
-    """Bits in which the words one[at:at + size] and other[start:start + size] differ (MMDS 3.5.6)."""
+    """Number of bits in which the words one[at:at + size] and other[start:start + size] differ (MMDS 3.5.6)."""
     different = np.uint64(0)
     for k in range(size):
         different += popcount(one[at + k] ^ other[start + k])

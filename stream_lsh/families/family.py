@@ -1,4 +1,4 @@
-"""The entrance to this package: who signs the documents of a measure."""
+"""The entrance to this package: the signer of a measure, and the source of its evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_lsh.text.settings import SigningSettings
 
 
 class Signs(Protocol):
-    """Signs documents, given as texts or as the texts that stand for them; any number of threads may use one."""
+    """Signs documents, given as texts or as the texts that represent items. Threads may share one."""
 
     settings: SigningSettings
 
@@ -28,30 +28,34 @@ class Signs(Protocol):
         self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
-        """Documents that end at `ends` in `texts`, see `Signer.sign`."""
+        """Sign documents that end at `ends` in `texts`, see `Signer.sign`."""
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """What documents are compared by: words, and offsets int64[n + 1] in them."""
 
 
 class Explains(Protocol):
-    """Says what matches rest on.
+    """Gives the evidence of matches.
 
-    of_texts: whether it is told the texts of those that are matched; else their signatures, as rows keep them.
+    Attributes:
+        of_texts: it needs the texts of matched rows, otherwise their signatures.
     """
 
     of_texts: bool
 
     def __call__(self, text: bytes, others: Sequence[Any], own: NDArray[np.uint64] | None = None) -> list[bytes]:
-        """Of a text and those that it matches: members of a JSON object for each match, with a comma before each. own:
-        what the text is compared by, as it was signed; without it there was no salt."""
+        """Evidence of a text's matches: for each, members of a JSON object, each with a comma before it.
+
+        Args:
+            own: what the text is compared by, as it was signed; None = without a scope.
+        """
 
 
 def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs:
     """The signer of a measure. key: of the fingerprints.
 
     Raises:
-        UsageError: settings that no signature can be made with.
+        UsageError: no signature can be made with these settings.
     """
     if settings.measure == "jaccard":
         return Signer(settings, key)
@@ -65,7 +69,7 @@ def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs
 
 
 def explainer_of(settings: SigningSettings) -> Explains | None:
-    """Who says what the matches of a measure rest on, None where similarity says it all."""
+    """The source of a measure's evidence; None where similarity explains a match."""
     if settings.measure == "tf-idf":
         return StoryWords(settings)
     return Passages(settings) if settings.measure == "containment" else None

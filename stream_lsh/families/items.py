@@ -1,6 +1,6 @@
-"""Vectors and bit vectors in, signatures out: what `signer` is to texts (MMDS 3.7).
+"""Signatures of vectors and bit vectors (MMDS 3.7).
 
-Every sum is made in one order, number by number: the same vector has the same signature on every machine.
+All sums are computed in one order: a vector has the same signature on every machine.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash128
 from stream_lsh.text.settings import SigningSettings
 
-# Where the random numbers of hyperplanes, lines and their offsets begin; indexes depend on them.
+# Start of the random numbers of hyperplanes, lines and their offsets; indexes depend on them.
 _PLANES, _LINES, _OFFSETS = (np.uint64(start) for start in (0x13198A2E03707344, 0xA4093822299F31D0, 0x082EFA98EC4E6C88))
 
 
 class ItemSigner:
-    """Signs documents that are vectors or bit vectors; any number of threads may use the same one.
+    """Signs documents that are vectors or bit vectors. Threads may share one.
 
-    What stands for their shingles is the item itself: of a vector its numbers as the bits of float64, of a bit vector
-    its words.
+    In place of shingles it returns the item: the numbers of a vector as the bits of float64, the words of a bit vector.
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
@@ -44,7 +43,7 @@ class ItemSigner:
         self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
-        """As `Signer.sign`; what is no text of an item of these dimensions (nothing, say) has the size 0."""
+        """As `Signer.sign`. A text that is no item with these dimensions, such as an empty one, has the size 0."""
         n, settings = len(ends), self.settings
         items, there = self._decode(texts, ends)
         fingerprints = siphash128(texts, np.ascontiguousarray(ends, np.int64), self._key)
@@ -67,12 +66,12 @@ class ItemSigner:
         return Signed(sizes, fingerprints, signatures, words, offsets)
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The items themselves: their words, and offsets int64[n + 1] in them."""
+        """The items as words, and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets
 
     def _decode(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The items, float32[m, dimensions] or uint8[m, dimensions / 8], and which documents they are."""
+        """The items, float32[m, dimensions] or uint8[m, dimensions / 8], and the numbers of their documents."""
         decode = binascii.unhexlify if self._bits else binascii.a2b_base64
         starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
         kind, width = ("u1", self.settings.dimensions // 8) if self._bits else ("<f4", self.settings.dimensions)
@@ -96,13 +95,13 @@ class ItemSigner:
         return padded.view("<u8").astype(np.uint64)
 
     def _sketch(self, items: NDArray[Any]) -> NDArray[Any]:
-        """Their signatures, [m, columns]."""
+        """Signatures [m, columns] of items."""
         settings, size = self.settings, self.settings.signature_size
         if self._bits:
             return self._padded(items)
         out = np.empty((len(items), size), np.float32)
         if settings.measure == "cosine":
-            # The length says nothing, and must not overflow a sum.
+            # The length does not matter, and must not overflow a sum.
             longest = np.abs(items).max(axis=1, keepdims=True)
             unit = items / np.where(longest > 0, longest, np.float32(1))
             _project(unit, planes(settings.dimensions, size), np.zeros(size, np.float32), out)
@@ -110,11 +109,11 @@ class ItemSigner:
         scaled = items.astype(np.float64) / (WIDTH * settings.max_distance)
         places = np.empty((len(items), size), np.float64)
         _project(scaled, lines(settings.dimensions, size), offsets_of(size), places)
-        # Places 256 buckets apart (or 2^16, or 2^32) are taken for one: strangers, whom the other rows keep apart.
+        # Places 256 buckets apart (or 2^16, or 2^32) count as equal: the other rows of a band separate such vectors.
         return np.mod(np.floor(places), 2.0**self._layout.bits).astype(self._layout.kind)
 
     def _padded(self, octets: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """With zeros behind them, where the salts go."""
+        """Append zeros, where the scope is mixed in."""
         padded = np.zeros((len(octets), self._layout.columns), np.uint8)
         padded[:, : octets.shape[1]] = octets
         return padded
@@ -122,7 +121,7 @@ class ItemSigner:
 
 @njit
 def _project(items, directions, offsets, out):  # type: ignore[no-untyped-def]
-    """Inner products of m items with the directions [dimensions, K], each added up in the order of the dimensions."""
+    """Inner products of m items with the directions [dimensions, K], each summed in the order of the dimensions."""
     for i in range(items.shape[0]):
         for k in range(out.shape[1]):
             out[i, k] = offsets[k]
@@ -136,8 +135,8 @@ def _project(items, directions, offsets, out):  # type: ignore[no-untyped-def]
 def planes(dimensions: int, size: int) -> NDArray[np.float32]:
     """Normals of `size` random hyperplanes: float32[dimensions, size], normally distributed.
 
-    Normals of 1 and -1 (MMDS 3.7.3) are no random ones for a vector in which few numbers count: those of (1, 1, 0, ...)
-    and its neighbours fall on either side of half of them, however near they are.
+    Normals of 1 and -1 (MMDS 3.7.3) do not suffice for a vector with few large numbers: half of them separate (1, 1, 0,
+    ...) from its neighbours, however near these are.
     """
     return _normal(_PLANES, dimensions, size).astype(np.float32)
 
@@ -149,14 +148,14 @@ def lines(dimensions: int, size: int) -> NDArray[np.float64]:
 
 
 def _normal(start: np.uint64, dimensions: int, size: int) -> NDArray[np.float64]:
-    """Random numbers of a normal distribution, one of 65,536 quantiles each: float64[dimensions, size]."""
+    """Normally distributed random numbers, each one of 65,536 quantiles: float64[dimensions, size]."""
     words = random_words(random_words(np.array(start), dimensions), size) >> np.uint64(48)
     return _quantiles()[words.astype(np.int64)]
 
 
 @lru_cache(maxsize=1)
 def _quantiles() -> NDArray[np.float64]:
-    """65,536 quantiles of the normal distribution, rounded: the same wherever they are computed."""
+    """65,536 quantiles of the normal distribution, rounded: the same on all machines."""
     return np.round([NormalDist().inv_cdf((k + 0.5) / 65536) * 2.0**20 for k in range(65536)]) / 2.0**20
 
 

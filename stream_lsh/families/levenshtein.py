@@ -1,10 +1,12 @@
-"""Short texts in, the keys of their pieces out: the signatures of the measure `levenshtein`.
+"""Signatures of short texts for the measure `levenshtein`: keys of their pieces.
 
-Of the d + 1 pieces of a text d edits leave one whole (`measure.shifts`). A text is posted under its own pieces, each
-with its number and the length of the text, and looked for under whatever piece of a text of some length it may have: so
-nobody within d edits is missed. The pieces are far longer than q-grams (MMDS 3.9.4), of which 3 d + 1 would be needed.
+Of the d + 1 pieces of a text, d edits leave at least one whole (`measure.shifts`). A text is posted under its own
+pieces, each with its number and the length of the text. It is looked up under each piece that a text within d edits can
+have. No text within d edits is missed. The pieces are far longer than q-grams (MMDS 3.9.4), of which 3 d + 1 would be
+needed.
 
-A signature begins with COUNT_BITS that say how often the text has which characters. An edit changes two at the most.
+A signature begins with COUNT_BITS that encode how often the text has which characters. An edit changes at most two of
+them.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ from stream_lsh.text.tokens import is_visible, normalise, normalised_capacity
 from stream_lsh.text.unicode import tables_for
 
 CLASSES = 128
-"""Of characters: those of ASCII have one each."""
+"""Classes of characters: those of ASCII have one each."""
 LEVELS = COUNT_BITS // CLASSES
 """Bits of a class: as many are set as there are characters of it, or all."""
 _FIRST = COUNT_BITS // PIECE_BITS
 
 
 def searches(distance: int) -> NDArray[np.int64]:
-    """What a text is looked for under: rows of (piece, how much longer the text is than the one that the piece is of,
-    how far behind the piece's place it stands in it), those of its own pieces first: int64[lookups(distance), 3]."""
+    """The look-ups of a text: rows of (piece; how much longer the text is than the one that has the piece; by how much
+    the piece has moved), its own pieces first: int64[lookups(distance), 3]."""
     own = [(piece, 0, 0) for piece in range(distance + 1)]
     lengths = range(-distance, distance + 1)
     all = [(i, longer, x) for i in range(distance + 1) for longer in lengths for x in shifts(i, longer, distance)]
@@ -61,7 +63,8 @@ def _sign(  # type: ignore[no-untyped-def]
         size, _ = normalise(text, start, ends[document], quick, ascii_table, pages, records, flags, lower, norm, spans)
         start = ends[document]
         first, fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
-        fingerprints[document, 0] = first ^ SEED_TAIL  # a short text may be what an id is, and is not found under that
+        # the hash of a short text must differ from the hash of an equal id
+        fingerprints[document, 0] = first ^ SEED_TAIL
         n, at = np.int64(0), np.int64(0)
         if is_visible(norm, size, pages, records, flags):
             while at < size:
@@ -93,14 +96,14 @@ def _count(points, at, n, signature):  # type: ignore[no-untyped-def]
 
 @njit
 def _cut(n, hashes, powers, pieces, looked, nobody, signature):  # type: ignore[no-untyped-def]
-    """The keys of a text of n characters, as `looked` says; in the place of those that it has not, or has already,
-    hashes of `nobody`."""
+    """The keys of a text of n characters, by `looked`. In the place of a key that it lacks or has already there is a
+    hash of `nobody`, which matches nothing."""
     for k in range(len(looked)):
         piece, length = looked[k, 0], n - looked[k, 1]
         first = length * piece // pieces
         size, at = length * (piece + 1) // pieces - first, first + looked[k, 2]
         value = nobody ^ np.uint64(k + 1) * SEED_LENGTH
-        # All empty pieces of a text are one: whoever is so short meets everybody of about the same length.
+        # All empty pieces of a text are one key: a very short text meets all texts of about the same length.
         if length > 0 and at >= 0 and at + size <= n and (size > 0 or piece == 0):
             value = hashes[at + size] - hashes[at] * powers[size]
             value = fold_multiply(
@@ -110,8 +113,8 @@ def _cut(n, hashes, powers, pieces, looked, nobody, signature):  # type: ignore[
 
 
 class EditSigner:
-    """Signs short texts; any number of threads may use the same one. What stands for the shingles of a text is the text
-    itself, normalised: its code points."""
+    """Signs short texts. Threads may share one. In place of shingles it returns the code points of the normalised
+    text."""
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         self.settings = settings
@@ -136,7 +139,7 @@ class EditSigner:
             settings.bands, self._looked, self._key, sizes, fingerprints, words, points, offsets,
         )  # fmt: skip
         if salts is not None and len(salts):
-            # Keys are the same wherever in a signature they stand, so that they are salted alike.
+            # The scope changes all keys in the same way, because equal keys are in different places of two signatures.
             words[:, _FIRST:] ^= random_words(salts, _FIRST)[:, -1:].astype(np.uint32)
         signatures = words.astype("<u4").view(np.uint8)
         if salts is not None and len(salts):
@@ -147,6 +150,6 @@ class EditSigner:
         return Signed(sizes, fingerprints, signatures, points[:total], offsets)
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The texts, normalised: their code points, and offsets int64[n + 1] in them."""
+        """The code points of the normalised texts, and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets

@@ -1,23 +1,23 @@
-"""What makes two documents alike, and what follows from it: how often a component of their signatures is the same, and
-the bands for a threshold and a recall (MMDS 3.6: families (d1, d2, p1, p2), amplified by AND and OR).
+"""Measures: what makes two documents similar, how often a component of their signatures is then equal, and the bands
+for a threshold and a recall (MMDS 3.6: families (d1, d2, p1, p2), amplified by AND and OR).
 
-Plain arithmetic and no imports that take time, as in `tuning`. The measures:
+Plain arithmetic and no slow imports, as in `tuning`.
 
-jaccard           similarity of the shingles of texts, or of sets: minhashing (3.3). p = s.
-weighted-jaccard  similarity of sets whose elements have weights: consistent weighted sampling (Ioffe, ICDM 2010).
-                  p = s.
-cosine            of vectors: the side of a random hyperplane (3.7.2). p = 1 - angle / pi.
-euclidean         distance of vectors: the place along a random line, in buckets of a width (3.7.4; Datar, Immorlica,
-                  Indyk, Mirrokni 2004).
-hamming           distance of bit vectors: their blocks (3.7.1 takes single bits). Of d + c blocks two rows that differ
-                  in d bits have c in common, so that they meet for certain where each choice of c blocks is a key
-                  (pigeonhole; Manku, Jain, Das Sarma, WWW 2007).
-levenshtein       distance of short texts, in characters inserted, deleted or replaced (3.5.5): their pieces. Of d + 1
-                  pieces of a text d edits leave one whole, so that it stands in the other text, at a place that the
-                  lengths of both narrow down (pigeonhole; Li, Deng, Wang, Feng, PVLDB 5(3), 2011).
-containment       of texts: a share of the shingles of one stands in the other; sampled shingles, see `containment`.
-tf-idf            texts that tell of the same event in other words: terms, weighed by how rare they are (`terms`). Their
-                  keys are their heaviest terms, no random ones.
+- jaccard: similarity of the shingles of texts, or of sets. Minhashing (3.3), p = s.
+- weighted-jaccard: similarity of sets whose elements have weights. Consistent weighted sampling (Ioffe, ICDM 2010), p =
+  s.
+- cosine: of vectors. The side of a random hyperplane (3.7.2), p = 1 - angle / pi.
+- euclidean: distance of vectors. The place along a random line, in buckets of a width (3.7.4; Datar, Immorlica, Indyk,
+  Mirrokni 2004).
+- hamming: distance of bit vectors, by blocks (3.7.1 takes single bits). Of d + c blocks, two vectors that differ in d
+  bits share at least c. They meet with certainty if each choice of c blocks is a key (pigeonhole; Manku, Jain, Das
+  Sarma, WWW 2007).
+- levenshtein: distance of short texts, in inserted, deleted or replaced characters (3.5.5), by pieces. Of d + 1 pieces
+  of a text, d edits leave one whole. It is in the other text, at a place that the lengths of both narrow down
+  (pigeonhole; Li, Deng, Wang, Feng, PVLDB 5(3), 2011).
+- containment: of texts, the share of the shingles of one that are in the other. Sampled shingles, see `containment`.
+- tf-idf: texts that report the same event in other words. Terms, weighted by their document frequency (`terms`). The
+  keys are the heaviest terms, which are not random.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ Measure = Literal[
 ]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 BY_DISTANCE = ("euclidean", "hamming", "levenshtein")
-"""Measures of which a distance is given instead of a threshold."""
+"""Measures with a distance instead of a threshold."""
 CERTAIN = ("hamming", "levenshtein")
-"""Measures whose keys are parts of a document, some of which stay whole: whoever is within the distance meets."""
+"""Measures whose keys are parts of a document, of which some stay whole: all documents within the distance are
+found."""
 MEASURE_SETTINGS = ("measure", "dimensions", "max_distance", "vector_field", "bits_field")
-"""Settings that say which measure an index has; they fix answers where it is not `jaccard`."""
+"""Settings of the measure; they cannot change once an index exists, where it is not `jaccard`."""
 STORY_TERMS, STORY_KEYS = 64, 16
-"""Of a document of a story: terms that its row keeps, the heaviest, and how many of these are its keys."""
+"""Terms that a row has under `tf-idf`, the heaviest; and how many of these are keys."""
 STORY_THRESHOLD = 0.26
-"""Unless the user sets it: chosen on news (docs/tf-idf.md)."""
+"""Default under `tf-idf`: chosen on news (docs/tf-idf.md)."""
 OF_CONTAINMENT = ("sampling", "min_passage_words", "min_shingles")
 """Settings of `containment` only."""
 OF_TEXTS = ("text_field", "normalize")
@@ -50,44 +51,49 @@ OF_TEXTS = ("text_field", "normalize")
 OF_JACCARD = ("shingles", "bag", "tokens", "verify")
 """Settings of `jaccard` only."""
 LEAST_DISTANCE = 1e-6
-"""Of vectors."""
+"""Least distance of vectors."""
 OF_BITS = ("cosine", "hamming")
 """Measures whose signatures have components of a single bit."""
 WIDTH = 4.0
-"""Width of a bucket on a random line, in units of the distance that is asked for. Then p = 0.80 at that distance, and
-0.47 at three times as much: narrower ones need more bands for less."""
+"""Width of a bucket on a random line, in units of max_distance. p is then 0.80 at that distance, and 0.47 at three
+times the distance. Narrower buckets need more bands for a smaller gain."""
 MOST_COMPONENTS = 1024
-"""Components that a signature of a vector gets at most unless the user sets its size. Unrelated vectors agree in half
-of their bits (cosine), those three times as far as asked for in nearly half of their places (euclidean), so that bands
-need many rows: 83 of 11 at a cosine of 0.8, 77 of 11 for all distances."""
+"""Most components of a vector's signature by default. Unrelated vectors agree in half of their bits (cosine), vectors
+at three times the distance in nearly half of their places (euclidean). Bands therefore need many rows: 83 of 11 at a
+cosine of 0.8, 77 of 11 for all distances."""
 DEFAULTS: dict[Measure, dict[str, float]] = {
     "euclidean": {"max_bucket_rows": 1024},
     "weighted-jaccard": {"max_bucket_rows": 1024, "max_candidates": 128},
     "tf-idf": {"max_bucket_rows": 256, "threshold": STORY_THRESHOLD},
 }
-"""Settings that have another default than that of all. Buckets of lines are not equally full: vectors that are no
-further from their middle than a few times the distance lie in two or three buckets of each line, so that one key in
-many holds one in 200 of them. Those of common elements are as full, and those of the weightiest words are of all sizes.
-Sets with common elements meet many that are nearly as similar as is asked for, and are compared in no time."""
+"""Defaults that differ from those of other measures.
+
+- euclidean: buckets of lines are not equally full. Vectors within a few times the distance of their mean are in two or
+  three buckets of each line, so that one key in many has one in 200 of them.
+- weighted-jaccard: buckets of common elements are as full. Sets with common elements meet many that are nearly as
+  similar as the threshold, and a comparison is cheap.
+- tf-idf: buckets of the weightiest words have all sizes.
+"""
 MOST_SAMPLES = 384
-"""Components that a signature of a weighted set gets at most unless the user sets its size. At thresholds of baskets
-and tags, 0.2 to 0.5, one more in a key saves most of the strangers: 74 bands of 2 at 0.3, 170 of 2 at 0.2."""
+"""Most components of a weighted set's signature by default. At thresholds of baskets and tags, 0.2 to 0.5, one more row
+in a key avoids most false candidates: 74 bands of 2 at 0.3, 170 of 2 at 0.2."""
 ENOUGH_BITS = 24
-"""Bits of a key of a bit vector from which there is no use in more: 2^24 buckets."""
+"""Bits of a bit vector's key from which more are of no use: 2^24 buckets."""
 MOST_KEYS = 128
-"""Keys that a bit vector gets at most for the sake of longer ones."""
+"""Most keys of a bit vector that are made for the sake of longer keys."""
 EXPLAINED: tuple[Measure, ...] = ("containment", "tf-idf")
-"""Measures of which verdicts say what matches rest on (`family.explainer_of`)."""
+"""Measures with evidence in verdicts (`family.explainer_of`)."""
 MOST_EDITS = 8
-"""A text is looked for under hundreds of keys then: 489, as `lookups` says; at 3 edits 44."""
+"""At this distance a text is looked up under 489 keys (`lookups`); at 3 edits under 44."""
 COUNT_BITS = 1024
-"""Bits before the keys in a signature of a short text, which say how often it has which characters; all that candidates
-are ranked by (`layout.HEAD_WORDS`)."""
+"""Bits before the keys in a short text's signature, which encode how often it has which characters. Candidates are
+ranked by these only (`layout.HEAD_WORDS`)."""
 PIECE_BITS = 32
 """Bits of a key in such a signature."""
 SALT_BITS = 64
-"""Bits behind a signature of bits where not all may match, zeros that a salt changes: they are in every key, so that
-strangers do not meet. By the other bits alone they could, half of which are equal whoever they are of."""
+"""Bits behind a signature of bits where there is a scope, which changes them. They are in every key, so that documents
+of different scopes do not meet. By the other bits alone they could, because half of these are equal in any two
+documents."""
 
 
 def unused(measure: Measure) -> set[str]:
@@ -118,7 +124,7 @@ def unused(measure: Measure) -> set[str]:
 
 
 def check_extent(measure: Measure, dimensions: int, distance: float) -> None:
-    """Raise ValueError if a measure cannot have these; 0 where there is none."""
+    """Raise ValueError if a measure cannot have these; 0 = not given."""
     if measure == "hamming":
         if dimensions % 8:
             raise ValueError(f"dimensions: {dimensions} bits are no whole bytes; measure = hamming needs them")
@@ -131,27 +137,28 @@ def check_extent(measure: Measure, dimensions: int, distance: float) -> None:
     if measure == "euclidean" and distance < LEAST_DISTANCE:
         raise ValueError(
             f"max_distance: {distance:g} is too small for similarities of 1 / (1 + distance); {LEAST_DISTANCE:g} is "
-            f"the "
-            "least; multiply the vectors and the distance by the same number"
+            "the least; multiply the vectors and the distance by the same number"
         )
 
 
 def check_order(measure: Measure, shards: int, compare_with: str) -> None:
-    """Raise ValueError if documents of a measure cannot be looked at so."""
+    """Raise ValueError if a measure cannot have these."""
     if measure == "tf-idf" and (shards > 1 or compare_with == "all"):
         name, other = ("shards", "1") if shards > 1 else ("compare_with", "kept")
-        raise ValueError(f"{name}: measure = tf-idf needs {name} = {other}; stories are told one after the other")
+        raise ValueError(
+            f"{name}: measure = tf-idf needs {name} = {other}; stories depend on one order of all documents"
+        )
 
 
 def collision(measure: Measure, threshold: float, distance: float = 0.0) -> float:
-    """Probability that two documents at the threshold, or at this distance, have the same component.
+    """P(a component is equal) of two documents at the threshold, or at a distance.
 
     Args:
-        threshold: a similarity (jaccard, weighted-jaccard, cosine). distance: in units of the one that is asked for
-            (euclidean).
+        threshold: a similarity (jaccard, weighted-jaccard, cosine).
+        distance: in units of max_distance (euclidean).
 
     Raises:
-        ValueError: for a measure whose components are no random ones.
+        ValueError: components of this measure are not random.
     """
     if measure in ("jaccard", "weighted-jaccard"):
         return threshold
@@ -166,7 +173,7 @@ def collision(measure: Measure, threshold: float, distance: float = 0.0) -> floa
 
 
 def similarity_at(measure: Measure, distance: float, dimensions: int) -> float:
-    """The similarity that a distance comes to, as verdicts have it: 1 / (1 + distance), or the share of equal bits."""
+    """The similarity of a distance, as in verdicts: 1 / (1 + distance), or the share of equal bits."""
     return 1 - distance / dimensions if measure == "hamming" else 1 / (1 + distance)
 
 
@@ -182,11 +189,11 @@ def banding_of(
     dimensions: int = 0,
     error: float | None = None,
 ) -> Banding:
-    """K, b and r of a measure; see `tuning.choose`. Of bit vectors K is their number, b that of their keys, r the
-    blocks of a key. Of short texts K is the bits of a signature, b the pieces that one is posted under.
+    """K, b and r of a measure; see `tuning.choose`. For bit vectors K is the number of bits, b that of keys, r the
+    blocks of a key. For short texts K is the bits of a signature, b the pieces that a text is posted under.
 
     Raises:
-        UsageError: no choice meets what is asked for.
+        UsageError: no choice satisfies the threshold and the recall.
     """
     if measure == "jaccard":
         return choose(threshold, recall, signature_size, bands, rows, error=error)
@@ -216,18 +223,17 @@ def banding_of(
 
 
 def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
-    """How many keys a bit vector has, and of how many of its distance + c blocks each is made, c.
+    """Number of keys of a bit vector, and c: each key is made of c of its distance + c blocks.
 
-    The fewest blocks a key with which keys have ENOUGH_BITS, or else as many as MOST_KEYS allow.
+    The least c with which keys have ENOUGH_BITS, or the largest that MOST_KEYS allow.
 
     Raises:
-        UsageError: the distance is as large as the rows, or needs more than MOST_BANDS keys.
+        UsageError: the distance is as large as the vectors, or needs more than MOST_BANDS keys.
     """
     if distance + 1 > min(dimensions, MOST_BANDS):
         raise UsageError(
-            f"max_distance is {distance}: of {dimensions} bits set at most {min(dimensions, MOST_BANDS) - 1}; rows "
-            f"that "
-            "differ in more have no block in common."
+            f"max_distance is {distance}: of {dimensions} bits set at most {min(dimensions, MOST_BANDS) - 1}; vectors "
+            "that differ in more have no block in common."
         )
     c = 1
     while (
@@ -241,16 +247,17 @@ def keys_of_blocks(distance: int, dimensions: int) -> tuple[int, int]:
 
 
 def shifts(piece: int, longer: int, distance: int) -> range:
-    """Where a piece of a text has to be looked for in one that is so much longer, from its own place on.
+    """The range of places, relative to its own, where a piece of a text is looked up in a text that is `longer`
+    characters longer.
 
-    One of the pieces, the first one before which there are fewer edits than pieces, has itself none, as many before it
-    as pieces, and of the others at most those that are left (Li and others, section 4.2).
+    Consider the first piece such that there are fewer edits before it than pieces. It has no edit itself and as many
+    edits before it as pieces; the other edits are behind it (Li and others, section 4.2).
     """
     left = distance - piece
     return range(max(-piece, longer - left), min(piece, longer + left) + 1)
 
 
 def lookups(distance: int) -> int:
-    """Keys that a short text is looked for under, those of its own pieces among them."""
+    """Keys that a short text is looked up under, including those of its own pieces."""
     lengths = range(-distance, distance + 1)
     return sum(len(shifts(piece, longer, distance)) for piece in range(distance + 1) for longer in lengths)

@@ -1,4 +1,4 @@
-"""What quotations rest on: the shares that two texts have in common, and the passages, where they stand in both."""
+"""Evidence of `containment`: the shares that two texts have in common, and the passages with their places in both."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.tokens import Placed, Placing
 
 MOST = 10
-"""Passages that are listed of a match."""
+"""Most passages listed for a match."""
 LARGE_BYTES = 1 << 16
-"""Of a text that is known again by its place in memory: that of a book, which one post after the other quotes."""
+"""Size from which a text is recognised by its address in memory: that of a book, which many posts quote."""
 KEPT_BYTES = 256 << 20
-"""Of what is kept of older texts; a book of 10 MB takes some 60."""
-_PLACES = 16  # of a few words in a text that are looked at
-_WORK = 2  # times as much as all these places need is compared at most: texts of one word again and again are bounded
+"""Most memory for cached texts; a book of 10 MB takes some 60 MB."""
+_PLACES = 16  # places of a few words in a text that are compared
+_WORK = 2  # most comparisons, as a multiple of these places: bounds texts that repeat one word
 _NONE = np.uint32(0xFFFFFFFF)
 
 
 class _Text(NamedTuple):
-    """A text as it is compared: its tokens; `heads`, `nexts`: where some of them stand in a row, by a hash of these;
-    shingles uint64[s], ascending. whole: keeps the text's memory, and so its address."""
+    """A text prepared for comparison.
+
+    Attributes:
+        heads, nexts: hash table of the places where `least` tokens in a row begin.
+        shingles: uint64[s], ascending.
+        whole: keeps the text's memory, and with it its address.
+    """
 
     tokens: Placed
     heads: NDArray[np.uint32]
@@ -44,7 +49,7 @@ class _Text(NamedTuple):
 
 
 class Passages:
-    """Says of matches what one text has of the other; `families.family.Explains`. For one thread."""
+    """Shares and passages of matches; `families.family.Explains`. For one thread."""
 
     of_texts = True
 
@@ -58,13 +63,13 @@ class Passages:
     def __call__(
         self, text: bytes, others: Sequence[bytes | memoryview], own: NDArray[np.uint64] | None = None
     ) -> list[bytes]:
-        """Shares and passages, as members of a JSON object; own does not matter."""
+        """Shares and passages, as members of a JSON object. `own` is not used."""
         new = self._read(text)
         return [self._member(new, self._text(other)) for other in others]
 
     def between(self, text: bytes, other: bytes) -> NDArray[np.int64]:
-        """The passages that two texts have in common, int64[p, 5]: tokens, begin and end in the one and in the other,
-        in code points. The longest first; they do not overlap in the first text."""
+        """The passages that two texts have in common, int64[p, 5]: tokens, then begin and end in each text, in code
+        points. The longest first. They do not overlap in the first text."""
         return self._passages(self._read(text), self._read(other))
 
     def _member(self, new: _Text, old: _Text) -> bytes:
@@ -95,7 +100,7 @@ class Passages:
         return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
     def _text(self, text: bytes | memoryview) -> _Text:
-        """An older text, kept at hand; large ones by where they stand in memory."""
+        """An older text from the cache, large ones by their address."""
         text = text if len(text) >= LARGE_BYTES else bytes(text)
         key: object = text
         if len(text) >= LARGE_BYTES:
@@ -134,7 +139,7 @@ def _hash_of(hashes, at, least, slots):  # type: ignore[no-untyped-def]
 
 @njit
 def _enter(hashes, least, heads, nexts):  # type: ignore[no-untyped-def]
-    """Enter where each `least` tokens in a row begin, so that the first ones are found first."""
+    """Enter the places where `least` tokens in a row begin, so that the first ones are found first."""
     for at in range(len(hashes) - least, -1, -1):
         slot = _hash_of(hashes, at, least, len(heads))
         nexts[at] = heads[slot]
@@ -143,8 +148,8 @@ def _enter(hashes, least, heads, nexts):  # type: ignore[no-untyped-def]
 
 @njit(allocates=True)
 def _runs(small, large, heads, nexts, least):  # type: ignore[no-untyped-def]
-    """Runs of tokens that two texts have in common and that go on in neither direction: int64[r, 3], tokens and begin
-    in both. Of `least` tokens in a row the first _PLACES places in the larger text are looked at."""
+    """Maximal runs of tokens that two texts have in common: int64[r, 3], tokens and begin in both. Of each `least`
+    tokens in a row only the first _PLACES places in the larger text are compared."""
     out, n = np.empty((16, 3), np.int64), 0
     before, now, were = np.empty(_PLACES, np.int64), np.empty(_PLACES, np.int64), 0
     left = _WORK * _PLACES * least * (len(small) + 1)
@@ -185,8 +190,8 @@ def _runs(small, large, heads, nexts, least):  # type: ignore[no-untyped-def]
 
 @njit(allocates=True)
 def _apart(runs, tokens, least):  # type: ignore[no-untyped-def]
-    """Of runs, the longest first, what does not overlap in the first text with those before: of each the longest piece
-    that is left, if it has `least` tokens; int64[p, 3]."""
+    """Parts of runs (longest first) that do not overlap in the first text: of each run the longest part that is left,
+    if it has `least` tokens; int64[p, 3]."""
     taken, out, n = np.zeros(tokens, np.bool_), np.empty_like(runs), 0
     for k in range(len(runs)):
         size, i, j = runs[k, 0], runs[k, 1], runs[k, 2]

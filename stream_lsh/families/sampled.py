@@ -1,4 +1,4 @@
-"""Texts in, what quotations go by out: their shingles, and a salt where a signature would be."""
+"""Signing for `containment`: the shingles of texts, and their scope in place of a signature."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.text.settings import SigningSettings
 
 SALT_BYTES = 8
-_SAMPLED = 1 << 16  # values of the bits of a shingle's hash that say whether it is a key
+_SAMPLED = 1 << 16  # range of the bits of a shingle's hash that decide whether it is a key
 _LOW = np.uint64(_SAMPLED - 1)
 
 
 class SampledSigner:
-    """Signs texts whose keys are shingles of theirs; any number of threads may use the same one.
+    """Signs texts whose keys are sampled shingles. Threads may share one.
 
-    A signature has two words: zeros that a salt changes, and the number of the document's keys, which whoever knows the
-    index's key fills in (`index.batch`).
+    A signature has two words: one that is zero without a scope, and the number of the document's keys, which is filled
+    in where the index's key is available (`index.batch`).
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
@@ -49,9 +49,9 @@ class SampledSigner:
 
 @njit(allocates=True)
 def sampled(shingles, offsets, salts, secret, sampling):  # type: ignore[no-untyped-def]
-    """The hashes of the shingles of n documents that are keys, one in `sampling`, under the index's secret and each
-    document's salt: uint64[k], and int64[n + 1] where each document's begin. Which ones they are depends on neither, as
-    answers do on them."""
+    """The keys of n documents: the hashes of one shingle in `sampling`, with the index's secret and each document's
+    scope. Which shingles are chosen depends on neither, because verdicts depend on it. Returns uint64[k] and the
+    offsets int64[n + 1]."""
     bound, n = np.uint64((_SAMPLED + sampling - 1) // sampling), len(offsets) - 1
     out, starts, there = np.empty(len(shingles), np.uint64), np.empty(n + 1, np.int64), np.int64(0)
     starts[0] = 0

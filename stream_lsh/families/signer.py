@@ -1,4 +1,4 @@
-"""Texts in, signatures out: the one entrance to this package."""
+"""Signing of texts for `jaccard`: shingles and minhash signatures (MMDS 3.2, 3.3)."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ from stream_lsh.text.unicode import tables_for
 _KINDS = ("words", "chars", "set")
 _WORDS, _CHARS, _SET = range(3)
 LONGEST = 1 << 30
-"""Bytes that a document may have: places in its normalised form, which may be half as long again, take 31 bits."""
+"""Most bytes of a document: places in its normalised form, which may be half as long again, have 31 bits."""
 
 
 @dataclass(frozen=True)
 class Signed:
-    """What n documents became, in columns.
+    """n signed documents, in columns.
 
-    sizes: uint32[n], number of distinct shingles (elements of the bag); 0 = nothing in it to compare.
-    fingerprints: uint64[n, 2], SipHash of the normalised text in UTF-8, under the signer's key.
-    signatures: [n, K] of `component_bytes`; zeros for an empty document. A salt sets both apart (`set_apart`).
-    shingles: uint64, the distinct hashes document after document, not sorted; offsets: int64[n + 1], document i has
-        shingles[offsets[i]:offsets[i + 1]]. Both empty when not wanted.
+    Attributes:
+        sizes: uint32[n], number of distinct shingles (elements of the bag); 0 = nothing to compare.
+        fingerprints: uint64[n, 2], SipHash of the normalised text in UTF-8, with the signer's key.
+        signatures: [n, K] of `component_bytes`; zeros for an empty document. The scope is mixed into both
+            (`set_apart`).
+        shingles: uint64, the distinct hashes, document by document, not sorted. Empty when not wanted.
+        offsets: int64[n + 1], document i has shingles[offsets[i]:offsets[i + 1]]. Empty when not wanted.
     """
 
     sizes: NDArray[np.uint32]
@@ -65,7 +67,7 @@ def _sign(  # type: ignore[no-untyped-def]
     for document in range(ends.shape[0]):
         longest = max(longest, ends[document] - start)
         start = ends[document]
-    # Scratch lives as long as this call: one document's, used again for the next.
+    # Scratch for one document, used again for the next.
     norm = np.empty(normalised_capacity(longest), dtype=np.uint8)
     spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
     ring = np.empty(MAX_K, dtype=np.uint64)
@@ -110,13 +112,13 @@ def _sign(  # type: ignore[no-untyped-def]
 
 
 class Signer:
-    """Signs documents in batches; holds tables only, so that any number of threads may use the same one."""
+    """Signs documents in batches. It holds tables only: threads may share one."""
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        """Prepares the tables. key: of the fingerprints.
+        """Make the tables. key: of the fingerprints.
 
         Raises:
-            UsageError: settings that no signature can be made with.
+            UsageError: no signature can be made with these settings.
         """
         _check(settings)
         self.settings = settings
@@ -131,16 +133,17 @@ class Signer:
         self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
-        """Signs n documents.
+        """Sign n documents.
 
         Args:
-            texts: the documents in UTF-8 (encoded with "surrogatepass"), one after the other.
+            texts: the documents in UTF-8 (encoded with "surrogatepass"), concatenated.
             ends: int64[n], where each ends in `texts`; the first starts at 0.
-            salts: uint64[n]: those with different ones are to be strangers; empty or None: all may match.
-            want_shingles: whether to return the shingles' hashes; salts do not change them.
-            want_signatures: whether to make signatures; without them those are [n, 0].
+            salts: uint64[n], scopes; documents of different scopes never match. None or empty = one scope.
+            want_shingles: return the shingles' hashes; the scope does not change them.
+            want_signatures: make signatures; otherwise they are [n, 0].
+
         Raises:
-            ValueError: if `ends` falls somewhere or leaves `texts`, or a document is longer than LONGEST.
+            ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST.
         """
         settings, n = self.settings, len(ends)
         text, ends = prepared(texts, ends, settings)
@@ -149,7 +152,7 @@ class Signer:
         fingerprints = np.empty((n, 2), dtype=np.uint64)
         signatures = np.empty((n, settings.signature_size * want_signatures), dtype=self._component)
         offsets = np.empty(n + 1 if want_shingles else 0, dtype=np.int64)
-        # Room for as many as there can be; memory that is never written to costs nothing.
+        # Room for as many as possible; memory that is never written costs nothing.
         room = int(lengths.sum() if want_shingles else lengths.max(initial=0))
         shingles = np.empty(room + n + 1 if settings.kind == "chars" else room // 2 + n + 1, dtype=np.uint64)
         tables = self._tables
@@ -161,11 +164,11 @@ class Signer:
         if salts is not None and len(salts):
             set_apart(signatures, fingerprints, salts)
             signatures[sizes == 0] = 0
-        kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps all of it alive
+        kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps the whole array
         return Signed(sizes, fingerprints, signatures, kept, offsets)
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The shingle sets of texts, each ending at ends[i]: their hashes, and offsets int64[n + 1] in them."""
+        """The shingle sets of texts that end at `ends`: their hashes, and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets
 
@@ -173,8 +176,8 @@ class Signer:
 def prepared(
     texts: bytes, ends: NDArray[np.int64], settings: SigningSettings
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Texts that end at `ends`, and where they end, after the steps that come before the first pass: markup, NFKC, rare
-    lower case. Raises ValueError as `Signer.sign` does."""
+    """Texts and their ends after the steps before the first pass: markup, NFKC, rare lower case. Raises ValueError as
+    `Signer.sign`."""
     text, ends = np.frombuffer(texts, dtype=np.uint8), np.ascontiguousarray(ends, dtype=np.int64)
     if len(ends) and (ends[0] < 0 or ends[-1] > len(text) or bool(np.any(ends[1:] < ends[:-1]))):
         raise ValueError(f"ends must rise from 0 to at most {len(text)}, the length of the texts")
@@ -192,12 +195,12 @@ def prepared(
 def set_apart(
     signatures: NDArray[np.unsignedinteger[Any]], fingerprints: NDArray[np.uint64], salts: NDArray[np.uint64]
 ) -> None:
-    """Change signatures and fingerprints of n documents by their salts uint64[n]: those with the same salt agree as
-    before, those with different ones only by accident, even with the same text.
+    """Mix the scopes uint64[n] into signatures and fingerprints. Documents of one scope agree as before, documents of
+    different scopes only by chance, even with the same text.
 
-    Every signature is XORed with bytes that its salt alone decides, so that two agree in as many components as before
-    or, as these bytes are random, in no more than unrelated ones. Of the fingerprint the first word is XORed with the
-    salt: it says what the salt was to whoever has text and key (`kafka.tools.restored`).
+    A signature is XORed with bytes that only the scope determines. Two signatures then agree in as many components as
+    before or, because these bytes are random, in no more than unrelated ones. The first word of a fingerprint is XORed
+    with the scope, which can be computed back from text and key (`kafka.tools.restored`).
     """
     size, kind = signatures.shape[1], signatures.dtype.itemsize
     words = random_words(salts, -(-size * kind // 8)).astype("<u8")  # the same components on every machine

@@ -1,8 +1,9 @@
-"""Fast Similarity Sketching: signatures in O(n + K log K) that estimate Jaccard as K independent minhashes would.
+"""Fast Similarity Sketching: signatures in O(n + K log K) that estimate the Jaccard similarity as K independent
+minhashes would.
 
-Dahlgaard, Knudsen, Thorup: Fast Similarity Sketching, FOCS 2017. In round i < K every shingle is thrown into a random
-bin with the value (i, random); in round K + j every shingle goes to bin j. A bin keeps its smallest value, and the
-rounds end when all bins have one. The second half makes the estimate unbiased for the smallest sets.
+Dahlgaard, Knudsen, Thorup: Fast Similarity Sketching, FOCS 2017. In round i < K each shingle is put into a random bin
+with the value (i, random); in round K + j each shingle is put into bin j. A bin keeps its least value, and the rounds
+end when all bins have one. The second half makes the estimate unbiased for the smallest sets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ROUND = np.uint64(48)
 
 
 def random_words(start: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
-    """The first numbers that splitmix64 (Steele et al. 2014) gives from each start: uint64[..., count]."""
+    """The first numbers of splitmix64 (Steele et al. 2014) from each start: uint64[..., count]."""
     steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     state: NDArray[np.uint64] = start[..., np.newaxis] + steps
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -33,19 +34,21 @@ def random_words(start: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
 def round_seeds(size: int) -> NDArray[np.uint64]:
     """A random 64-bit number for each of the 2 * size rounds, started from pi.
 
-    Any start is as good as another; of 40 tried, 37 find every pair of 0.5 and more in the first 40,000 posts, and
-    three, zero among them, miss one of the 474 (docs/defaults.md). Indexes depend on it: it never changes again.
+    Starts are almost equivalent: of 40 that were tried, 37 find all pairs of 0.5 and more in the first 40,000 posts,
+    and three, zero among them, miss one of the 474 (docs/defaults.md). Indexes depend on it: it must never change.
     """
     return random_words(np.array(0x243F6A8885A308D3, np.uint64), 2 * size)
 
 
 @njit
 def sketch(shingles, start, end, seeds, bins, out):  # type: ignore[no-untyped-def]
-    """Writes the signature of the set shingles[start:end] (distinct, at least one) to `out`.
+    """Write the signature of the set shingles[start:end] (distinct, at least one) to `out`.
 
     Args:
-        shingles: uint64; seeds: `round_seeds(K)`; bins: uint64[K], scratch; out: uint8[K], uint16[K] or uint32[K],
-            which takes the low bits of a hash of each bin's smallest value.
+        shingles: uint64.
+        seeds: `round_seeds(K)`.
+        bins: uint64[K], scratch.
+        out: uint8[K], uint16[K] or uint32[K], which gets the low bits of a hash of each bin's least value.
     """
     size = bins.shape[0]
     bins[:] = _EMPTY

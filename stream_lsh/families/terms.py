@@ -1,14 +1,14 @@
-"""Texts in, terms out: what `signer` is to copies, for stories (the same event, told in other words).
+"""Terms of texts for `tf-idf`, which groups texts about the same event into stories.
 
-A term is a word, cut to its first characters where its script has capitals (a stem that needs no dictionary); in
-scripts without spaces two characters in a row. It weighs by how often the text has it (1 + log2 of that, Salton and
-Buckley 1988), words of the beginning thrice; a name, which is a word that is written with a capital once, or a number
-weighs more. How rare it is is for the index to say, which knows the documents before.
+A term is a word, cut to its first characters where its script has capitals (a stem without a dictionary). In scripts
+without spaces a term is two consecutive characters. Its weight is its frequency in the text (1 + log2 of the count,
+Salton and Buckley 1988); words at the beginning count three times, names and numbers weigh more. A name is a word that
+is written with a capital at least once. The index multiplies by the weight of the document frequency.
 
-A term is one number: 23 bits of a hash, whether it is a name or number (of a text without capitals nothing is: there
-are no names to be compared), and its weight in eighths in the lowest 8 bits. The last one of a text is 0, which all
-texts have, and weighs nothing: how many have it says how many there are. As a salt changes it as the others, what is
-rare is rare among those that a text may match: in its language, say.
+A term is one number: 23 bits of a hash; a bit for a name or number (always 0 in a text without capitals, where names
+cannot be recognised); and its weight in eighths in the lowest 8 bits. The last term of each text is 0 and has no
+weight. Its document frequency is the number of documents. The scope changes it like the other terms, so that document
+frequencies are those among the documents of the scope, a language for example.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from stream_lsh.text.tokens import CONTINUOUS_START, is_visible, normalise, norm
 from stream_lsh.text.unicode import CASED, PAGE_BITS, tables_for, unicode_data
 
 LEAD, LEAD_COUNTS = 80, 3
-"""Terms at the beginning of a text, where news says what happened, and how often each counts."""
+"""Terms at the beginning of a text, where news summarises the event, and how often each counts."""
 WORDS_TOLD = 6
-"""Words that a verdict says of a match."""
+"""Terms of a match that a verdict lists."""
 STEM = 4
 """Characters of a word that count, where its script has capitals."""
 TWICE = 2.0
-"""What names and numbers weigh more than other words."""
+"""Factor of the weight of names and numbers."""
 UNIT = 8.0
-"""The weights of terms are in this part of one."""
+"""Terms have weights in units of 1 / UNIT."""
 TERM_BITS, NAME_BIT, WEIGHT_MASK = 23, np.uint64(1 << 8), np.uint64(0xFF)
 TERM_SHIFT = np.uint64(9)
 _TERM_MASK = np.uint64((1 << TERM_BITS) - 1)
 _PLACE = np.int64(CONTINUOUS_START - 1)
 _LOW = np.int64((1 << PAGE_BITS) - 1)
-_FRACTION = np.uint64(42)  # of the 52 bits of a number's fraction those that `log2` does not look at
+_FRACTION = np.uint64(42)  # lower bits of a number's 52-bit fraction, which `log2` ignores
 _MANTISSA = np.uint64((1 << 52) - 1)
 # log2(1 + i/1024), rounded: the same on every machine.
 _LOGS = np.round(np.log2(1 + (np.arange(1024) + 0.5) / 1024) * 2.0**20) / 2.0**20
-_LOGS[0] = 0.0  # of a power of two, exactly
+_LOGS[0] = 0.0  # exact for powers of two
 
 
 @njit
 def log2(x):  # type: ignore[no-untyped-def]
-    """The logarithm of a number of 1 and more, to three digits; the same on every machine."""
+    """The logarithm of a number that is at least 1, to three digits; the same on every machine."""
     bits = bits_of(x)
     return np.float64(np.int64(bits >> np.uint64(52)) - 1023) + _LOGS[np.int64((bits & _MANTISSA) >> _FRACTION)]
 
@@ -84,16 +84,16 @@ def _stem(norm, start, end, most):  # type: ignore[no-untyped-def]
 def _gather(  # type: ignore[no-untyped-def]
     norm, spans, bounds, kept, pages, records, flags, out, place, table, counts, slots, where
 ):
-    """Append the distinct terms of the tokens spans[:bounds] to out[place:]; the new place.
+    """Append the distinct terms of the tokens spans[:bounds] to out[place:]. Returns the place behind them.
 
-    kept: the text with its capitals, of which the i-th token is written at kept_spans[2 i] (`kept` = bytes, places).
-    table: uint64[slots], scratch: hash of a term, and where it is in `out`; counts: float64, of each term how often.
-    where: uint32[., 2], where each stands first in `norm`, as a word.
+    kept: the text with its capitals, as (bytes, places, whether it has the same tokens); token i begins at places[2 *
+    i]. table: uint64[slots], scratch: hash table of the terms' places in `out`. counts: float64, count of each term.
+    where: uint32[., 2], begin and end of each term's first word in `norm`.
     """
     written, kept_spans, whole = kept
     table[:slots] = np.uint64(0)
     mask, first, seen = np.uint64(slots - 1), place, 0
-    before = np.int64(-1)  # where the token before began, if it was a character of a script without spaces
+    before = np.int64(-1)  # begin of the token before, if it was a character of a script without spaces
     before_end, alone, capitals = np.int64(-1), False, False
     tokens = bounds >> 1
     for token in range(tokens + 1):
@@ -106,7 +106,7 @@ def _gather(  # type: ignore[no-untyped-def]
             continuous = start >> 31 != 0
             start &= _PLACE
         if before >= 0 and alone and not (continuous and start == before_end):
-            second, more = _hash_of(norm, before, before_end), True  # a single such character is a term of its own
+            second, more = _hash_of(norm, before, before_end), True  # a single such character is a term
             second_at, second_end = before, before_end
         if token < tokens and continuous:
             if before >= 0 and start == before_end:
@@ -123,7 +123,7 @@ def _gather(  # type: ignore[no-untyped-def]
                 number = True
                 hashed = _hash_of(norm, start, end)
             elif cased or point == 0x5F:
-                if end - start > size:  # a single letter says nothing
+                if end - start > size:  # a single letter is no term
                     hashed = _hash_of(norm, start, _stem(norm, start, end, STEM))
                     if whole:
                         at = np.int64(kept_spans[2 * token]) & _PLACE
@@ -178,7 +178,7 @@ def _sign(  # type: ignore[no-untyped-def]
     for document in range(ends.shape[0]):
         longest = max(longest, ends[document] - start, plain_ends[document] - begin)
         start, begin = ends[document], plain_ends[document]
-    # Scratch lives as long as this call: one document's, used again for the next.
+    # Scratch for one document, used again for the next.
     norm = np.empty(normalised_capacity(longest), dtype=np.uint8)
     spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
     other = np.empty(normalised_capacity(longest), dtype=np.uint8)
@@ -213,11 +213,11 @@ def _sign(  # type: ignore[no-untyped-def]
 
 
 class TermSigner:
-    """Signs documents in batches by their terms; any number of threads may use the same one.
+    """Signs documents in batches by their terms. Threads may share one.
 
-    A signature is what a row keeps of a document: STORY_TERMS terms, the heaviest first. Which those are follows from
-    the documents before, so the index fills it in; here it is zeros, but for the salt. A salt changes terms, so that
-    those of documents with different ones are equal by accident only.
+    A signature is what a row has of a document: STORY_TERMS terms, the heaviest first. The index fills it in, because
+    it depends on the documents before; here it is zero except for the scope. The scope changes terms, so that terms of
+    documents in different scopes are equal by chance only.
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
@@ -232,7 +232,7 @@ class TermSigner:
         self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
-        """Documents that end at `ends` in `texts`, see `Signer.sign`; what stands for their shingles are terms."""
+        """Sign documents that end at `ends` in `texts`, see `Signer.sign`. Terms are in the place of shingles."""
         settings, n = self.settings, len(ends)
         ends = np.ascontiguousarray(ends, dtype=np.int64)
         if settings.markup or settings.nfkc:
@@ -257,19 +257,19 @@ class TermSigner:
         return Signed(sizes, fingerprints, signatures, terms if want_shingles else terms[:0], offsets)
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The terms of texts, each ending at ends[i]; and offsets int64[n + 1] in them."""
+        """The terms of texts that end at `ends`, and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets
 
 
 def salted(terms: NDArray[np.uint64], offsets: NDArray[np.int64], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Terms of documents with these salts; document i has terms[offsets[i]:offsets[i + 1]]."""
+    """Terms of documents in these scopes; document i has terms[offsets[i]:offsets[i + 1]]."""
     return terms ^ np.repeat((salts & _TERM_MASK) << TERM_SHIFT, np.diff(offsets))
 
 
 class StoryWords:
-    """Says by which words a document was taken for one of a story: those that weigh most in the member that it is like,
-    and stand in its own text. They are written in lower case, as the text has them first."""
+    """Evidence of `tf-idf`: the heaviest terms of the matched row that the text has too. They are written in lower
+    case, as the words where they are first in the text."""
 
     of_texts = False
 
@@ -280,8 +280,8 @@ class StoryWords:
     def __call__(
         self, text: bytes, others: Sequence[NDArray[np.uint32]], own: NDArray[np.uint64] | None = None
     ) -> list[bytes]:
-        """Of a text and the signatures of those that it matches: see `family.Explains`. The salt that these have
-        is what stands in the last of the text's own terms."""
+        """Evidence for a text and the signatures of its matches, see `family.Explains`. The scope of these is the last
+        of the text's own terms."""
         ends = np.array([len(text)])
         if self._settings.markup or self._settings.nfkc:
             text, ends = prepare(text, ends, self._settings)
@@ -304,7 +304,7 @@ class StoryWords:
 
 @njit(allocates=True)
 def _words(text, quick, tables, flags_of, norm, terms, where):  # type: ignore[no-untyped-def]
-    """The terms of one text, in `terms`, and where each stands first in `norm`; their number."""
+    """The terms of one text, in `terms`, and where each is first in `norm`. Returns their number."""
     ascii_table, pages, records, flags, lower = tables
     spans = np.empty(len(text) + 2 + GROUP, dtype=np.uint32)
     _, bounds = normalise(text, 0, len(text), quick, ascii_table, pages, records, flags, lower, norm, spans)
@@ -323,7 +323,7 @@ def _tables(settings: SigningSettings) -> tuple[Any, ...]:
 
 @njit
 def key_of_term(term, secret):  # type: ignore[no-untyped-def]
-    """The key under which whoever has this term among the heaviest is posted; term: without its weight."""
+    """The key of documents that have this term among the heaviest. term: without its weight."""
     return fold_multiply(np.uint64(term) ^ secret ^ SEED_BAND, SEED_MIX)
 
 
@@ -334,13 +334,12 @@ def _keys(signatures, texts, secret, out):  # type: ignore[no-untyped-def]
             entry = np.uint64(signatures[i, k])
             if entry != 0:
                 out[i, k] = key_of_term(entry >> TERM_SHIFT, secret)
-            else:  # it has no more: a key of its own, which nobody looks up
+            else:  # no further term: a key of its own, which is never looked up
                 out[i, k] = fold_multiply(texts[i, 1] ^ secret, SEED_MIX + np.uint64(k))
 
 
 def story_keys(signatures: NDArray[np.uint32], texts: NDArray[np.uint64], secret: np.uint64) -> NDArray[np.uint64]:
-    """The keys uint64[n, STORY_KEYS] of documents with these signatures: of their heaviest terms. texts: hashes [n, 2]
-    of their texts."""
+    """The keys uint64[n, STORY_KEYS] of documents: of their heaviest terms. texts: hashes [n, 2]."""
     out = np.empty((len(signatures), STORY_KEYS), np.uint64)
     _keys(np.ascontiguousarray(signatures), np.ascontiguousarray(texts), secret, out)
     return out

@@ -1,7 +1,7 @@
-"""From the threshold and the recall wanted at it to signature size K, bands b and rows r (MMDS 3.4.2-3.4.3).
+"""From a threshold and the recall at it to signature size K, bands b and rows r (MMDS 3.4.2-3.4.3).
 
-Plain arithmetic and no imports that take time: the settings call `choose` at every start. The fast signature's curve
-is a little steeper than 1-(1-s^r)^b, so what is promised here is kept.
+Plain arithmetic and no slow imports: settings call `choose` at each start. The actual curve of the signature is
+slightly steeper than 1-(1-s^r)^b, so that the recall is at least the one promised.
 """
 
 from __future__ import annotations
@@ -13,44 +13,43 @@ from typing import NamedTuple
 from stream_lsh.errors import UsageError
 
 USUAL_SIGNATURE_SIZE = 128
-"""Components a signature has at least, whatever the bands use: the similarity estimated from it has a standard error
-of at most 0.5 / sqrt(128) = 0.044."""
+"""Least number of components of a signature, whatever the bands use: a similarity estimated from it has a standard
+error of at most 0.5 / sqrt(128) = 0.044."""
 
 SIGNATURE_ERROR = 1 / 80
-"""The standard error at the threshold with which an estimate may decide by itself (`verify = "signature"`): K = 1024 at
-0.8, 1600 at 0.5. Measured on posts at 0.8 (bench/defaults.py): precision 0.96 with K = 128, 0.99 with K = 1024."""
+"""The standard error at the threshold at which an estimate decides (`verify = "signature"`): K = 1024 at 0.8, 1600 at
+0.5. Measured on posts at 0.8 (bench/defaults.py): precision 0.96 with K = 128, 0.99 with K = 1024."""
 
 LIMIT = 160
-"""Components a signature gets at most unless the user sets its size."""
+"""Most components of a signature by default."""
 
 LARGEST_SIGNATURE_SIZE = 4096
 MOST_BANDS = 1024
 MOST_ROWS = 64
 
 FEWEST_GOOD_ROWS = 3
-"""Below 3 rows a band is so weak a filter that unrelated documents meet in it all the time, and its components must be
-stored with 32 bits. Rather than that the signature grows from 128 to the limit."""
+"""Below 3 rows a band is a weak filter: unrelated documents meet often, and components need 32 bits. The signature
+grows from 128 up to the limit to avoid it."""
 
 
 def component_bytes(rows: int) -> int:
-    """Bytes in which a component of a signature is stored when bands have so many rows (b-bit minwise hashing, Li and
-    Koenig 2010).
+    """Bytes of a component of a signature with bands of this many rows (b-bit minwise hashing, Li and Koenig 2010).
 
-    Unrelated documents must not meet by accident: with probability 2^-32 a band of 4 rows of a byte, 2^-48 of 3 rows of
-    two, 2^-32 of a row of four.
+    Unrelated documents must not meet by chance. The probability is 2^-32 for a band of 4 rows of a byte, 2^-48 for 3
+    rows of two bytes, 2^-32 for a row of four bytes.
     """
     return 1 if rows > FEWEST_GOOD_ROWS else 2 if rows == FEWEST_GOOD_ROWS else 4
 
 
-_EPSILON = 1e-12  # a recall that is met exactly in theory counts as met in floating point
+_EPSILON = 1e-12  # tolerance: a recall met exactly counts as met in floating point
 
 
 class _Unreachable(Exception):
-    """With what threshold and recall cannot be had, and what can be done."""
+    """What cannot reach the threshold and the recall, and the remedies."""
 
 
 class Banding(NamedTuple):
-    """K components a signature, of which the first b * r form b bands of r rows."""
+    """K components of a signature, of which the first b * r form b bands of r rows."""
 
     signature_size: int
     bands: int
@@ -97,18 +96,21 @@ def choose(
     at: str | None = None,
     remedies: tuple[str, ...] = ("raise the threshold",),
 ) -> Banding:
-    """K, b and r for a threshold and the recall wanted at it; what the caller fixes stays as it is.
+    """K, b and r for a threshold and the recall at it. Values that the caller gives are kept.
 
-    False candidates cost a verification, missed pairs are lost for good: so recall is a condition, and among what meets
-    it the largest r wins, because unrelated documents meet in about b * s^r of the bands. Bands may use 128 components,
-    and 160 (or the larger K that is fixed) where 128 leave fewer than 3 rows; K is 128 or what the bands need. So 0.8
-    at 0.999 gives 18 bands of 5 rows with K = 128, and 0.5 at 0.999 gives 52 of 3 with K = 156. Bands *and* rows fixed
-    are the curve: recall is what it is.
-    `error` makes a K that is not fixed large enough for this standard error of the estimate at the threshold (see
-    SIGNATURE_ERROR); bands and rows stay as they are.
-    `at` and `remedies` are for messages, where the probability of a component is not the threshold that was set.
+    Recall is a condition, because missed pairs are lost and false candidates cost only a verification. Among the
+    choices that satisfy it the largest r is taken, because unrelated documents meet in about b * s^r of the bands.
+    Bands use up to 128 components, and up to 160 (or the larger K that is given) where 128 leave fewer than 3 rows. K
+    is 128 or what the bands need. For example, 0.8 at 0.999 gives 18 bands of 5 rows with K = 128, and 0.5 at 0.999
+    gives 52 of 3 with K = 156. If bands and rows are both given, the recall follows from them.
 
-    Raises UsageError, with what is reachable and the remedy, when no choice meets threshold and recall.
+    Args:
+        error: increases a K that is not given until the estimate has this standard error at the threshold (see
+            SIGNATURE_ERROR).
+        at, remedies: for messages, where the probability of a component is not the threshold that was set.
+
+    Raises:
+        UsageError: no choice satisfies threshold and recall; the message has what can be reached and the remedies.
     """
     _check(threshold, recall, signature_size, bands, rows)
     try:
@@ -116,7 +118,7 @@ def choose(
     except _Unreachable as unreachable:
         what, others = unreachable.args
         raise UsageError(
-            f"recall {recall:g} at {at or f'threshold {threshold:g}'} cannot be had with {what}: "
+            f"recall {recall:g} at {at or f'threshold {threshold:g}'} cannot be reached with {what}: "
             f"{', or '.join((*others, *remedies))}."
         ) from None
     if error is None or signature_size is not None:
@@ -137,7 +139,7 @@ def _choose(
         return _with_bands(threshold, recall, signature_size, bands)
     limits = [USUAL_SIGNATURE_SIZE, LIMIT]
     if signature_size is not None:
-        # A longer signature is for a better estimate; more bands, which cost time, only where they are needed.
+        # A larger K is for a better estimate; more bands cost time, and are used only where needed.
         limits = [*(limit for limit in limits if limit < signature_size), signature_size]
     best = None
     for limit in limits:
@@ -150,7 +152,8 @@ def _choose(
 
 
 def alternatives(threshold: float, recall: float, chosen: Banding, reach: int = 2) -> list[Banding]:
-    """The bandings with up to `reach` rows fewer or more that keep recall at the threshold, the chosen one as it is."""
+    """The bandings with up to `reach` rows fewer or more that keep the recall at the threshold; the chosen one is
+    unchanged."""
     found = []
     for rows in range(max(1, chosen.rows - reach), chosen.rows + reach + 1):
         if rows == chosen.rows:
@@ -167,8 +170,9 @@ def false_candidates(
 ) -> float:
     """Expected candidates below the threshold that a new document meets among `documents` older ones.
 
-    `background` is a histogram of the similarity of random pairs, as (similarity, number of pairs) with the pairs of
-    similarity 0 included: documents * mean of P(candidate | s) over the pairs with s < threshold.
+    Args:
+        background: histogram of the similarity of random pairs, as (similarity, number of pairs), pairs of similarity 0
+            included. The result is documents * mean of P(candidate | s) over the pairs with s < threshold.
     """
     pairs = 0.0
     candidates = 0.0
@@ -180,8 +184,8 @@ def false_candidates(
 
 
 def _fit(threshold: float, recall: float, rows: int, limit: int) -> int | None:
-    """The bands that `rows` rows need, if there can be so many within `limit` components."""
-    # 1 - (1-p)^b <= b p: with too small a chance per band there is nothing to search for.
+    """The bands that `rows` rows need, if they fit into `limit` components."""
+    # 1 - (1-p)^b <= b p: with too small a probability per band there is nothing to search.
     if threshold**rows * MOST_BANDS < recall:
         return None
     bands = bands_needed(threshold, recall, rows)
@@ -189,7 +193,7 @@ def _fit(threshold: float, recall: float, rows: int, limit: int) -> int | None:
 
 
 def most_rows(threshold: float, recall: float, limit: int) -> tuple[int, int] | None:
-    """(b, r) with the largest r that keeps b * r within the limit. b * r grows with r almost always, not always."""
+    """(b, r) with the largest r that keeps b * r within the limit. b * r usually grows with r, but not always."""
     for rows in range(min(limit, MOST_ROWS), 0, -1):
         bands = _fit(threshold, recall, rows, limit)
         if bands is not None:
@@ -234,7 +238,8 @@ def _sized(signature_size: int | None, bands: int, rows: int) -> Banding:
 
 
 def _too_small(threshold: float, recall: float, limit: int, rows: int) -> _Unreachable:
-    """A signature of `limit` components has too few bands of `rows` rows: what it reaches, and what to change."""
+    """The error for a signature of `limit` components, which has too few bands of `rows` rows: what it reaches, and the
+    remedies."""
     remedies = []
     needed = _fit(threshold, recall, rows, LARGEST_SIGNATURE_SIZE)
     if needed is not None and limit < needed * rows:
@@ -248,7 +253,7 @@ def _too_small(threshold: float, recall: float, limit: int, rows: int) -> _Unrea
 
 
 def _unreachable(threshold: float, what: str, bands: int, rows: int, remedies: list[str]) -> _Unreachable:
-    # Rounded down, so that the advice works when it is followed to the letter.
+    # Rounded down, so that following the advice literally works.
     reachable = math.floor(probability(threshold, bands, rows) * 1e5) / 1e5 if bands else 0.0
     return _Unreachable(
         what, [f"ask for recall {reachable:g} or less, which is reachable"] * (reachable > 0) + remedies

@@ -1,10 +1,10 @@
-"""Sets with weights in, signatures out: consistent weighted sampling (Ioffe, Improved consistent sampling, ICDM 2010).
+"""Signatures of sets with weights: consistent weighted sampling (Ioffe, Improved consistent sampling, ICDM 2010).
 
-A component is a hash of one element and of a level of its weight. Two sets have the same one with probability
-sum min / sum max of their weights, the weighted Jaccard similarity; with weights of 1 that of sets.
+A component is a hash of one element and of a level of its weight. It is equal in two sets with probability sum min /
+sum max of their weights, the weighted Jaccard similarity. With weights of 1 that is the Jaccard similarity.
 
-All random numbers are quantiles out of tables, rounded, and logarithms a series of plain operations in one order: the
-same set has the same signature on every machine.
+Random numbers are rounded quantiles from tables, and logarithms a series of plain operations in one order. A set then
+has the same signature on every machine.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash128
 from stream_lsh.text.settings import SigningSettings
 
-_SAMPLES = np.uint64(0x3F84D5B5B5470918)  # where the random numbers of components begin; indexes depend on it
+_SAMPLES = np.uint64(0x3F84D5B5B5470918)  # start of the random numbers of components; indexes depend on it
 _LEVELS = 1 << 16  # quantiles of a table
-_GRAIN = 2.0**20  # a random number is a whole number of these parts
+_GRAIN = 2.0**20  # random numbers are multiples of 1 / _GRAIN
 _BISECTIONS = 60
 
 
 class WeightsSigner:
-    """Signs sets, given as the texts of `documents.weights`; any number of threads may use the same one.
+    """Signs sets, given as the texts of `documents.weights`. Threads may share one.
 
-    What stands for their shingles: of each element, in the order of their hashes, its hash and the bits of its weight.
+    In place of shingles it returns the hash of each element and the bits of its weight, ordered by hash.
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
@@ -49,7 +49,7 @@ class WeightsSigner:
         self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
-        """As `Signer.sign`; what is no text of a set (nothing, say) has the size 0."""
+        """As `Signer.sign`. A text that is no set, such as an empty one, has the size 0."""
         ends = np.ascontiguousarray(ends, np.int64)
         words, offsets = parsed(texts, ends)
         sizes = (np.diff(offsets) // 2).astype(np.uint32)
@@ -65,13 +65,13 @@ class WeightsSigner:
         return Signed(sizes, fingerprints, signatures, words, offsets)
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The sets themselves: their words, and offsets int64[n + 1] in them."""
+        """The sets as words, and offsets int64[n + 1] in them."""
         return parsed(texts, np.ascontiguousarray(ends, np.int64))
 
 
 def parsed(texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Sets of texts that end at `ends`: hash and weight's bits of each element, uint64, by hash within a set, and
-    offsets int64[n + 1] in them."""
+    """Sets from texts that end at `ends`: hash and bits of the weight of each element, uint64, by hash within a set;
+    and offsets int64[n + 1] in them."""
     elements, weights, counts, start = list[bytes](), list[float](), list[int](), 0
     for end in ends.tolist():
         found = _weights(texts[start:end])
@@ -99,8 +99,8 @@ def _weights(text: bytes) -> dict[str, float]:
 
 @njit
 def _sample(words, logs, offsets, seeds, gammas, log_gammas, out):  # type: ignore[no-untyped-def]
-    """The signatures of sets. With r and c of a Gamma(2, 1) and b uniform for each element and component, its level is
-    t = floor(ln w / r + b), and the component is of the element with the least ln c - r (t - b) - r."""
+    """The signatures of sets. For each element and component, with r and c from a Gamma(2, 1) and b uniform, its level
+    is t = floor(ln w / r + b). The component is of the element with the least ln c - r (t - b) - r."""
     for i in range(out.shape[0]):
         begin, end = offsets[i] >> 1, offsets[i + 1] >> 1
         if begin == end:
@@ -120,7 +120,7 @@ def _sample(words, logs, offsets, seeds, gammas, log_gammas, out):  # type: igno
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Quantiles of a Gamma(2, 1), and their logarithms: float64[65536], rounded: the same wherever they are made."""
+    """Quantiles of a Gamma(2, 1), and their logarithms: float64[65536], rounded: the same on all machines."""
     wanted = (np.arange(_LEVELS) + 0.5) / _LEVELS
     low, high = np.zeros(_LEVELS), np.full(_LEVELS, 64.0)
     for _ in range(_BISECTIONS):

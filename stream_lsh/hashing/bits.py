@@ -1,4 +1,4 @@
-"""The instructions that Python has no word for: the building blocks of the kernels."""
+"""Machine instructions that Python and numba lack, as intrinsics for kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 _I64 = ir.IntType(64)
 _I128 = ir.IntType(128)
 
-# Odd, random: the multipliers and seeds of all kernels here (from the digits of pi, as in Blowfish and wyhash).
+# Odd random numbers: the multipliers and seeds of all kernels (from the digits of pi, as in Blowfish and wyhash).
 SEED_TOKEN = np.uint64(0x243F6A8885A308D3)
 SEED_TAIL = np.uint64(0x13198A2E03707345)
 SEED_LENGTH = np.uint64(0xA4093822299F31D1)
@@ -55,7 +55,7 @@ def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def _popcount(typing_context: Any, word: Any) -> Any:
-    """popcount(word: uint64) -> uint64: the number of bits that are set."""
+    """popcount(word: uint64) -> uint64: the number of set bits."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -85,14 +85,14 @@ def _bits_of(typing_context: Any, number: Any) -> Any:
 
 @intrinsic
 def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """prefetch(array: uint64[:], index): have the memory there on its way into the cache."""
+    """prefetch(array: uint64[:], index): load the memory there into the cache."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
-        flags = [ir.Constant(ir.IntType(32), flag) for flag in (0, 3, 1)]  # to be read, to be kept, data
+        flags = [ir.Constant(ir.IntType(32), flag) for flag in (0, 3, 1)]  # for reading, keep, data
         builder.call(function, [place, *flags])
         return context.get_dummy_value()
 
@@ -103,7 +103,7 @@ def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
 def _load64(typing_context: Any, array: Any, index: Any) -> Any:
     """load64(array: uint8[:], index) -> uint64: eight bytes from index on, little-endian, at any alignment.
 
-    Nothing is checked: the caller's array reaches at least eight bytes beyond index.
+    Nothing is checked: the array must have eight bytes from index on.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -117,7 +117,7 @@ def _load64(typing_context: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def _store64(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """store64(array: uint8[:], index, value: uint64): the opposite of load64; eight bytes must be free."""
+    """store64(array: uint8[:], index, value: uint64): the inverse of load64; there must be room for eight bytes."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -133,7 +133,7 @@ def _store64(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
 def _store_sums(typing_context: Any, array: Any, index: Any, offsets: Any, row: Any, base: Any) -> Any:
     """store_sums(array: uint32[:], index, offsets: uint8[:, 8], row, base).
 
-    array[index:index + 8] = offsets[row] + base, all eight at once in vector registers; nothing is checked.
+    array[index:index + 8] = offsets[row] + base, all eight at once in vector registers. Nothing is checked.
     """
     narrow, wide = ir.VectorType(ir.IntType(8), 8), ir.VectorType(ir.IntType(32), 8)
 
@@ -154,7 +154,7 @@ def _store_sums(typing_context: Any, array: Any, index: Any, offsets: Any, row: 
     return types.void(array, types.intp, offsets, types.intp, types.intp), generate
 
 
-# Under names without a type: to mypy an intrinsic takes the typing context as well.
+# Without a type: to mypy an intrinsic also takes the typing context.
 fold_multiply: Any = _fold_multiply
 multiply_high: Any = _multiply_high
 popcount: Any = _popcount

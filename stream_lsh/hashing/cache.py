@@ -1,10 +1,10 @@
 # Numba is hardly typed.
 # mypy: disable-error-code="no-untyped-call,assignment"
-"""Where compiled kernels are kept: in a folder that goes by the content of the sources, not by their path.
+"""The cache of compiled kernels: a folder named by a hash of the sources, not by their path.
 
-All copies of one version on a machine share what is compiled, whatever folders and environments they are in. An
-environment can bring kernels with it, as an image does: they are in `share/stream-lsh` below its prefix, and are only
-read. Two processes do not compile the same kernel at once: the second one waits, and loads what the first has compiled.
+All copies of one version on a machine share it, whatever their folders and environments. An environment can bring
+compiled kernels with it, as an image does: in `share/stream-lsh` below its prefix, read only. Two processes never
+compile the same kernel at the same time: the second one waits, and loads the result.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from stream_lsh.hashing import notice
 
 _PACKAGE = Path(__file__).parents[1]
 _PACKAGES = ("hashing", "documents", "text", "families", "index", "evaluation")
-"""Where kernels are."""
+"""Packages with kernels."""
 
 
 def sources() -> list[Path]:
-    """All sources that may have kernels."""
+    """All source files that may have kernels."""
     return [path for folder in _PACKAGES for path in sorted((_PACKAGE / folder).rglob("*.py"))]
 
 
 def _version() -> str:
-    """A hash of these, and of what compiles them."""
+    """A hash of these files and of the compiler's versions."""
     digest = hashlib.sha256(f"numba {numba.__version__} llvmlite {llvmlite.__version__}".encode())
     for path in sources():
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -45,13 +45,13 @@ def _version() -> str:
 
 
 def _trusted(folder: Path) -> bool:
-    """Whether nobody but the user and root can write there: the files are machine code."""
+    """Whether only the user and root can write there: the files are machine code."""
     status = folder.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.getuid()) and not status.st_mode & 0o022
 
 
 def _made(folder: Path) -> bool:
-    """Whether there is such a folder to be trusted, made now if need be."""
+    """Create a folder if it is missing. Returns whether it can be trusted."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return _trusted(folder)
@@ -60,10 +60,10 @@ def _made(folder: Path) -> bool:
 
 
 def folders(version: str) -> tuple[Path | None, list[Path]]:
-    """Where kernels are written, None if nowhere, and where they are read.
+    """The folder for writing kernels, None if there is none, and the folders for reading them.
 
-    `NUMBA_CACHE_DIR` or the user's cache folder; the environment's own, if it has one; a temporary folder where the
-    first one cannot be written.
+    These are `NUMBA_CACHE_DIR` or the user's cache folder; the environment's own, if it exists; and a temporary folder,
+    where the first cannot be written.
     """
     name, wanted = f"numba-{version}", []
     with suppress(RuntimeError):  # there is no home
@@ -82,11 +82,11 @@ def folders(version: str) -> tuple[Path | None, list[Path]]:
 
 VERSION = _version()
 FOLDER, READ = folders(VERSION)
-"""Where compiled kernels are written, None if nowhere, and where they are looked for."""
+"""The folder for writing compiled kernels, None if there is none, and the folders for reading them."""
 
 
 class _Locator(_CacheLocator):
-    """Tells numba the name of a kernel's files: the same for the same code, wherever its source is."""
+    """Gives numba the name of a kernel's files: the same for the same code, wherever its source is."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         self._py_file = file
@@ -115,8 +115,8 @@ class _Results(CompileResultCacheImpl):
 
 
 class KernelCache(FunctionCache):
-    """What is compiled of one function. Files that cannot be read are compiled again, those that cannot be written are
-    done without."""
+    """The compiled code of one function. A file that cannot be read is compiled again; a file that cannot be written is
+    skipped."""
 
     _impl_class = _Results
 
@@ -129,13 +129,13 @@ class KernelCache(FunctionCache):
         self._lock = None if FOLDER is None else FOLDER / locator.room / f"{name}.lock"
 
     def has(self, signature: Any, context: Any) -> bool:
-        """Whether it is compiled for these types and this machine."""
+        """Whether code for these types and this machine is in the cache."""
         key = self._index_key(signature, context.codegen())
         return any(key in _index(file) for file in self._files)
 
     @contextmanager
     def alone(self, signature: Any, context: Any) -> Iterator[None]:
-        """If it is not compiled yet, say so, and let one process at a time compile it."""
+        """If there is no code yet, log it, and let one process at a time compile."""
         with ExitStack() as stack:
             if not self.has(signature, context):
                 notice.compiling()
@@ -170,7 +170,7 @@ class KernelCache(FunctionCache):
 
 
 def _index(file: IndexDataCacheFile) -> dict[Any, str]:
-    """What there is for a kernel: a file of machine code by types and machine. Nothing, if that cannot be read."""
+    """The index of a kernel's files: machine code by types and machine. Empty if it cannot be read."""
     try:
         return file._load_index()  # type: ignore[no-any-return]
     except Exception:

@@ -1,11 +1,11 @@
 # Numba is hardly typed.
 # mypy: disable-error-code="no-untyped-call,attr-defined,override"
-"""How kernels are compiled: each of them as one piece, with all functions that it calls.
+"""Compilation of kernels: each as one piece, with all functions that it calls.
 
-Numba compiles each function by itself and puts it whole into each function that calls it. In a kernel that is ten calls
-deep the innermost function is optimised ten times, and machine code is made of it ten times. Here a function that a
-kernel calls becomes LLVM code and nothing more. Only what Python calls is optimised, once, together with all its parts,
-and kept on disk (`cache`). A function that is called from both sides is compiled as both.
+Numba compiles each function by itself, and inlines it whole into each caller. In a kernel with ten levels of calls the
+innermost function is optimised and compiled ten times. Here a function that is called by a kernel becomes LLVM code
+only. A kernel that Python calls is optimised once, with all its parts, and cached on disk (`cache`). A function that
+both call is compiled as both.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _PASSES = (
     typed_passes.NopythonRewrites, typed_passes.IRLegalization, typed_passes.NativeLowering,
     typed_passes.NoPythonBackend,
 )  # fmt: skip
-"""Numba's passes over a function, but for those that kernels do without: they have no closures, no generators, no
-comprehensions, no exceptions with arguments, and inlining is left to LLVM."""
+"""Numba's passes over a function, without those that kernels do not need: kernels have no closures, generators,
+comprehensions or exceptions with arguments, and LLVM does the inlining."""
 
 
 class _Part(JITCodeLibrary):
     """LLVM code of a function that kernels call."""
 
     def finalize(self) -> None:
-        """Nothing is optimised and no machine code is made: that happens in the kernel."""
+        """Nothing is optimised or compiled here; the kernel does it."""
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
-                function.linkage = "linkonce_odr"  # may be inlined, and left out where it was inlined everywhere
+                function.linkage = "linkonce_odr"  # may be inlined, and omitted where it was inlined everywhere
         self._finalized = True
 
 
@@ -63,7 +63,7 @@ class _Whole(JITCodeLibrary):
         self._finalize_final_module()
 
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
-        """What the cache keeps: machine code, and the names in it. Nothing is ever linked with it."""
+        """What the cache stores: machine code, and the names in it. No other code is linked with it."""
         names = ir.Module()
         names.triple = self._final_module.triple
         for function in self.get_defined_functions():
@@ -74,7 +74,7 @@ class _Whole(JITCodeLibrary):
 
 
 def _needed(libraries: Iterable[Any], seen: set[Any]) -> Iterator[Any]:
-    """These libraries and those that their parts need, each once. Numba's own have theirs in them."""
+    """These libraries and those that their parts need, each once. Numba's own libraries include theirs."""
     for library in libraries:
         if library not in seen:
             seen.add(library)
@@ -113,8 +113,7 @@ class _PartFunction(_FunctionCompiler):  # type: ignore[misc]
 
 
 class Kernel(CPUDispatcher):
-    """A function that is compiled when it is first called with arguments of certain types, by Python or by another
-    kernel."""
+    """A function that is compiled when Python or another kernel first calls it with arguments of certain types."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         super().__init__(function, targetoptions=options, pipeline_class=_Compiler)
@@ -134,11 +133,11 @@ class Kernel(CPUDispatcher):
         with self._cache.alone(signature, self.targetctx), _no_garbage_collection():
             function = super().compile(signature)
             result = self.overloads[tuple(arguments)]
-            for environment in result._find_referenced_environments():  # those of the parts, too
+            for environment in result._find_referenced_environments():  # those of the parts too
                 result.codegen.set_env(environment.env_name, environment)
         return function
 
-    # What follows is what numba asks for while it compiles a function that calls this one.
+    # Numba calls these methods while it compiles a function that calls this one.
 
     def get_call_template(self, arguments: Any, keywords: Any) -> tuple[Any, ...]:
         python_signature, arguments = self._compiler.fold_argument_types(arguments, keywords)
@@ -161,10 +160,10 @@ class Kernel(CPUDispatcher):
 
 
 class FarKernel(Kernel):
-    """A kernel that is compiled apart from those that call it, and only where it is needed: they call it by its
-    address, which `load` fills in. Called before that, it raises RuntimeError.
+    """A kernel that is compiled apart from its callers, and only where it is needed. They call it by its address, which
+    `load` sets. A call before that raises RuntimeError.
 
-    The address is in a variable that machine code finds by its name, so callers can be kept on disk. There is one
+    The address is in a variable that machine code finds by its name, so that callers can be cached on disk. It has one
     signature.
     """
 
@@ -180,7 +179,7 @@ class FarKernel(Kernel):
         return bool(self._address.value) or super().ready(*self._signature.args)
 
     def load(self) -> None:
-        """Load or compile it, if that has not been done yet."""
+        """Load or compile it, unless that was done."""
         if not self._address.value:
             self.compile(self._signature.args)
             result = self.overloads[self._signature.args]
@@ -196,7 +195,7 @@ class FarKernel(Kernel):
             return self._parts[()]
 
     def _call(self, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        """Code that calls it by its address."""
+        """LLVM code of a call by its address."""
         number = ir.IntType(64)
         try:
             variable = builder.module.get_global(self._name)
@@ -216,14 +215,14 @@ class FarKernel(Kernel):
 
 
 class _Signed(NamedTuple):
-    """What is known of a function that is compiled elsewhere."""
+    """The signature of a function that is compiled elsewhere."""
 
     signature: Any
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Compiling makes so many objects that live long that looking for garbage takes an eighth of the time."""
+    """Compilation makes so many long-lived objects that garbage collection takes an eighth of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The one way to make a kernel: numba without the GIL, compiled as a whole, kept on disk."""
+"""Decorators that make kernels: numba without the GIL, compiled as a whole, cached on disk."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from numba.extending import intrinsic
 
 from stream_lsh.hashing.compiler import FarKernel, Kernel
 
-# Nobody calls a kernel as a C function: no code for that.
+# A kernel is never called as a C function.
 _OPTIONS = {"nopython": True, "nogil": True, "boundscheck": None, "no_cfunc_wrapper": True}
 F = TypeVar("F", bound=Callable[..., Any])
-_PATIENCE = 100  # reads that may fail in a row before it is no accident
+_PATIENCE = 100  # failed reads in a row from which it is an error
 
 
 def njit(function: F | None = None, *, allocates: bool = False, **options: Any) -> Any:
-    """`numba.njit` with `nogil`, by our own compiler, and with a cache (`compiler`, `cache`).
+    """`numba.njit` with `nogil`, with our compiler and cache (`compiler`, `cache`).
 
-    allocates: the kernel makes arrays, or returns them. The others do not count references, which would take half of
-    the time of those that get structs of arrays, and half of the time to compile them.
+    Args:
+        allocates: the kernel creates or returns arrays. Other kernels do not count references, which would take half of
+            the run time of kernels with structs of arrays, and half of the time to compile them.
     """
     if function is None:
         return partial(njit, allocates=allocates, **options)
@@ -32,16 +33,16 @@ def njit(function: F | None = None, *, allocates: bool = False, **options: Any) 
 
 
 def far(signature: Any) -> Callable[[F], Any]:
-    """A kernel that is compiled only where settings need it, and apart from those that call it (`FarKernel`): `load`
-    has to be called before them."""
+    """A kernel that is compiled only where settings need it, and apart from its callers (`FarKernel`). `load` has to be
+    called before them."""
     return lambda function: FarKernel(function, _OPTIONS | {"_nrt": False}, signature)
 
 
 def _loads(bits: int) -> Any:
-    """A function that loads an unsigned number of so many bits from an address (`array.ctypes.data` and so on).
+    """A function that loads an unsigned number of this many bits from an address (`array.ctypes.data`).
 
-    A kernel that gets a varying number of arrays takes a table of addresses: a tuple of arrays would be copied at every
-    call, and a typed list compiled at every start. The caller keeps the arrays alive.
+    A kernel with a varying number of arrays takes a table of addresses: a tuple of arrays would be copied at each call,
+    and a typed list compiled at each start. The caller keeps a reference to the arrays.
     """
 
     @intrinsic
@@ -68,10 +69,10 @@ _pread: Any = numba.types.ExternalFunction(
 def read_at(file, address, size, position):  # type: ignore[no-untyped-def]
     """Read `size` bytes of a file (a descriptor) at a position to an address (`array.ctypes.data`).
 
-    A read that a signal interrupts, or that gives less than was asked for, is gone on with.
+    A read that is interrupted by a signal or returns fewer bytes is continued.
 
     Raises:
-        OSError: the file has become shorter, or the disk fails.
+        OSError: the file has been truncated, or the disk fails.
     """
     done = np.int64(0)
     failures = np.int64(0)
@@ -80,7 +81,8 @@ def read_at(file, address, size, position):  # type: ignore[no-untyped-def]
         if got > 0:
             done += got
         else:
-            # Why it fails errno knows, which has another name on each system: a signal goes by, a broken disk does not.
+            # The cause is in errno, which has another name on each system: a signal is temporary, a failing disk is
+            # not.
             failures += 1
             if got == 0 or failures == _PATIENCE:
                 raise OSError("a file of the index cannot be read as far as it was written")

@@ -1,4 +1,4 @@
-"""MurmurHash3 x64 128 (Austin Appleby, public domain), seed 0: the same values as the mmh3 package."""
+"""MurmurHash3 x64 128 (Austin Appleby, public domain), seed 0: the same values as the package mmh3."""
 
 from __future__ import annotations
 

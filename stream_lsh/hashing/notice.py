@@ -1,4 +1,4 @@
-"""What is said, once, when something has to be compiled: to the log, if nothing else is wanted."""
+"""The notice that kernels are being compiled: given once, to the log by default."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 TEXT = "compiling for this machine, once (about 10 s)"
 say: Callable[[str], None] = logging.getLogger("stream_lsh").info
-"""What the text is given to."""
+"""The function that gets the text."""
 _said = False
 
 
 def nothing(_: str) -> None:
-    """Say nothing."""
+    """A function for `say` that ignores the text."""
 
 
 def compiling() -> None:

@@ -1,7 +1,7 @@
-"""SipHash with 128 bits of output (Aumasson, Bernstein: SipHash, a fast short-input PRF, 2012): hashes under a key.
+"""SipHash with 128 bits of output (Aumasson, Bernstein: SipHash, a fast short-input PRF, 2012): keyed hashes.
 
-Who does not know the key cannot write two texts with the same hash, or fill a bucket on purpose. SipHash-1-3, as Python
-and Rust use it for their dictionaries.
+Without the key two texts with the same hash cannot be constructed, and a bucket cannot be filled on purpose.
+SipHash-1-3, as in the dictionaries of Python and Rust.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EIGHT, _BYTE = np.uint64(8), np.uint64(0xFF)
 
 
 def key_words(key: bytes) -> NDArray[np.uint64]:
-    """A key of KEY_BYTES bytes as the kernels take it: uint64[2].
+    """A key of KEY_BYTES bytes as kernels take it: uint64[2].
 
     Raises:
         ValueError: it has another length.

@@ -1,10 +1,10 @@
 # Numba is hardly typed.
 # mypy: disable-error-code="no-untyped-call,override"
-"""Structs for kernels: arrays, numbers and other structs by name, handed over by reference.
+"""Structs for kernels: arrays, numbers and other structs by name, passed by reference.
 
-Numba passes a tuple of arrays by value, some seven numbers an array, at every call from kernel to kernel: with sixty
-arrays that takes longer than what is done with them, and most of the time to compile. A `Struct` is one address. In
-Python its attributes are what they are; kernels read and write numbers, and cannot replace arrays and structs.
+Numba passes a tuple of arrays by value at each call between kernels, some seven numbers for each array. With sixty
+arrays that takes longer than the work itself, and most of the time to compile. A `Struct` is one address. In Python its
+attributes are ordinary values; kernels can read all of them and write numbers, but not replace arrays and structs.
 
     class Memory(Struct):
         slots: Words2
@@ -59,7 +59,7 @@ _NUMPY = {types.int64: np.int64, types.uint64: np.uint64, types.float64: np.floa
 
 
 class StructType(types.Type):
-    """Numba's type of a struct: its name, and for each field its name, type and place among the words."""
+    """Numba's type of a struct: its name, and for each field its name, its type and its place among the words."""
 
     def __init__(self, name: str, fields: dict[str, Any]) -> None:
         self.places: dict[str, tuple[Any, int]] = {}
@@ -72,7 +72,7 @@ class StructType(types.Type):
 
 
 class Struct:
-    """Base of structs: fields are annotated with the kinds above, or with another struct.
+    """Base of structs. Fields are annotated with the types above, or with another struct.
 
     An array must be contiguous and of its field's type.
     """
@@ -106,7 +106,7 @@ class Struct:
                     raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {expected}[{kind.ndim}]")
                 self._words[at] = value.ctypes.data
                 self._words[at + 1 : at + 1 + kind.ndim] = value.shape
-                object.__setattr__(self, name, value)  # keeps it alive
+                object.__setattr__(self, name, value)  # keeps a reference
             elif isinstance(kind, StructType):
                 if not isinstance(value, Struct) or value.numba_type != kind:
                     raise TypeError(f"{type(self).__name__}.{name} must be a {kind}")
@@ -118,7 +118,7 @@ class Struct:
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        """A number, as the kernels have left it."""
+        """The current value of a number, which kernels may have changed."""
         places = type(self).numba_type.places
         if name not in places:
             raise AttributeError(f"{type(self).__name__} has no {name}")
@@ -126,7 +126,7 @@ class Struct:
         return self._words[at : at + 1].view(_NUMPY[kind])[0]
 
     def replaced(self, **values: Any) -> Self:
-        """A struct with the same fields but for those given; arrays are shared."""
+        """A copy with other values of these fields; arrays are shared."""
         return type(self)(**{name: getattr(self, name) for name in self.numba_type.places} | values)
 
 

@@ -1,4 +1,5 @@
-"""Code points of UTF-8, one at a time, for kernels; a lone surrogate is like any other ('surrogatepass')."""
+"""Encoding and decoding of UTF-8 for kernels, one code point at a time. Lone surrogates are allowed
+('surrogatepass')."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from stream_lsh.hashing.kernels import njit
 
 @njit
 def decode(text, place, end):  # type: ignore[no-untyped-def]
-    """(code point, bytes) of the character at `place`; (U+FFFD, 1) where the bytes are none."""
+    """(code point, bytes) of the character at `place`; (U+FFFD, 1) for invalid bytes."""
     first = np.int64(text[place])
     if first < 0x80:
         return first, 1
@@ -30,7 +31,7 @@ def decode(text, place, end):  # type: ignore[no-untyped-def]
 
 @njit
 def encode(out, place, point):  # type: ignore[no-untyped-def]
-    """Writes a code point as UTF-8 and returns the place behind it."""
+    """Write a code point as UTF-8. Returns the place behind it."""
     if point < 0x80:
         out[place] = point
         return place + 1

@@ -1,4 +1,4 @@
-"""A signed batch: everything about its documents that can be known without knowing any other document."""
+"""A signed batch: what can be computed of its documents one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream_lsh.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class ShingleSets:
-    """Shingle sets of n documents, as far as they are at hand: document i has shingles[offsets[i]:offsets[i + 1]] if
+    """Shingle sets of n documents, as far as they are in memory: document i has shingles[offsets[i]:offsets[i + 1]] if
     have[i]."""
 
     shingles: NDArray[np.uint64]
@@ -33,18 +33,18 @@ class Shingles(Protocol):
     """The shingle sets of a batch's documents, for exact verification."""
 
     def known(self) -> ShingleSets:
-        """The sets that are at hand without further work."""
+        """The sets that are in memory."""
 
     def with_document(self, i: int) -> ShingleSets:
-        """Those at hand, document i's among them."""
+        """The sets in memory, with that of document i."""
 
     def text(self, i: int) -> bytes:
-        """The text of document i, which has one."""
+        """The text of document i, which must not be rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllShingles:
-    """Sets that signing has left: all of them; and the texts."""
+    """All sets of a batch, as signing has made them, and the texts."""
 
     sets: ShingleSets
     texts: bytes
@@ -70,8 +70,11 @@ NO_SHINGLES = AllShingles(
 class SignedBatch:
     """A batch after signing.
 
-    ids: as JSON text. owner: int64[n], the shard that stores each document. documents: `owned` is for no shard;
-    `owned_by` sets it. frames: the compressed texts, one list a shard (empty without exact verification).
+    Attributes:
+        ids: as JSON text.
+        owner: int64[n], the shard that stores each document.
+        documents: without the flag `OWNED`, which `owned_by` sets.
+        frames: the compressed texts, a list for each shard; empty without exact verification.
     """
 
     ids: list[bytes]
@@ -84,7 +87,7 @@ class SignedBatch:
         return len(self.ids)
 
     def owned_by(self, shard: int) -> layout.Batch:
-        """The documents as one shard sees them."""
+        """The documents, with the flag OWNED where this shard stores them."""
         what = self.documents.what | (self.owner == shard).astype(np.uint8) * np.uint8(layout.OWNED)
         return self.documents.replaced(what=what)
 
@@ -92,7 +95,7 @@ class SignedBatch:
 def sign_batch(
     signer: Signs, hashes: Hashes, settings: Settings, columns: Columns, *, want_texts: bool = True
 ) -> SignedBatch:
-    """Signatures, hashes, keys and (if wanted) compressed texts of documents."""
+    """Signatures, hashes, keys and, if wanted, compressed texts of documents."""
     exact = settings.verify == "exact"
     signed = signer.sign(columns.texts, columns.ends, columns.salts, want_shingles=exact)
     sizes = signed.sizes
@@ -112,7 +115,8 @@ def sign_batch(
 def text_frames(
     settings: Settings, columns: Columns, sizes: NDArray[np.uint32], owner: NDArray[np.int64]
 ) -> tuple[list[TextFrame], ...]:
-    """The texts of the documents that have a size, compressed, one list a shard; empty without exact verification."""
+    """The texts of the documents that are not rejected, compressed, a list for each shard; empty without exact
+    verification."""
     kept = sizes > 0 if settings.verify == "exact" else np.zeros(len(sizes), np.bool_)
     return tuple(
         compress(columns.texts, columns.ends, np.flatnonzero(kept & (owner == shard)), COMPRESSION)
@@ -129,11 +133,15 @@ def batch_of(
     times: NDArray[np.int64],
     sets: Keys | None = None,
 ) -> layout.Batch:
-    """Documents for the kernel; none is owned, those without a size are not valid, and numbers and stream times are to
-    be set. sets: their shingles, where keys are a sample of these."""
+    """The kernels' view of documents. Without a size a document is not VALID. OWNED, SEQ and stream times are to be
+    set.
+
+    Args:
+        sets: shingles and their offsets, where keys are sampled from them.
+    """
     hashed = hashes.of_ids(ids)
     keys, starts = hashes.keys(signatures, fingerprints, hashed, sets)
-    if sets is not None:  # what is met is judged by how many keys it has
+    if sets is not None:  # for containment candidates: the number of keys is in the signature
         signatures[:, -8:] = (np.diff(starts) - 2).astype("<u8").view(np.uint8).reshape(-1, 8)
     words = np.zeros((len(ids), layout.MASK), np.uint64)
     words[:, layout.TIME] = times.view(np.uint64)
@@ -148,10 +156,12 @@ def batch_of(
 
 
 def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Where a batch has to be cut because segments begin: segment, start and stop.
+    """Cut a batch where a segment begins: segment, start and stop of each part.
 
-    places: int64[n], ascending: how many documents of the log came before each. segments: the number of each one's.
-    block: it is cut where blocks of so many documents begin, too.
+    Args:
+        places: int64[n], ascending, number of documents of the log before each.
+        segments: int64[n], the number of each document's segment.
+        block: cut also where a block of this many documents begins; 0 = none.
     """
     blocks = places // block if block else segments
     cuts = np.flatnonzero((np.diff(segments) != 0) | (np.diff(blocks) != 0)) + 1
@@ -161,7 +171,7 @@ def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0
 
 
 def owners(ids: list[bytes], shards: int) -> NDArray[np.int64]:
-    """The shards that store documents with these ids: by a hash without a key, as answers depend on it."""
+    """int64[n], the shards that store documents with these ids. The hash has no key, because verdicts depend on it."""
     if shards == 1:
         return np.zeros(len(ids), np.int64)
     hashed = murmur128(b"".join(ids), ends_of(ids))

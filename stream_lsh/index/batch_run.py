@@ -1,4 +1,5 @@
-"""A batch on its way through a shard: the kernel is run, and given what it finds missing."""
+"""A run of the matching kernel over a batch, in one shard. The kernel stops when it needs texts or room, and is started
+again."""
 
 from __future__ import annotations
 
@@ -35,19 +36,20 @@ from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
-MET = 1 << 16  # rows met that room is kept for, where documents may have any number of keys
-GUESSED = 256  # documents for which they are read ahead
+MET = 1 << 16  # most entries of scratch room to keep where documents have any number of keys
+GUESSED = 256  # documents whose candidates are read ahead
 REMEDY = (
-    "stream-lsh info --index {} --check names the file: a folder segments/*/postings can be deleted, as postings "
-    "are rebuilt from the rows, and rows have to be restored from a backup"
+    "stream-lsh info --index {} --check names the file; a damaged folder segments/*/postings can be deleted, and is "
+    "rebuilt from the rows; restore damaged rows from a backup"
 )
 
 
 class BatchRun:
-    """A batch on its way through a shard.
+    """A run of the kernel over a batch, in one shard.
 
     Args:
-        store: whether what is new becomes a row. known: whether ids are looked up.
+        store: new documents become rows.
+        known: ids are looked up.
     """
 
     def __init__(self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True) -> None:
@@ -57,23 +59,26 @@ class BatchRun:
         self._limits = shard.limits.replaced(store=store)
         self._results = Results.of(len(batch), max(256, len(batch)))
         self._met = shard.met
-        self._guessed = 0  # what the documents before this one will ask for
+        self._guessed = 0  # documents before this one have been read ahead
         self._representatives = np.empty((0, 4), np.int64)
         self._first = shard.count
-        self._stored = np.empty(2 * len(batch), np.int64)  # documents of the rows that come of it
+        self._stored = np.empty(2 * len(batch), np.int64)  # document of each new row
 
         deletions = bool((self._documents.what & DELETION).any())
         compiling.have([*shard.kernels, *(["deletions"] if deletions else [])])
 
     def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
-        """Match the documents [start, stop), after those before them. groups: those that are to be told who may stand
-        for them, as a block begins with the first document."""
+        """Match the documents [start, stop), which follow those matched before.
+
+        Args:
+            groups: where a block begins with the first document, the groups that need a new representative.
+        """
         shard, results = self._shard, self._results
         shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store and (self._limits.update or (self._documents.what & DELETION).any()):
             shard.make_room_for_the_dead(stop - start + len(groups))
         self._documents.hits = passing(self._documents.keys, shard.table)
-        if len(groups):  # each of them may come to a row
+        if len(groups):  # each may get a representative row
             self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
         self._at_hand(self._batch.shingles.known())
         if len(groups):
@@ -95,7 +100,8 @@ class BatchRun:
                     self._load_ahead(start + 1, work)
             elif code == NO_ROOM:
                 self._met *= 2
-                if not self._limits.samples or self._met <= MET:  # what met a book is no measure for others
+                # the room that a very long document needs is not kept for others
+                if not self._limits.samples or self._met <= MET:
                     shard.met = self._met
                 work = self._work()
             elif code == REPRESENTATIVE_POSTED:
@@ -106,7 +112,7 @@ class BatchRun:
                 results.enlarge()
 
     def _post_representative(self) -> None:
-        """Post the last row, which stands for a new representative, under the sampled shingles of that one's text."""
+        """Post the last row, a representative row, under the sampled keys of its representative's text."""
         shard = self._shard
         row = shard.count - 1
         words = shard.stored.words(row)
@@ -124,7 +130,7 @@ class BatchRun:
         post_sample(shard.memory, shard.hashes, row, shingles, words[at : at + 1])
 
     def _inherit(self, start: int, groups: NDArray[np.int64]) -> None:
-        """Add a row for each who may stand for one of the groups."""
+        """Add a representative row for each possible representative of the groups."""
         shard, first, groups = self._shard, self._shard.count, groups.copy()
         found = np.empty((len(groups), 2), np.int64)
         n = inherit(start, groups, found, self._work(int(AT_LEAST)))
@@ -140,7 +146,7 @@ class BatchRun:
         return self._results.columns[:, KNOWN].copy()
 
     def likened(self, row: int) -> NDArray[np.float64]:
-        """How similar each document is to a row, as terms weigh now: of stories."""
+        """Similarity of each document to a row under `tf-idf`, by the document frequencies as they are now."""
         self._shard.rows.known = -1  # rows in files may have been erased
         self._documents.hits = passing(self._documents.keys, self._shard.table)
         self._at_hand(self._batch.shingles.known())
@@ -150,7 +156,7 @@ class BatchRun:
         return self._results.similarity.copy()
 
     def matches(self) -> Matches:
-        """All that was found so far."""
+        """Everything found so far."""
         r, n = self._results, int(self._results.found)
         document, row, seq, same = r.matches[:n].T.copy()
         status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:, :REPLACES].T.copy()
@@ -160,8 +166,8 @@ class BatchRun:
         )  # fmt: skip
 
     def _work(self, least: int = 0) -> Work:
-        """What the kernel works with, with room for as many rows as a document of this shard has met so far, at least
-        so many."""
+        """The kernel's arguments, with room for at least `least` rows and for as many as a document of this shard has
+        met so far."""
         shard, documents = self._shard, self._documents
         keys = int(np.diff(documents.starts).max(initial=0))
         most, met = int(self._limits.full), max(self._met, power_of_two(least))
@@ -173,7 +179,7 @@ class BatchRun:
         )  # fmt: skip
 
     def _at_hand(self, own: ShingleSets) -> None:
-        """Have the batch's own sets beside those of the shard's rows."""
+        """Add the batch's own sets to those of the shard's rows."""
         sets, largest = self._shard.sets, 0
         if self._limits.exact:
             largest = int(self._documents.sizes.max(initial=0))
@@ -183,8 +189,8 @@ class BatchRun:
         sets.filled = sets.document = -1
 
     def _load(self, document: int, rows: NDArray[np.int64]) -> None:
-        """Compute the similarity of a document with rows whose texts have to be read; their sets are at hand
-        afterwards, as far as there is room."""
+        """Compute the similarity of a document to rows whose texts have to be read. Their sets are cached, as far as
+        there is room."""
         shard, similarity, done = self._shard, np.empty(len(rows)), 0
         before = shard.sets.loaded, shard.sets.similarity, int(shard.sets.document)
         while done < len(rows):
@@ -192,21 +198,26 @@ class BatchRun:
             part = slice(done, done + len(offsets) - 1)
             similarities(shard.sets, document, shingles, offsets, float(self._limits.threshold), similarity[part])
             done = part.stop
-        if before[2] == document:  # what was kept had to be read as well
+        if before[2] == document:  # cached sets had to be read again
             rows, first = np.unique(np.concatenate((before[0], rows)), return_index=True)
             similarity = np.concatenate((before[1], similarity))[first]
         shard.sets.document, shard.sets.loaded, shard.sets.similarity = document, rows, similarity
 
     def _load_ahead(self, document: int, work: Work) -> None:
-        """Read what the documents from this one on are likely to ask for, as long as that stays at hand."""
+        """Read the sets that the next documents are likely to need, as long as the cache has room for them."""
         rows = np.empty(MOST * max(0, self._guessed - document), np.int64)
         rows = np.unique(rows[: guess(document, self._guessed, work, rows)])
         if len(rows):
-            self._read(rows, len(self._shard.sets.ring))  # so many bytes are an eighth of the ring, as shingles a sixth
+            # shingles of this many bytes of text take a sixth to a whole of an eighth of the ring
+            self._read(rows, len(self._shard.sets.ring))
 
     def _read(self, rows: NDArray[np.int64], most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The sets of the first of these rows, ascending, by their texts of some `most` bytes: shingles, and offsets of
-        the sets in them. They are at hand from now on, as far as there is room."""
+        """Sets of the first of these rows, up to about `most` bytes of text: shingles, and the offsets of the sets.
+        They are cached, as far as there is room.
+
+        Args:
+            rows: int64[n], ascending.
+        """
         shard = self._shard
         texts = shard.texts.read(rows.tolist(), most)
         shingles, offsets = shard.shingle(b"".join(texts), ends_of(texts))

@@ -1,4 +1,5 @@
-"""A document beside another one of an index of stories: how similar they are follows from how rare their words are."""
+"""Comparison of a text with a row under `tf-idf`, where the similarity depends on the document frequencies of the
+index."""
 
 from __future__ import annotations
 
@@ -15,17 +16,23 @@ from stream_lsh.index.index import Index
 
 
 class Likened(NamedTuple):
-    """similarity: as terms weigh now. terms: the weightiest words of the older one that the text has, too."""
+    """Result of a comparison.
+
+    Attributes:
+        similarity: by the document frequencies as they are now.
+        terms: the weightiest terms of the row that the text has.
+    """
 
     similarity: float
     terms: list[str]
 
 
 def likened(index: Index, text: str, salt: int, shard: int, row: int) -> Likened:
-    """A text beside a row, as if it came now. salt: of the row (`Columns.salts`), 0 where all may match; of another one
-    all terms would be others. Nothing is stored, and the counts are not changed; for the thread that writes.
+    """Compare a text with a row, as if the text arrived now. Nothing is stored or counted. Must run in the thread that
+    writes. A text without terms has similarity 0.
 
-    A text without words is like nobody, and no row is looked at.
+    Args:
+        salt: scope of the row (`Columns.salts`), 0 without `match_within`; with another one no term would be equal.
     """
     data, one = text.encode("utf-8", "surrogatepass"), np.ones(1, np.int64)
     columns = Columns([b'""'], data, one * len(data), one * NO_TIME, salts=one.view(np.uint64) * np.uint64(salt))

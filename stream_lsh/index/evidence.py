@@ -1,4 +1,4 @@
-"""What matches rest on, found in the texts of both: of measures where a number does not tell a reader why."""
+"""Evidence of matches, from the texts of both documents, for measures whose number alone does not explain a match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from stream_lsh.index.shard import Shard
 
 
 def explained(matches: Matches, shingles: Shingles, shard: Shard, explain: Explains, most: int) -> Matches:
-    """A shard's matches, of each document the best `most` (0 = all), with what they rest on. shingles: of the batch."""
+    """A shard's matches with their evidence, the best `most` of each document (0 = all).
+
+    Args:
+        shingles: of the batch.
+    """
     matches = shortlist(matches, most or max(1, len(matches.document)))
     evidence, sets = np.full(len(matches.document), b"", np.object_), shingles.known()
     for i in np.unique(matches.document).tolist():

@@ -1,4 +1,4 @@
-"""The index: P shards over one store, and the order in which a batch goes through them."""
+"""The index: its shards over one store, and the order in which a batch passes through them."""
 
 from __future__ import annotations
 
@@ -37,23 +37,26 @@ from stream_lsh.index.store.files import looking, make_folder
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
 from stream_lsh.settings.model import Settings
 
-TRIES = 20  # to open what somebody is writing
+TRIES = 20  # attempts to open an index that another process writes to
 
 
 class Index:
     """Signing and matching against a persistent index.
 
     Args:
-        settings: those that are not given are the index's own. folder: where it lives (created if missing). durable:
-            wait for the disk at every commit. read_only: only `query`; as it was committed last, beside whoever writes
-            to it. now: seconds since 1970, kept as the time of its making.
+        settings: settings that are not given are taken from the index.
+        folder: created if missing.
+        durable: each commit waits for the disk.
+        read_only: only `query`; the last commit is opened, while another process may write.
+        now: seconds since 1970, stored as the time of creation.
 
     Attributes:
-        settings: those of the index. window: what it remembers of the log; None = everything. signer: of its texts.
+        settings: settings of the index.
+        window: its window; None = it keeps everything.
+        signer: signs its texts.
 
     Raises:
-        StoreError: for other settings, another format, another process, damage; the message names the file and the
-        remedy.
+        StoreError: other settings, another format, another process, or damage; the message names file and remedy.
     """
 
     def __init__(
@@ -76,7 +79,7 @@ class Index:
                     self._open(settings, Store(folder / "db", read_only=True), now)
                 return
             except DamagedError:
-                # RocksDB, which knows nothing of who is looking, may have replaced files of its own meanwhile.
+                # RocksDB, which does not use the lock, may have replaced files of its own meanwhile.
                 if not left:
                     raise
 
@@ -99,7 +102,7 @@ class Index:
             if self._leaving is not None and self.window is not None and self.window.spans:
                 self._leaving.sweep(self.window.spans[0].number)
             self._erasing = None
-            if self._workers is not None and self.settings.erase_hours is not None:  # None: on Kafka, if it is not set
+            if self._workers is not None and self.settings.erase_hours is not None:  # None on Kafka, unless it is set
                 after = round(3600 * self.settings.erase_hours)
                 self._erasing = Erasing(
                     self.folder, store, self.shards, after, self._workers.deletes, self.settings.id_field
@@ -116,7 +119,7 @@ class Index:
 
     @property
     def count(self) -> int:
-        """Number of documents that it holds."""
+        """Number of live documents."""
         return sum(shard.held for shard in self.shards)
 
     def id_of(self, shard: int, row: int) -> bytes:
@@ -124,7 +127,7 @@ class Index:
         return self.shards[shard].ids.read(row)
 
     def first_of(self, shard: int, row: int) -> bytes:
-        """The id of the first match that a row had, b"" if it had none."""
+        """The id of the oldest match of a row's document, b"" if it had none."""
         return self.shards[shard].ids.named(row)[1]
 
     def words(self, shard: int, row: int) -> NDArray[np.uint64]:
@@ -132,15 +135,15 @@ class Index:
         return self.shards[shard].stored.words(row)
 
     def text(self, shard: int, row: int) -> bytes:
-        """The text of a row, UTF-8 ('surrogatepass'), where verify = "exact" keeps it."""
+        """The text of a row, UTF-8 ('surrogatepass'); only with verify = "exact"."""
         return bytes(self.shards[shard].texts.read([row], 1)[0])
 
     def compile(self) -> None:
-        """Load or compile what matching needs. It happens by itself, too; here it can be interrupted."""
+        """Load or compile the kernels of matching. Matching does so itself; this call can be interrupted."""
         compiling.have(self.shards[0].kernels)
 
     def sign(self, columns: Columns, *, want_texts: bool = True) -> SignedBatch:
-        """A batch signed; may run beside `match` in another thread."""
+        """Sign a batch; may run in another thread than `match`."""
         return sign_batch(self.signer, self._hashes, self.settings, columns, want_texts=want_texts)
 
     def match(
@@ -151,15 +154,16 @@ class Index:
         *,
         clock: int | None = None,
     ) -> list[Matches]:
-        """Match and store a batch whose documents have the (ascending) numbers `seqs`: one result a shard.
+        """Match and store a batch. Returns one result for each shard. Batches must be passed in order, from one thread.
 
-        places: how many documents came before each, if the numbers do not say so because they have gaps. clock: ms
-        since 1970, for `max_future`.
-        Batches must come in order, from one thread.
+        Args:
+            seqs: int64[n], ascending, the documents' numbers.
+            places: int64[n], number of documents of the log before each, if the numbers have gaps.
+            clock: ms since 1970, for `max_future`.
 
         Raises:
-            UsageError: there is a window, and the first document has no event time; or something is to be deleted, and
-            this index cannot. Nothing has changed.
+            UsageError: there is a window and the first document has no event time, or the index cannot delete and the
+                batch has a deletion. Nothing is changed.
         """
         if (batch.documents.what & np.uint8(DELETION)).any():
             self._check_deletes()
@@ -192,7 +196,7 @@ class Index:
             if named is not None:
                 self._judged(settled, named, start, stop)
             done.append((start, stop, found))
-        if block and len(places):  # that of the next document, which a query is to meet as that one will
+        if block and len(places):  # the block of the next document, as a query has to meet the same rows
             self._enter((int(places[-1]) + 1) // block)
         if not done:
             return self._step([BatchRun(shard, batch) for shard in self.shards], 0, 0)
@@ -205,7 +209,7 @@ class Index:
         )
 
     def _explained(self, found: list[Matches], batch: SignedBatch) -> list[Matches]:
-        """With what the matches rest on."""
+        """Add the evidence."""
         if self._explain is None:
             return found
         return [
@@ -217,13 +221,13 @@ class Index:
         settings = self.settings
         if settings.on_conflict != "update" and (settings.compare_with == "all" or settings.late):
             raise UsageError(
-                f"nothing can be deleted from the index in {self.folder}, which has compare_with = "
-                f"{settings.compare_with}, "
-                f"shards = {settings.shards} and on_conflict = reject: that needs one with on_conflict = update"
+                f"nothing can be deleted from the index in {self.folder}: it has compare_with = "
+                f"{settings.compare_with}, shards = {settings.shards} and on_conflict = reject; make an index with "
+                "on_conflict = update"
             )
 
     def _segments(self, batch: SignedBatch, places: NDArray[np.int64], clock: int | None) -> NDArray[np.int64]:
-        """The segments that the documents of a batch belong to; with a window they get their stream times, too."""
+        """The segment of each document of a batch; with a window, also sets their stream times."""
         if self.window is None:
             return places // self.settings.documents_of_a_segment
         documents = batch.documents
@@ -233,7 +237,7 @@ class Index:
         return segments
 
     def _enter(self, block: int) -> None:
-        """Go into a block of the log."""
+        """Begin a block of the log."""
         self._settling.forget((block - 1) * self.settings.block)
         for shard in self.shards:
             shard.enter(block)
@@ -241,7 +245,7 @@ class Index:
     def _step(
         self, steps: list[BatchRun], start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS
     ) -> list[Matches]:
-        """What the shards find, side by side."""
+        """Matches of all shards, which run in parallel."""
         if self._pool is None:
             steps[0].run(start, stop, groups)
         else:
@@ -251,7 +255,7 @@ class Index:
     def _names(
         self, settled: Resolved, batch: SignedBatch, seqs: NDArray[np.int64], start: int, stop: int
     ) -> list[bytes]:
-        """The ids of the oldest matches of the documents [start, stop); b"" of who has none."""
+        """The ids of the oldest matches of the documents [start, stop); b"" where there is none."""
         names = []
         for shard, row, seq in zip(
             *(of[start:stop].tolist() for of in (settled.shard, settled.row, settled.seq)), strict=True
@@ -265,7 +269,7 @@ class Index:
         return names
 
     def _judged(self, settled: Resolved, named: list[bytes], start: int, stop: int) -> None:
-        """Tell the shards what became of their rows."""
+        """Write the verdicts into the shards' provisional rows."""
         of = self._hashes.of_ids(named)[:, 0]
         of[[not name for name in named]] = 0
         for shard, matches in zip(self.shards, settled.found, strict=True):
@@ -274,8 +278,11 @@ class Index:
             shard.late.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
-        """Match a batch without storing anything; `known`: look its ids up as well. Nobody founds a group. What is seen
-        follows from stream time as it stands."""
+        """Match a batch without storing it, against the rows in the window at the current stream time.
+
+        Args:
+            known: look up the ids as well.
+        """
         batch.documents.words[:, SEQ] = np.int64(NO_GROUP).view(np.uint64)
         if self.window is not None:
             batch.documents.log[:] = self.window.now
@@ -289,8 +296,8 @@ class Index:
         return self._explained(found, batch)
 
     def look_up(self, ids: Sequence[bytes]) -> NDArray[np.int64]:
-        """Shard and row int64[n, 2] of the documents with these ids (as JSON text), -1 where there is none: those that
-        a document with the id would meet if it came next."""
+        """Shard and row int64[n, 2] of the live documents with these ids (as JSON text) in the current window; -1 where
+        there is none."""
         n = len(ids)
         batch = self.sign(Columns(list(ids), b"", np.zeros(n, np.int64), np.full(n, NO_TIME)), want_texts=False)
         if self.window is not None:
@@ -304,12 +311,12 @@ class Index:
 
     @property
     def pause(self) -> float:
-        """Seconds that whoever feeds it should wait for every 1,000 documents, so that merges keep up."""
+        """Seconds that a writer should wait per 1,000 documents, so that merges keep up."""
         return max(shard.pause for shard in self.shards)
 
     @property
     def full(self) -> bool:
-        """Whether a commit before the next batch spares it the wait for a flush."""
+        """Whether a memtable is full: a commit now spares the next batch the wait for the flush."""
         return any(shard.full for shard in self.shards)
 
     def commit(
@@ -320,19 +327,23 @@ class Index:
         *,
         now: float = 0,
     ) -> None:
-        """Make everything up to now durable, together with the given facts (JSON by name), and more keys of the store
-        with their values (None: the key goes), in one atomic write; ranges of keys of the store, without their ends,
-        are deleted. now: seconds since 1970, for what is to be erased.
+        """Make everything durable in one atomic write.
+
+        Args:
+            facts: JSON values by name.
+            more: further keys of the store with their values; a value of None deletes the key.
+            ranges: ranges of keys to delete, the ends not included.
+            now: seconds since 1970, for erasing.
 
         Raises:
-            StoreError: an earlier commit was broken off.
+            StoreError: an earlier commit was interrupted.
         """
         if self._torn:
             raise StoreError(
                 f"a commit of the index in {self.folder} was broken off: open it again; "
                 "what was committed before is in it"
             )
-        # The shards hand over their rows and call them committed; if these are not written, nothing may be any more.
+        # The shards mark their rows as committed before the write; if it fails, this object must not write again.
         self._torn = True
         gone = self._forgotten()
         if self.window is not None:
@@ -356,7 +367,7 @@ class Index:
         self._torn = False
 
     def _forgotten(self) -> dict[int, list[Segment]]:
-        """Leave out the segments that nobody sees any more, in the next manifests; they count until then."""
+        """Remove the segments that have left the window from the next manifests."""
         gone: dict[int, list[Segment]] = {}
         if self.window is None:
             return gone
@@ -381,31 +392,35 @@ class Index:
             shard.committed()
 
     def close(self) -> None:
-        """Close without committing: what was not committed is gone."""
+        """Close without a commit: what was not committed is lost."""
         try:
             if self._pool is not None:
-                self._pool.shutdown()  # where `match` was interrupted, shards may be at work still
+                self._pool.shutdown()  # after an interrupted `match`, shards may still be running
             if not (self._torn or self.read_only):
                 self._write_manifest()
         finally:
             self._release()
 
     def erases_beside(self, beside: Beside) -> None:
-        """What is erased here has ids elsewhere in the store, too: they are taken out with it."""
+        """Register what else in the store has ids that erasing must remove."""
         if self._erasing is not None:
             self._erasing.beside = beside
 
     def going(self, now: float) -> int | None:
-        """When the latest of the versions went that are due (seconds since 1970), None if none is."""
+        """When the latest of the versions that are due was deleted, in seconds since 1970; None if none is due."""
         return self._erasing.going(now) if self._erasing is not None else None
 
     def erase(self, now: float, *, everything: bool = True) -> None:
-        """Erase what is due (seconds since 1970), which was committed; or else only begin the next round."""
+        """Erase committed deletions that are due, or only begin the next round.
+
+        Args:
+            now: seconds since 1970.
+        """
         if self._erasing is not None:
             (self._erasing.run if everything else self._erasing.step)(now)
 
     def _write_manifest(self) -> None:
-        """Let what the background threads have finished count."""
+        """Commit the merges and flushes that the background threads have finished."""
         if self._erasing is not None:
             self._erasing.finish()
         for shard in self.shards:
@@ -414,7 +429,7 @@ class Index:
             self._write({}, [], [shard.manifest() for shard in self.shards])
 
     def _release(self) -> None:
-        """Close everything that is open, last the store; whatever of it fails, the rest is closed."""
+        """Close everything that is open, the store last. A failure does not stop the rest."""
         with ExitStack() as stack:
             stack.callback(self.store.close)
             for shard in self.shards:
@@ -423,5 +438,5 @@ class Index:
                 return
             stack.callback(self._workers.close)
             for shard in self.shards:
-                with suppress(StreamLshError):  # what went wrong before is what is to be told
+                with suppress(StreamLshError):  # the earlier error is the one to report
                     shard.finish()

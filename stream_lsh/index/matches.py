@@ -1,4 +1,4 @@
-"""What was found for a batch, in columns."""
+"""The matches of a batch, in columns."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-OF_MATCHES = 5  # so many columns have a line a match, the others one a document
+OF_MATCHES = 5  # the first columns have one entry for each match, the others one for each document
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What one shard found for a batch of n documents: parallel arrays of m matches in the order of documents, then
-    arrays of n.
+    """What one shard found for a batch of n documents, in parallel arrays. The first five have m entries, one for each
+    match, ordered by document. The others have n entries.
 
-    kind, of, of_seq, of_similarity, group: the verdict as this shard alone would give it, and the first one of a
-    redelivered document (`layout.UNKNOWN` if it is not known); of, of_seq: row and number, -1 if there is none
-    (`layout.WENT_SINCE`: not any more). known: row with the same id, or -1. more: matches that were not listed;
-    not_compared: what was not compared. went [n, WENT]: number of the version that was deleted or replaced, whether it
-    was kept, row and number of its representative, the group that it was in, whether the new one is like it; -1 where
-    there is none. representatives [h, 4]: where representatives are chosen late, the document that begins the block,
-    group, row and number of who may stand for it from there on, or does. evidence: what each match rests on
-    (`families.family.Explains`), bytes[m],
-    or empty: nothing is said of it.
+    Attributes:
+        status: what became of a document: NEW, REDELIVERED … (`layout`).
+        known: row with the same id, or -1.
+        row_of: row that the document became, or -1.
+        kind, of, of_seq, of_similarity, group: the verdict by this shard alone, or the first verdict of a redelivered
+            document (UNKNOWN if the shard does not have it). `of` and `of_seq` are row and number of the oldest match:
+            -1 if there is none, WENT_SINCE if it was deleted since.
+        more: number of matches that are not listed.
+        not_compared: buckets and candidates that were not compared.
+        went: int64[n, WENT], the version that was deleted or replaced: its number; whether it was a representative; row
+            and number of the new representative; its group; whether the new version is similar to it. -1 where there is
+            none.
+        representatives: int64[h, 4], where representatives are provisional: the document that begins the block, the
+            group, row and number of a possible representative from there on, or of the chosen one.
+        evidence: bytes[m], see `families.family.Explains`; empty if the measure has none.
     """
 
     document: NDArray[np.int64]
@@ -47,7 +53,7 @@ class Matches:
     evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
     def between(self, start: int, stop: int) -> Matches:
-        """Of the matches those of the documents [start, stop)."""
+        """The matches of the documents [start, stop)."""
         at = slice(*np.searchsorted(self.document, (start, stop)).tolist())
         names = [field.name for field in fields(self)][:OF_MATCHES]
         representatives = self.representatives[
@@ -62,7 +68,7 @@ class Matches:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, int, Matches]]) -> Matches:
-        """Of a batch that was matched in parts: start, stop, and what was found for the documents between."""
+        """Join parts of a batch: start, stop, and the matches of the documents [start, stop)."""
         if len(parts) == 1:
             return parts[0][2]
         names = [field.name for field in fields(cls)][:-2]
@@ -76,11 +82,11 @@ class Matches:
 
 
 def shortlist(matches: Matches, most: int) -> Matches:
-    """Of each document's matches in a shard the best `most`; the others count as `more`. In a crowd of copies there are
-    many thousands.
+    """The best `most` matches of each document; the others are counted in `more`. A large group of copies has many
+    thousands.
 
-    `judging.verdicts.judge` with `max_matches` <= most says the same of it as of all of them, whatever other shards
-    have found: kind, group and oldest match are columns of their own.
+    With `max_matches` <= most, `judging.verdicts.judge` gives the same verdicts as from all matches: kind, group and
+    oldest match have columns of their own.
     """
     n, document = len(matches.more), matches.document
     counts = np.bincount(document, minlength=n)

@@ -1,12 +1,13 @@
-"""What was kept, when several shards have to say so: their matches with what was not kept do not count.
+"""Resolution: which documents were kept, where several shards have to agree. Matches with dropped documents do not
+count.
 
-A shard compares with what it knows to have been kept, and with all that is provisional (`provisional`). Here the
-answers of all shards come together, in the order of the log: a document is kept if none of them matches it with one
-that was.
+A shard compares a document with the rows that it has as kept, and with all provisional rows (`provisional`). The
+resolution joins the matches of all shards in the order of the log. A document is kept if no shard matches it with a
+kept document.
 
-Here it is known, too, whether a version that goes was kept. If so the shards are told its group when they are told
-what was kept of its block. Each then names the oldest who may stand for it, and the oldest of these is the new
-representative. From there on representatives are provisional, as documents are, under their own numbers.
+It also decides whether a deleted or replaced version was a representative. If so, the shards learn its group together
+with the decisions of its block. Each shard then names the oldest possible representative, and the oldest of these is
+chosen. Until then the new representative is provisional, as documents are, under its own number.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows.layout import EXACT, LEFT, LIKE, NEAR, NEW, REPLACES, STOOD, UNIQUE, UNKNOWN
 
-_STOOD, _LEFT, _LIKE = STOOD - REPLACES, LEFT - REPLACES, LIKE - REPLACES  # columns of what went
+_STOOD, _LEFT, _LIKE = STOOD - REPLACES, LEFT - REPLACES, LIKE - REPLACES  # columns of `Matches.went`
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The verdicts on the documents [start, stop) of a batch of n, in columns of n.
+    """Verdicts on the documents [start, stop) of a batch of n, in columns of n.
 
-    found: the shards' matches with what was kept, what went, representatives. kind, similarity, group: of new
-    documents. shard, row, seq: of the oldest match, -1 where there is none.
+    Attributes:
+        found: the shards' matches with kept documents.
+        kind, similarity, group: of new documents.
+        shard, row, seq: of the oldest match, -1 where there is none.
     """
 
     found: list[Matches]
@@ -43,7 +46,7 @@ class Resolved:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, int, Resolved]]) -> Resolved:
-        """Of a batch that was settled in parts: start, stop, and the verdicts on the documents between."""
+        """Join parts of a batch: start, stop, and the verdicts on the documents [start, stop)."""
         if len(parts) == 1:
             return parts[0][2]
         found = [
@@ -57,7 +60,12 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """Verdicts in columns, ascending by number. place: documents that came before; kind: UNKNOWN if there is none."""
+    """Verdicts on provisional documents, in columns, ascending by number.
+
+    Attributes:
+        place: number of documents of the log before it.
+        kind: UNKNOWN if there is no verdict yet.
+    """
 
     seq: NDArray[np.int64]
     place: NDArray[np.int64]
@@ -74,29 +82,28 @@ class Fates:
         return len(self.seq)
 
     def at(self, places: slice | NDArray[np.int64]) -> Fates:
-        """Those at some places."""
+        """The entries at some places."""
         return Fates(*(getattr(self, field.name)[places] for field in fields(self)))
 
     @classmethod
     def joined(cls, fates: Sequence[Fates]) -> Fates:
-        """All of them, in their order."""
+        """All of them, in the order given."""
         return cls(*(np.concatenate([getattr(f, field.name) for f in fates]) for field in fields(cls)))
 
     def and_of(self, seqs: NDArray[np.int64], places: NDArray[np.int64]) -> Fates:
-        """And those of more documents, which are not known yet."""
+        """With those of more documents, which have no verdict yet."""
         more = Fates.of(len(seqs))
         return Fates.joined((self, replace(more, seq=seqs, place=places)))
 
     def find(self, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places of numbers, -1 of those that are not there."""
+        """The places of numbers, -1 where there is none."""
         at = np.searchsorted(self.seq, seqs)
         at[at == len(self)] = -1
         return np.where(self.seq[at] == seqs, at, -1) if len(self) else at
 
 
 class Resolution:
-    """The fate of those that shards may still take for provisional, one after the other: a table of their numbers,
-    ascending, of how many documents came before each, and of their verdicts."""
+    """The state of the resolution: verdicts on all documents that may be provisional in a shard."""
 
     def __init__(self) -> None:
         self._fates = Fates.of(0)
@@ -105,18 +112,19 @@ class Resolution:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it goes on from besides the fates, ready for JSON: the block that began last, and places and groups of
-        those that went, and of which the shards have not been told."""
+        """Its state besides the verdicts, for JSON: the latest block, and places and groups of deleted representatives
+        that the shards do not have yet."""
         return {"block": self._block, "gone": self._gone}
 
     def restore(self, fates: Fates, facts: Mapping[str, Any] | None = None) -> None:
-        """Begin with those that are provisional, in any order, and with the `facts`."""
+        """Begin with these verdicts, in any order, and with `facts`."""
         self._fates = fates.at(np.argsort(fates.seq))
         if facts is not None:
             self._block, self._gone = facts["block"], [list(item) for item in facts["gone"]]
 
     def begin(self, block: int, place: int) -> NDArray[np.int64]:
-        """The next document is of this block: if it begins it, the groups of those that went before the place."""
+        """The next document is in this block. If it begins the block: the groups of the representatives deleted before
+        the place."""
         if block == self._block:
             return np.empty(0, np.int64)
         self._block = block
@@ -125,20 +133,20 @@ class Resolution:
         return np.array(groups, np.int64)
 
     def went(self) -> NDArray[np.int64]:
-        """Places and groups int64[g, 2] of those that went since it was asked last, for whoever tells the shards."""
+        """Places and groups int64[g, 2] of the representatives deleted since the last call."""
         gone, self._gone = self._gone, []
         return np.array(gone, np.int64).reshape(-1, 2)
 
     def forget(self, place: int) -> None:
-        """No shard takes those before this place for provisional any more."""
+        """Rows of documents before this place are provisional in no shard."""
         self._fates = self._fates.at(np.flatnonzero(self._fates.place >= place))
 
     def settle(
         self, found: Sequence[Matches], start: int, stop: int, seqs: NDArray[np.int64],
         places: NDArray[np.int64] | None,
     ) -> Resolved:  # fmt: skip
-        """Settle what the shards have found for the documents [start, stop) of a batch with these numbers and places.
-        Without places they are only asked about, and nobody meets them."""
+        """Resolve the shards' matches of the documents [start, stop) of a batch with these numbers and places. Without
+        places it is a query, and the state does not change."""
         n, mine = len(seqs), slice(start, stop)
         if places is not None:
             found = self._inherit(found, places)
@@ -175,13 +183,13 @@ class Resolution:
             fates.similarity[len(self._fates) :] = similar[mine]
             fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
             self._fates = fates
-        # Who matches what is known to have been kept is dropped, whatever else there is among the provisional.
+        # A match with a document that is known as kept drops the new one, whatever the provisional rows hold.
         found = [replace(m, more=m.more * 0, not_compared=m.not_compared + np.where(decided, 0, m.more)) for m in found]
         settled = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
         return Resolved(settled, kind, shard_of, row_of, seq_of, similar, group)
 
     def _inherit(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
-        """Of all who may stand for a group the oldest does, from now on."""
+        """Choose the oldest of the possible representatives of each group, from now on."""
         shard = np.repeat(np.arange(len(found)), [len(matches.representatives) for matches in found])
         if not len(shard):
             return found
@@ -200,13 +208,17 @@ class Resolution:
 def _oldest(
     document: NDArray[np.int64], same: NDArray[np.bool_], n: int, order: NDArray[np.int64], *columns: NDArray[Any]
 ) -> tuple[NDArray[np.int64], list[NDArray[Any]]]:
-    """Of n documents the kind that follows from their matches, which are those of `order`, by document and number; and
-    columns of the oldest match of each, -1 (or similarity 0) where there is none."""
+    """Kind of each of n documents by its matches, and columns of its oldest match: -1 (similarity 0) where there is
+    none.
+
+    Args:
+        order: the matches that count, by document and number.
+    """
     kind = np.full(n, UNIQUE)
     np.maximum.at(kind, document[order], np.where(same[order], EXACT, NEAR))
     backwards, found = order[::-1], [np.full(n, 0.0 if c.dtype == np.float64 else -1) for c in columns]
     for out, column in zip(found, columns, strict=True):
-        out[document[backwards]] = column[backwards]  # the first of each document is what stays
+        out[document[backwards]] = column[backwards]  # the last write remains: the first match of each document
     return kind, found
 
 
@@ -214,7 +226,7 @@ def _counted(
     matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64],
     went: NDArray[np.int64], fates: Fates,
 ) -> Matches:  # fmt: skip
-    """What a shard has found, but for what does not count; of what it has known before, the first verdict."""
+    """A shard's matches without those that do not count. For redelivered documents, the first verdict."""
     order = np.flatnonzero(use)
     order = order[np.lexsort((matches.seq[order], matches.document[order]))]
     kind, (of, of_seq, similarity) = _oldest(
@@ -237,7 +249,7 @@ def _counted(
 
 
 def _went(found: Sequence[Matches]) -> NDArray[np.int64]:
-    """What went, by the shards that had it."""
+    """The deleted and replaced versions, each from the shard that had it."""
     went = found[0].went.copy()
     for matches in found[1:]:
         theirs = matches.went[:, 0] >= 0
@@ -246,17 +258,18 @@ def _went(found: Sequence[Matches]) -> NDArray[np.int64]:
 
 
 def _stays(new: NDArray[np.bool_], seq_of: NDArray[np.int64], went: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which documents take the places of the versions that they replace."""
+    """Whether a new version becomes the representative in place of the version that it replaces."""
     stays: NDArray[np.bool_] = new & (seq_of < 0) & (went[:, _STOOD] > 0) & (went[:, _LIKE] > 0)
     return stays
 
 
 @njit
 def _group(start, stop, seq_of, of, given, new, went, old, kept, groups):  # type: ignore[no-untyped-def]
-    """The groups of the documents [start, stop), in their order, and of what went with them, where shards do not know.
+    """Groups of the documents [start, stop), in order, and of the versions that they replace, where the shards do not
+    have them.
 
-    seq_of, of: number and place of each one's oldest match, -1 = there is none, or it is known to have been kept: then
-    its group is `given`. old: the places of what went. kept, groups: of places; those of the documents are the last.
+    seq_of, of: number and place of each one's oldest match. -1 = there is none, or it is known as kept: then the group
+    is `given`. old: places of replaced versions. kept, groups: by place; those of the documents are the last.
     """
     first = len(groups) - (stop - start)
     for i in range(start, stop):
@@ -272,10 +285,10 @@ def _group(start, stop, seq_of, of, given, new, went, old, kept, groups):  # typ
 
 @njit
 def _settle(document, at, new, start, stop, kept, use):  # type: ignore[no-untyped-def]
-    """Which matches, ordered by document, are with one that was kept; and which documents are.
+    """Which matches, ordered by document, are with a kept document (`use`), and which documents are kept.
 
-    at: of each match the place in `kept` of the older document, -1 = it is known to have been kept. The places of the
-    documents [start, stop) are the last ones.
+    at: for each match the place in `kept` of the older document, -1 = it is known as kept. The last places are those of
+    the documents [start, stop).
     """
     first = len(kept) - (stop - start)
     m = np.int64(0)

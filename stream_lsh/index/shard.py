@@ -1,7 +1,7 @@
-"""One shard of the index: a list of segments, the latest rows and postings in memory, and the kernel over them.
+"""A shard of the index: its segments, the latest rows and postings in memory, and the tables that kernels read.
 
-Rows (with their texts and ids) are the truth: the latest in the store, those that were flushed in the files of their
-segment. Postings are derived, and rebuilt from the rows where they are lost.
+Rows, with their texts and ids, are the truth: the latest are in the store, flushed ones in the files of their segment.
+Postings are derived, and rebuilt from the rows where they are lost.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from stream_lsh.index.store.rocksdb import ROWS, TOLD, Range, Store, rows_key
 from stream_lsh.settings.model import Settings
 
 NO_NUMBERS = np.empty(0, np.int64)
-CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of more rows
-CACHED_HEADS = 128 << 20  # bytes of the latest rows' signatures
+CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of older rows
+CACHED_HEADS = 128 << 20  # bytes of the latest rows' signature heads
 
 
 class Shard:
     """A shard, opened at its last committed row.
 
     Args:
-        state: folder of the index. base: of an empty one, rows before it do not exist (a changelog that was trimmed
-            has lost them).
-        workers: None = read only, beside whoever writes.
+        state: folder of the index.
+        base: of an empty shard: rows before this one do not exist, because the changelog was trimmed.
+        workers: None = read only, while another process may write.
 
     Raises:
-        DamagedError: what is on disk is missing, cut off or changed.
+        DamagedError: stored data is missing, truncated or changed.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class Shard:
         self._workers = workers
         self._manifest = manifest = Manifest(store, number, base)
         base = manifest.first
-        # Rows that a batch comes to; those that stand for representatives of groups that are told of with it, too.
+        # Rows that one batch can add, with the representative rows of a block.
         self._most = 2 * BATCH + settings.block if self.limits.update else BATCH
         provisional = settings.most_rows * 2 * settings.block
         self._room = settings.memtable_documents // settings.shards + self._most + provisional
-        if workers is None:  # nothing can be flushed: there must be room for all that is in no file yet
+        if workers is None:  # nothing can be flushed: there must be room for all rows that are in no file
             self._room = max(self._room, manifest.rows - manifest.in_files + self._most)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
         self.rows = Rows(
@@ -113,11 +113,11 @@ class Shard:
             seen_log=-1, guides=base, dead=DeletedRows.of(base),
         )  # fmt: skip
         self.stored = Stored(number, self.rows, self.segments)
-        self._segment = base  # the first row of the memtable
-        self._at = 0  # the segment that it belongs to
+        self._segment = base  # first row of the memtable
+        self._at = 0  # index of its segment
         self.late = ProvisionalRows(settings, self.rows, manifest.provisional, base)
         manifest.provisional = self.late.facts if settings.late else None
-        self._done = base  # rows before it are posted, in so far as they are decided late
+        self._done = base  # rows before it are posted, where rows are posted after their decision
         self._postings = self._room * (settings.signing.bands + 3)  # more only where documents have many keys
         self.memory = Memtable.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
@@ -136,8 +136,12 @@ class Shard:
     def keep(
         self, matches: Matches, batch: SignedBatch, start: int, stop: int, named: Sequence[bytes] | None = None
     ) -> None:
-        """Keep ids and texts of what the documents [start, stop) of a batch became, until `commit` and after. named:
-        the ids of their first matches, if others have to say them."""
+        """Keep ids and texts of the rows that the documents [start, stop) of a batch became, for the next commit and
+        for reading.
+
+        Args:
+            named: ids of the documents' oldest matches; None = this shard has them.
+        """
         stored = start + np.flatnonzero(matches.row_of[start:stop] >= 0)
         ids = [batch.ids[i] for i in stored.tolist()]
         if named is None:
@@ -153,18 +157,24 @@ class Shard:
             row_of[stored] = matches.row_of[stored]
             self.texts.add(batch.frames[self.number], row_of)
 
-    # -- what is decided late ---------------------------------------------------------------------------------------
+    # -- provisional rows ----------------------------------------------------------------------------------------------
 
     def enter(self, block: int) -> None:
-        """The next document is of this block of the log: all before the last two are decided, and posted."""
+        """The next document is in this block of the log. Rows before the last two blocks have decisions, and are
+        posted."""
         if block != self.late.block:
             self.late.enter(block, self.count)
             self._decide()
 
     def tell(self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64] = NO_NUMBERS) -> None:
-        """Of the rows that are decided when the next block begins: which were dropped, or stay in the group of the
-        version before them, by number, ascending, and the ids that they were dropped for (b"" of none). The others were
-        kept, and founded groups. representatives: numbers of those that stand for their groups, of who might."""
+        """Take the decisions about the rows that are resolved when the next block begins. The other rows were kept, and
+        are first members.
+
+        Args:
+            others: rows that were dropped, or stay in the group of the version before them; ascending by number.
+            names: the ids that they were dropped for, b"" where there is none.
+            representatives: numbers of the chosen representatives.
+        """
         all = self.late.told(others, names, representatives, self.hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
@@ -172,7 +182,7 @@ class Shard:
             self._told[rows_key(TOLD, self.number, number, first)] = all.between(first, last).encode()
 
     def _decide(self) -> None:
-        """Post the rows that are decided."""
+        """Post the rows that have decisions."""
         self._post(self._done, min(self.late.first, self.count))
 
     def _post(self, first: int, last: int) -> None:
@@ -188,7 +198,7 @@ class Shard:
             self._advance()
 
     def _advance(self) -> None:
-        """Close the segments whose rows are all posted, but for the newest."""
+        """Close the segments whose rows are all posted, except the newest."""
         while self._at + 1 < len(self.segments) and self.segments[self._at + 1].first <= self._posted:
             self.flush()
             self.segments[self._at].postings.closed = True
@@ -197,17 +207,17 @@ class Shard:
 
     @property
     def _posted(self) -> int:
-        """The first row that is not posted yet."""
+        """The first row that is not posted."""
         return self._done if self.limits.late else self.count
 
     def post_representatives(self, first: int) -> None:
-        """Post the rows from `first` on, which stand for representatives, among the provisional."""
+        """Post the representative rows from `first` on among the provisional ones."""
         block = self.rows.recent[first - self._base : self.count - self._base]
         post_provisional_rows(block, first, self.late.newer, self.keyed, self.shape)
 
     def make_room_for_the_dead(self, documents: int) -> None:
-        """So many documents may replace or delete rows, and come to twice as many."""
-        if not self.segments:  # nobody has come, nor does with a batch of nobody
+        """Make room for the deletions and replacements of this many documents, which add up to twice as many rows."""
+        if not self.segments:  # there are no rows
             return
         self.rows.dead.reach(self.count + 2 * documents, self.first)
         self.rows.dead.room_for(documents)
@@ -216,7 +226,7 @@ class Shard:
 
     @property
     def count(self) -> int:
-        """Number of rows, those that do not exist any more included."""
+        """Number of rows ever added."""
         return int(self.rows.total)
 
     @property
@@ -226,7 +236,7 @@ class Shard:
 
     @property
     def held(self) -> int:
-        """Number of documents that are there."""
+        """Number of live rows."""
         return self.count - self.first - int(self.rows.dead.count)
 
     @property
@@ -237,17 +247,17 @@ class Shard:
     # -- durability -------------------------------------------------------------------------------------------------
 
     def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
-        """The values that make everything up to now durable, and the ranges of keys that are not needed any more, for
-        one atomic write."""
+        """The values that make everything durable, and the ranges of keys that are obsolete with them, for one atomic
+        write."""
         manifest = self._manifest
-        if manifest.rows < self._base:  # flushed before it was committed: its run has to be on disk
+        if manifest.rows < self._base:  # flushed before the commit: its run has to be on the disk
             for segment in self.segments:
                 segment.postings.settle()
-            self._look()  # what was a run in memory is one in a file now, and its arrays are gone
+            self._look()  # runs in memory are files now, and their arrays are freed
         dead = self.rows.dead.take(self.number, self.segments.places, self.count)
         values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._told, **dead}
         self._told = {}
-        self.rows.dead.took_leave()  # who erases has asked before
+        self.rows.dead.took_leave()  # erasing has read it before
         self.ids.forget(self._base)
         manifest.rows, manifest.dead = self.count, int(self.rows.dead.count)
         manifest.provisional = self.late.facts if self.limits.late else None
@@ -257,20 +267,20 @@ class Shard:
         return {**values, **more, **rare}, ranges + passed
 
     def pending(self) -> dict[bytes, bytes]:
-        """The values of the rows that are neither committed nor flushed, each of one segment."""
+        """The values of the rows that are neither committed nor flushed."""
         return self.stored.values(max(self._manifest.rows, self._base), self.count)
 
     def manifest(self) -> tuple[dict[bytes, bytes], list[Range]]:
-        """The value that says how many rows are committed and which files hold the flushed ones; and the values of rows
-        that are not needed any more with it."""
+        """The manifest's value, and the ranges of keys that are obsolete with it."""
         return self._manifest.take(self.segments)
 
     def flushed(self) -> dict[bytes, bytes]:
-        """The checksums of flushes since it was asked last; the store may have those of flushes that do not count."""
+        """The checksums of flushes since the last call. The store may also have some of flushes that were not
+        committed."""
         return self._manifest.flushes()
 
     def lets_go(self, number: int) -> bool:
-        """Whether segment `number` may go: all of it is in files and committed, and another one has begun."""
+        """Whether a segment can be deleted: all of it is committed and in files, and a later segment has begun."""
         later = next((g for g in self.segments if g.number > number), None)
         return (
             later is not None
@@ -279,8 +289,9 @@ class Shard:
         )
 
     def drop(self, number: int) -> list[Segment]:
-        """Leave out segment `number`, the oldest, from now on and in the next manifest; who gets it closes it."""
-        if not self.segments or self.segments[0].number != number:  # nothing came into it
+        """Remove the oldest segment, if it has this number, from the shard and its next manifest. The caller closes
+        what is returned."""
+        if not self.segments or self.segments[0].number != number:  # no document belongs to it
             return []
         gone = self.segments.pop(0)
         self._at -= 1
@@ -295,11 +306,11 @@ class Shard:
 
     @property
     def changed(self) -> bool:
-        """Whether the manifest is another than was committed last."""
+        """Whether the manifest differs from the last commit."""
         return self.segments.changed
 
     def committed(self) -> None:
-        """What `take` gave is durable."""
+        """The values of `take` are durable."""
         self.segments.committed()
 
     @property
@@ -308,7 +319,7 @@ class Shard:
         return self.count - self._segment + self._most > self._room or int(self.memory.postings) > self._postings
 
     def flush(self) -> None:
-        """Turn the memtable into a run."""
+        """Write the memtable as a run."""
         segment, posted = self.segments[self._at], self._posted
         first, last = self._segment - segment.first, posted - segment.first
         if first == last:
@@ -319,7 +330,7 @@ class Shard:
             self._manifest.flushed(segment.number, first, last, crc)
             self.rows.recent[: self.count - posted] = self.rows.recent[last - first : self.count - self._base]
             self.rows.base = posted
-            if not self._told:  # the store does not have these names yet
+            if not self._told:  # otherwise the store does not have these ids yet
                 self.ids.forget(min(self._base, self._manifest.rows))
         segment.postings.add(keys, rows, first, last, segment.rows.sync)
         self._segment = posted
@@ -329,12 +340,12 @@ class Shard:
         trim()
 
     def begin(self, number: int) -> None:
-        """Begin the next segment, after which nothing comes into the one before."""
+        """Begin a segment; the one before is complete."""
         if self.segments:
             before = self.segments[-1]
             if before.number == number:
                 return
-            if before.first == self.count:  # nothing has come
+            if before.first == self.count:  # it has no rows
                 self.segments.pop().close()
         self._open(number, self.count, None)
         self.counted.begin(number, self.limits.window > 0)
@@ -347,28 +358,28 @@ class Shard:
         return segment
 
     def poll(self) -> None:
-        """Take over what the background threads have done; call it between batches."""
+        """Take over the results of the background threads; call it between batches."""
         if self._workers is not None and self.segments.poll():
             self._look()
 
     def _look(self) -> None:
-        """The kernel's tables of runs and segments, as they are now."""
+        """Update the kernels' tables of runs and segments."""
         self.table, self.rows.segments = self.segments.table(), self.segments.files()
 
     @property
     def pause(self) -> float:
-        """Seconds that whoever feeds it should wait for every 1,000 documents, so that merges keep up."""
+        """Seconds that a writer should wait per 1,000 documents, so that merges keep up."""
         return self.segments.pause
 
     def _restore(self, known: list[dict[str, Any]]) -> None:
         for i, item in enumerate(known):
             segment = self._open(item["number"], item["first"], item)
             end = known[i + 1]["first"] if i + 1 < len(known) else self._manifest.rows
-            # What is flushed here is committed already, but for what is provisional.
+            # What is flushed here is committed already, except provisional rows.
             last = min(end, self.late.first) if self.limits.late else end
             segment.postings.rows = last - segment.first
             if segment.lost:
-                # Postings of changed rows would be wrong for good.
+                # Postings made from changed rows would stay wrong.
                 erased = erased_of(self._store, self.number, segment.number) - segment.first
                 segment.rows.verify(self._store, self.number, segment.number, erased)
                 segment.rebuild(self.memory, self.keyed, self._room)
@@ -381,7 +392,7 @@ class Shard:
                 self._segment = flushed
             while self.count < end:
                 self._replay(segment, end)
-                if self._workers is not None and self.full:  # also after the last rows: the next batch needs its room
+                if self._workers is not None and self.full:  # after the last rows too: the next batch needs the room
                     self.flush()
         self._look()
         self.rows.dead.restore(self._store, self.number, self.segments.places, self._manifest.rows, self._manifest.dead)
@@ -393,7 +404,7 @@ class Shard:
             row = found.last
 
     def _replay(self, segment: Segment, end: int) -> None:
-        """Rows of one value of the store, posted again."""
+        """Post the rows of one value of the store again."""
         row = self.count
         first, value = self._store.holding(ROWS, self.number, segment.number, row)
         try:
@@ -418,7 +429,7 @@ class Shard:
         self.late.post_again(row, self.keyed, self.shape)
 
     def finish(self) -> None:
-        """Wait until the last flush is on disk, and begin no merge any more."""
+        """Wait until the last flush is on disk; begin no merge."""
         self.segments.finish()
 
     def close(self) -> None:

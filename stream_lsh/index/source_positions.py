@@ -1,8 +1,8 @@
-"""Where the rows of a shard stood in the inputs: a new representative's text is there, and kept nowhere else.
+"""Source positions of a shard's rows: where the text of a new representative is, which the index does not store.
 
-A value has rows of one input and one segment that a commit brought, and goes with the segment. It has few enough
-that reading one for a new representative is cheap; the one read last is kept, as representatives are often asked for in
-their order.
+A value has the rows of one input and one segment of one commit, and is deleted with the segment. Values are small, so
+that reading one for a new representative is cheap. The last one read is cached, because representatives are often asked
+for in order.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from stream_lsh.errors import DamagedError
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import PLACES, Store, rows_key
 
-ROWS = 4096  # in a value
+ROWS = 4096  # most rows of a value
 
 Place = tuple[bytes, int, int]
-"""The name of an input, and two numbers that say where in it."""
+"""Name of an input, and two numbers for the position in it."""
 _Part = tuple[int, bytes, NDArray[np.int64]]
-"""Segment, input, and int64[3, n]: rows, and their two numbers."""
+"""Segment, input, and int64[3, n]: rows and their two numbers."""
 
 
 class Places:
-    """The places of a shard that is being written. What is added counts with the commit that writes what `take`
-    gives."""
+    """Source positions of a shard that is open for writing. `take` gives what the commit has to write."""
 
     def __init__(self, shard: Shard, store: Store) -> None:
         self._shard = shard
         self._store = store
         self._parts: list[_Part] = []  # since the last commit
         self._firsts: list[int] = []
-        self._read: _Part | None = None  # the one that was read last
+        self._read: _Part | None = None  # the last one read
 
     def add(self, name: bytes, row_of: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]) -> None:
-        """Remember those documents of an input that became rows (-1: none), and their two numbers."""
+        """Add positions of documents of an input; row_of: the rows that they became, -1 = none."""
         stored = np.flatnonzero(row_of >= 0)
         places = np.stack((row_of[stored], first[stored], second[stored]))
         while places.shape[1]:
@@ -51,7 +50,7 @@ class Places:
             places = places[:, here:]
 
     def of(self, row: int) -> Place | None:
-        """Where a row stood; None if it came from no input."""
+        """The source position of a row; None if it is not from an input."""
         if self._firsts and row >= self._firsts[0]:
             _, name, places = self._parts[bisect_right(self._firsts, row) - 1]
         else:
@@ -69,7 +68,7 @@ class Places:
         return name, int(places[1, at]), int(places[2, at])
 
     def take(self) -> dict[bytes, bytes]:
-        """The values that the next commit has to write."""
+        """The values for the next commit."""
         values = dict(self._values())
         self._parts, self._firsts = [], []
         return values
@@ -90,7 +89,7 @@ class Places:
             steps = np.frombuffer(zstandard.ZstdDecompressor().decompress(packed), np.int64).reshape(3, -1)
         except (zstandard.ZstdError, ValueError) as error:
             raise DamagedError(
-                f"{self._store.path}: where rows of segment {segment} stood in the inputs is damaged "
+                f"{self._store.path}: the source positions of segment {segment} are damaged "
                 f"({error}); restore the folder from a backup"
             ) from None
         return name, np.cumsum(steps, axis=1)

@@ -1,4 +1,4 @@
-"""What happens to groups: events, each the whole row after it, so that the last one of each group is the table."""
+"""Group events. Each has the whole row of the group after it: the last events of all groups are the table of groups."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.judging.groups import ROW, Group, time_text
 
-_AT_ONCE = 256  # lines: for larger pieces the system gives fresh memory each time, which is half of the price
+# lines per piece: for larger pieces the system allocates fresh memory each time, which is half of the cost
+_AT_ONCE = 256
 _EVENT = '{"event":"%s","seq":%s,"id":%s,' + ROW + "}\n"
 
 
 class Change(IntEnum):
-    """What a document, or a window, does to a group.
+    """What a document, or the window, does to a group.
 
-    CREATED: it has its second member, and a row. JOINED: one more. UPDATED: the new version of a member is a member.
-    LEFT: one is not any more. REPRESENTATIVE_CHANGED: that was the representative, and a new representative stands in
-    its place; or it went before, and the new representative is known now. ENDED: that was the last one, or a window has
-    left the group behind.
+    Attributes:
+        CREATED: it has its second member, and a row.
+        JOINED: it has another member.
+        UPDATED: the new version of a member is a member.
+        LEFT: a member was deleted, or its new version is in another group.
+        REPRESENTATIVE_CHANGED: the same of the representative, and there is a new one; or the new representative is
+            decided now, where it is decided later.
+        ENDED: the last member left, or the window has left the group behind.
     """
 
     CREATED = 0
@@ -43,13 +48,17 @@ _LABELS = [change.label for change in Change]
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """What a batch did to groups: m events in the order of the log, the row after each in columns.
+    """What a batch did to groups: m events in the order of the log, with the row after each, in columns.
 
-    places: int64[m] of the documents in the batch; one that leaves a group and joins another has two events, in this
-    order. changes: uint8[m] of `Change`. of: int64[m] place of the group in `groups`, whose rows are those behind the
-    batch (without live members: it has none any more). heads: int64[m] place in `representatives`: of a group, id as
-    JSON text and number. said: the sources that are named. ended: groups that a window ends, each before what its
-    document does, with the place of that one; in order.
+    Attributes:
+        places: int64[m], places of the documents in the batch. A document that leaves a group and joins another has two
+            events, in this order.
+        changes: uint8[m] of `Change`.
+        of: int64[m], places of the groups in `groups`, whose rows are those after the batch (without live members: no
+            row).
+        heads: int64[m], places in `representatives`, which have group, id as JSON text, and number.
+        said: the sources that the row lists.
+        ended: groups that the window ends, with the place of the document before which it does; in order.
     """
 
     places: NDArray[np.int64]
@@ -69,11 +78,11 @@ class Events:
 
     @property
     def arrivals(self) -> NDArray[np.int64]:
-        """The places of the documents that are new in a group that they did not found, ascending."""
+        """The places of the documents that joined a group, ascending."""
         return self.places[self.changes <= Change.JOINED]
 
     def arrival(self, place: int) -> Group:
-        """The row after the event by which such a document came; the sources that it names are one text."""
+        """The row after the event of a document that joined a group. The sources that it lists are one text."""
         event = int(np.searchsorted(self.places, place, "right")) - 1  # the last one of the document
         version, size, live, first, last, sources = (
             int(column[event])
@@ -84,8 +93,8 @@ class Events:
         return Group(group, id, seq, version, size, live, first, last, sources, said)
 
     def lines(self, ids: Sequence[bytes], seqs: NDArray[np.int64]) -> Iterator[bytes]:
-        """The events as JSON lines, some at a time; ids, seqs: those of the batch."""
-        # As text, and all ids in one piece: bytes take twice the time to be put together.
+        """The events as JSON lines, in pieces. ids, seqs: of the batch."""
+        # As text, with all ids joined: formatting bytes takes twice the time.
         places, heads = self.places.tolist(), [Group(*who).head.decode() for who in self.representatives]
         texts = b"\0".join([ids[i] for i in places]).decode().split("\0") if places else []
         rows = zip(
@@ -105,7 +114,7 @@ class Events:
 
 
 def _last_line(group: Group, seq: int, id: str) -> str:
-    """That a window has ended a group, as a line; seq, id: of the document before which it did."""
+    """The event that the window has ended a group, as a line. seq, id: of the document before which it did."""
     return _EVENT % (
         Change.ENDED.label, seq, id, group.head.decode(), group.version + 1, group.total_members, 0,
         time_text(group.first),

@@ -1,7 +1,7 @@
-"""Verdicts folded into groups, as rows and as the events that make them.
+"""Verdicts folded into groups: their rows, and the events.
 
-Pure: what was known before a batch comes from a `Shelf`. A document that is kept founds a group, which has a row from
-its second member on. Rows count what a group has had, so that nobody who goes makes anything to be counted again.
+Pure: the state before a batch comes from a `Shelf`. A kept document is the first member of a group, which has a row
+from its second member on. Rows count all members ever, so that a deletion requires no recount.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from stream_lsh.judging.events import Change, Events
 from stream_lsh.judging.groups import LISTED, NO_ID, Group
 from stream_lsh.judging.verdicts import Judgement, Kind
 
-_TIME_BITS = 44  # of a time in ms
+_TIME_BITS = 44  # bits of a time in ms
 
 
 class Shelf(Protocol):
-    """What is known of the groups before a batch."""
+    """The state of the groups before a batch."""
 
     def rows(self, groups: Sequence[int]) -> Mapping[int, Group]:
-        """The rows of those of these groups that have one; who asks for them changes them."""
+        """The rows of those of these groups that have one. The caller changes them."""
 
     def first_member(self, seq: int) -> tuple[int, bytes]:
         """Event time and source of a kept document."""
 
     def has_source(self, group: int, source: bytes) -> bool:
-        """Whether a group has had a source that its row does not name; from now on it has."""
+        """Whether a group had a source that its row does not list. From then on it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """What documents do to groups: the places of m documents, what they do (LEFT, REPRESENTATIVE_CHANGED, JOINED or
-    UPDATED), and the numbers of the groups."""
+    """What documents do to groups: m places of documents, changes (LEFT, REPRESENTATIVE_CHANGED, JOINED or UPDATED),
+    and group numbers."""
 
     places: NDArray[np.int64]
     changes: NDArray[np.uint8]
@@ -57,15 +57,18 @@ def fold(
 ) -> Events:
     """Fold the verdicts on a batch into the groups, whose rows are changed.
 
-    times: int64[n], event times. sources: of the n documents, or nothing. The shelf knows the batch's kept documents.
-    reached: int64[n], groups with a smaller number have ended before a document, which changes nothing of them.
+    Args:
+        times: int64[n], event times in ms.
+        sources: of the n documents, or empty.
+        shelf: must have the batch's kept documents.
+        reached: int64[n], groups with a smaller number have ended before a document, and are not changed by it.
     """
     moves = _moves(judgement)
     if reached is not None:
         moves = moves.at(moves.groups >= reached[moves.places])
     moves, known = _of_rows(moves, shelf)
     numbers, of = np.unique(moves.groups, return_inverse=True)
-    # Group by group, each in the order of the log; in the end all in that order again.
+    # By group, within each in the order of the log; at the end all in the order of the log again.
     order = np.argsort(of, kind="stable")
     places, changes, of = moves.places[order], moves.changes[order], of[order]
     begins = np.flatnonzero(np.diff(of, prepend=-1))
@@ -74,7 +77,8 @@ def fold(
         for number, place in zip(numbers.tolist(), places[begins].tolist(), strict=True)
     ]
     joins, others = (changes == Change.JOINED).astype(np.int64), changes >= Change.LEFT
-    goes = (changes == Change.LEFT) | (others & (judgement.representative_seqs[places] >= 0))  # else it went before
+    # otherwise it left before
+    goes = (changes == Change.LEFT) | (others & (judgement.representative_seqs[places] >= 0))
 
     def before(name: str) -> NDArray[np.int64]:
         return np.array([getattr(group, name) for group in groups], np.int64)[of]
@@ -107,7 +111,7 @@ def fold(
 
 
 def _moves(judgement: Judgement) -> _Moves:
-    """What the documents of a batch do to groups, in the order of the log; representatives that are told late come
+    """What the documents of a batch do to groups, in the order of the log. Representatives that are decided later come
     first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)
@@ -130,8 +134,8 @@ def _moves(judgement: Judgement) -> _Moves:
 
 
 def _of_rows(moves: _Moves, shelf: Shelf) -> tuple[_Moves, Mapping[int, Group]]:
-    """Those that make events, and the rows that there are: what becomes of a document that is alone is told to nobody,
-    until another one joins it."""
+    """The moves that make events, and the existing rows. A document that is alone makes no event until another one
+    joins it."""
     numbers, of = np.unique(moves.groups, return_inverse=True)
     known = shelf.rows(numbers.tolist())
     joins = np.flatnonzero(moves.changes == Change.JOINED)
@@ -144,7 +148,7 @@ def _of_rows(moves: _Moves, shelf: Shelf) -> tuple[_Moves, Mapping[int, Group]]:
 
 
 def _founded(judgement: Judgement, number: int, place: int, shelf: Shelf) -> Group:
-    """The group that a document joins as the second one, of the first member alone: as it came, and as it is now."""
+    """The group that a document joins as its second member: with the first member as it arrived, and as it is now."""
     seq = int(judgement.of_seqs[place])
     group = Group(number, judgement.oldest(place), seq)
     for version in sorted({number, seq}):
@@ -156,9 +160,9 @@ def _representatives(
     judgement: Judgement, groups: list[Group], places: NDArray[np.int64], changes: NDArray[np.uint8],
     of: NDArray[np.int64], begins: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], list[tuple[int, bytes, int]]]:  # fmt: skip
-    """For each event which representative its group has after it, and all of these; the groups have the last one.
+    """The representative of its group after each event, and the list of these. The groups get the last one.
 
-    of: the groups of the events, ascending; begins: where those of each begin.
+    of: groups of the events, ascending. begins: where the events of each begin.
     """
     found = [(group.group, group.id, group.seq) for group in groups]
     updated = (changes == Change.UPDATED) & judgement.stood[places]
@@ -170,13 +174,13 @@ def _representatives(
     heads[begins] = np.arange(len(groups))
     for event in turns.tolist():
         group, i = groups[of[event]], int(places[event])
-        if goes[event]:  # nobody stands for it any more, or not yet, and this id is to be erased
+        if goes[event]:  # there is no new representative, or not yet, and this id will be erased
             group.id = NO_ID
         elif judgement.representative_seqs[i] >= 0:
             group.id, group.seq = judgement.representative(i), int(judgement.representative_seqs[i])
         elif changes[event] == Change.REPRESENTATIVE_CHANGED:
             group.id, group.seq = judgement.later_representative(i, group.group)
-        else:  # it is the new version of who stood
+        else:  # the new version of the representative
             group.id, group.seq = judgement.ids[i], int(judgement.seqs[i])
         heads[event] = len(found)
         found.append((group.group, group.id, group.seq))
@@ -187,9 +191,9 @@ def _representatives(
 def _new_sources(
     groups: list[Group], of: NDArray[np.int64], begins: NDArray[np.int64], sources: list[bytes], shelf: Shelf
 ) -> tuple[NDArray[np.int64], list[str]]:
-    """For each event whether its document's source is new to the group, and the sources named after it.
+    """For each event whether its document's source is new to the group, and the sources listed after it.
 
-    of: the groups of the events, ascending; begins: where those of each begin.
+    of: groups of the events, ascending. begins: where the events of each begin.
     """
     new, texts = np.zeros(len(of), np.int64), {e: group.said for e, group in zip(begins.tolist(), groups, strict=True)}
     if sources:
@@ -207,7 +211,7 @@ def _new_sources(
                 new[event] = 1
             elif not shelf.has_source(group.group, source):
                 new[event] = 1
-    # A text holds until the next one, and each group begins with its own.
+    # A text is valid until the next one, and each group begins with its own.
     changes = sorted(texts)
     which = np.zeros(len(of), np.int64)
     which[changes] = np.arange(len(changes))
@@ -222,13 +226,13 @@ def _summed(values: NDArray[np.int64], of: NDArray[np.int64], begins: NDArray[np
 
 
 def _latest(before: NDArray[np.int64], of: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The latest time of each group (`duplicate_of`, ascending) up to each event, NO_TIME as long as there is none."""
+    """The latest time of each group (`of`, ascending) up to each event, NO_TIME until there is one."""
     found = np.maximum(_above_none(before), _running(of, _above_none(times)))
     return np.where(found, found - 1, NO_TIME)
 
 
 def _earliest(before: NDArray[np.int64], of: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The earliest time, likewise."""
+    """The same of the earliest time."""
     found = _latest(_mirrored(before), of, _mirrored(times))
     return _mirrored(found)
 
@@ -242,5 +246,5 @@ def _mirrored(times: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _running(of: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The largest value so far within each group; values: from 0 on, and below 2^44."""
+    """The largest value so far within each group. values: from 0 to 2^44, exclusive."""
     return np.maximum.accumulate(of << _TIME_BITS | values) & ((1 << _TIME_BITS) - 1)

@@ -1,4 +1,4 @@
-"""A group: a kept document with what was dropped for it, as the row of a table."""
+"""A group: a kept document and the documents dropped for it, as the row of a table."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Self
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import NO_TIME
 
-NO_ID = b"null"  # of who stood for a group and went without a new representative; of a member that was erased
-LISTED = 16  # sources that a row names, in the order in which they came
+NO_ID = b"null"  # the id of a representative that left without a new one, and of an erased member
+LISTED = 16  # sources that a row lists, in the order of arrival
 
 
 @dataclass(slots=True)
 class Group:
     """The row of a group.
 
-    group: number of its first member. id, seq: of its representative, whom newcomers are compared with; the id as JSON
-    text.
-    version: of the row, 1 with the second member, 0 while the first member is alone, which is no row yet. size: members
-    that it has had; live_members: those that were neither deleted nor left it as another version. first, last: earliest
-    and latest event time of the members it has had, NO_TIME without one. sources: how many they have; first_sources:
-    the first LISTED of them as JSON text, in the order in which they came.
+    Attributes:
+        group: number of its first member.
+        id, seq: of its representative; the id as JSON text.
+        version: of the row: 1 with the second member; 0 while the first member is alone, which is no row yet.
+        total_members: members ever.
+        live_members: members that were neither deleted nor replaced by a version in another group.
+        first, last: earliest and latest event time of its members ever in ms, NO_TIME without one.
+        sources: how many sources they have.
+        first_sources: the first LISTED of these as JSON text, in the order of arrival.
     """
 
     group: int
@@ -37,7 +40,7 @@ class Group:
     first_sources: list[bytes] = field(default_factory=list)
 
     def take_in(self, time: int, source: bytes) -> None:
-        """Count event time and source of who founds it."""
+        """Count event time and source of the first member."""
         if time != NO_TIME:
             self.first = time if self.first == NO_TIME else min(self.first, time)
             self.last = max(self.last, time)
@@ -47,8 +50,8 @@ class Group:
 
     @classmethod
     def of_json(cls, row: bytes) -> Self:
-        """The row that `json` has written."""
-        value = json.loads(row)  # orjson refuses the lone surrogates that ids may have
+        """Parse a row of `json`."""
+        value = json.loads(row)  # orjson refuses lone surrogates, which ids may have
         kept = value["representative"]
         id = NO_ID if kept["id"] is None else id_text(kept["id"])
         first, last = (NO_TIME if value[name] is None else value[name] for name in ("first", "last"))
@@ -69,12 +72,12 @@ class Group:
 
     @property
     def head(self) -> bytes:
-        """The part of the row that stays as long as the representative does."""
+        """The part of the row that changes only with the representative."""
         return b'"group":%d,"representative":{"id":%b,"seq":%d}' % (self.group, self.id, self.seq)
 
     @property
     def said(self) -> bytes:
-        """The sources that are named, as the inside of a JSON list."""
+        """The listed sources, as the inside of a JSON list."""
         return b",".join(self.first_sources)
 
 

@@ -1,4 +1,4 @@
-"""Matches of all shards -> one verdict a document, in the order of the log (docs/formats.md)."""
+"""Verdicts on documents, from the matches of all shards, in the order of the log (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_lsh.index.rows import layout
 
 
 class Kind(IntEnum):
-    """What a document is."""
+    """The kind of a verdict."""
 
     UNIQUE = 0
     NEAR_DUPLICATE = 1
@@ -40,13 +40,13 @@ EMPTY = Rejection("empty", "nothing of the text is left to compare after normali
 
 
 class Names(Protocol):
-    """The ids of rows, as JSON text; asked for only where they are said."""
+    """The ids of rows, as JSON text; read only where an output has them."""
 
     def id_of(self, shard: int, row: int) -> bytes:
         """The id of a row."""
 
     def first_of(self, shard: int, row: int) -> bytes:
-        """The id of the first match that a row had, b"" if it had none."""
+        """The id of the oldest match of a row's document, b"" if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,29 @@ class Judgement:
     """Verdicts on n documents.
 
     Attributes:
-        ids: the documents' ids as JSON text. seqs: int64[n], their numbers.
-        kinds: uint8[n] of `Kind`; first_kinds: of redelivered documents those of their first verdicts, else UNKNOWN.
-        of: int64[n, 2], shard and row of the oldest match, -1 if there is none; of a redelivered document shard and row
-            of itself, unless what it was dropped for has gone since. of_seqs: int64[n], number of that match.
-            similarities: float64[n], with that match. groups:
-            int64[n], -1 if there is none.
-        starts: int64[n + 1], where each document's matches begin, which are listed the best first: shards, rows, seqs
-            and similarities of m matches; evidence: what they rest on, bytes[m] as in `Matches`, or empty.
-        truncated: int64[n], matches that are not listed. not_compared: int64[n], what was not compared.
-        replaces: int64[n], number of the version that was deleted or replaced, -1 if there is none; stood: bool[n],
-            whether that one was kept; left: int64[n], its group; representatives: int64[n, 2], shard and row of who
-            stands in its place, representative_seqs: int64[n], their numbers, -1 if there is none.
-        later: int64[h, 5], where representatives are chosen later: the document with which a block begins, and group,
-        shard, row
-            and number of who stands for it from there on; ordered by document and group.
+        ids: as JSON text.
+        seqs: int64[n], the documents' numbers.
+        kinds: uint8[n] of `Kind`.
+        first_kinds: uint8[n], for redelivered documents the kind of the first verdict, otherwise UNKNOWN.
+        reused: bool[n], rejected because the id has another text.
+        of: int64[n, 2], shard and row of the oldest match, -1 if there is none. Of a redelivered document its own shard
+            and row, unless the match was deleted since.
+        of_seqs: int64[n], number of the oldest match.
+        similarities: float64[n], with the oldest match.
+        groups: int64[n], -1 = none.
+        starts: int64[n + 1], where each document's matches begin, the best first.
+        matched_shards, matched_rows, matched_seqs, matched_similarities: [m], of all listed matches.
+        truncated: int64[n], number of matches that are not listed.
+        not_compared: int64[n], buckets and candidates that were not compared.
+        replaces: int64[n], number of the version that was deleted or replaced, -1 = none.
+        stood: bool[n], whether that version was a representative.
+        left: int64[n], the group of that version.
+        representatives: int64[n, 2], shard and row of the new representative.
+        representative_seqs: int64[n], number of the new representative, -1 = none.
+        names: ids of rows.
+        later: int64[h, 5], representatives that are decided later: the document that begins a block; group; shard, row
+            and number of the representative from there on. Ordered by document and group.
+        evidence: bytes[m] as in `Matches`, or empty.
     """
 
     ids: Sequence[bytes]
@@ -98,7 +106,8 @@ class Judgement:
 
     @property
     def gone(self) -> NDArray[np.int64]:
-        """With which documents a kept one went that is not there any more under its id, or has a new representative."""
+        """The documents with which a representative was deleted, or replaced such that there is a new
+        representative."""
         there = (self.kinds == Kind.UNIQUE) & (self.representative_seqs < 0)
         found: NDArray[np.int64] = np.flatnonzero(self.stood & ~there)
         return found
@@ -109,19 +118,19 @@ class Judgement:
         return [id_of(s, r) for s, r in zip(self.matched_shards.tolist(), self.matched_rows.tolist(), strict=True)]
 
     def oldest(self, i: int) -> bytes:
-        """The id that the verdict on document i names as `duplicate_of`, b"" if it names none."""
+        """The id of `duplicate_of` in the verdict on document i, b"" if there is none."""
         shard, row = self.of[i].tolist()
         if row < 0 or (self.first_kinds[i] == layout.UNKNOWN and self.kinds[i] == Kind.REDELIVERED):
             return b""
         return (self.names.first_of if self.kinds[i] == Kind.REDELIVERED else self.names.id_of)(shard, row)
 
     def representative(self, i: int) -> bytes:
-        """The id of who stands in the place of the version that went with document i, b"" if nobody does."""
+        """The id of the new representative in the verdict on document i, b"" if there is none."""
         shard, row = self.representatives[i].tolist()
         return b"" if row < 0 else self.names.id_of(shard, row)
 
     def later_representative(self, i: int, group: int) -> tuple[bytes, int]:
-        """Id and number of the new representative of a group that is told with document i."""
+        """Id and number of the new representative of a group that is decided before document i."""
         first, last = np.searchsorted(self.later[:, 0], (i, i + 1))
         _, _, shard, row, seq = self.later[first + np.searchsorted(self.later[first:last, 1], group)].tolist()
         return self.names.id_of(shard, row), seq
@@ -130,16 +139,18 @@ class Judgement:
 def judge(
     found: Sequence[Matches], ids: Sequence[bytes], seqs: NDArray[np.int64], max_matches: int, names: Names
 ) -> Judgement:
-    """Join what the shards found.
+    """Join the matches of all shards into verdicts.
 
     Args:
-        found: one entry a shard. seqs: int64[n], the documents' numbers. max_matches: best matches listed, 0 = all.
+        found: one entry for each shard.
+        seqs: int64[n], the documents' numbers.
+        max_matches: number of best matches to list, 0 = all.
     """
     n = len(ids)
     status, known, owner, went = found[0].status, found[0].known, np.zeros(n, np.int64), found[0].went
     if len(found) > 1:
         status, known, went = status.copy(), known.copy(), went.copy()
-        # Every shard sees every document as new; only its owner knows that the id was there before.
+        # A document is new to each shard except the one that stores it, where its id may be known.
         for shard, matches in enumerate(found):
             theirs = (matches.status != layout.NEW) & (matches.status != layout.INVALID) | (matches.went[:, 0] >= 0)
             status[theirs], known[theirs], owner[theirs] = matches.status[theirs], matches.known[theirs], shard
@@ -193,7 +204,7 @@ def judge(
 
 
 def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Shard and row int64[n, 2] of a document's oldest match, its number, -1 if there is none, and the similarity."""
+    """Shard and row int64[n, 2] of each document's oldest match, its number (-1 = none), and the similarity."""
     of = np.stack((np.where(found[0].of < 0, -1, 0), found[0].of), axis=1)
     seqs, similarities = found[0].of_seq.copy(), found[0].of_similarity.copy()
     for shard, matches in enumerate(found[1:], 1):
@@ -213,7 +224,7 @@ def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int
 
 
 def verdicts(judgement: Judgement) -> list[bytes]:
-    """The verdict on each document as a JSON object without its closing brace, so that more can be added."""
+    """The verdict on each document as a JSON object without its closing brace, so that the caller can append to it."""
     j = judgement
     out = []
     starts, matched, seqs = j.starts.tolist(), j.matched_ids(), j.matched_seqs.tolist()
@@ -263,8 +274,12 @@ def _label(kind: int) -> bytes:
 
 
 def pairs(judgement: Judgement, verified: str) -> list[tuple[int, bytes, bytes]]:
-    """The near-duplicate pairs: position of the newer document, id of the older one, and the pair as a JSON object
-    without its closing brace; verified: "exact" or "signature"."""
+    """The pairs: place of the newer document, id of the older one, and the pair as a JSON object without its closing
+    brace.
+
+    Args:
+        verified: "exact" or "signature".
+    """
     j = judgement
     if not len(j.matched_rows):
         return []
@@ -289,12 +304,12 @@ def verdict_lines(judgement: Judgement) -> bytes:
 
 
 def deletion(verdict: bytes) -> bytes:
-    """The verdict on a deletion, a JSON object, with `deleted`: whether there was something to delete."""
+    """The verdict on a deletion, with the field `deleted`: whether there was something to delete."""
     return b'%b,"deleted":%b}' % (verdict[:-1], b"true" if b',"replaces":' in verdict else b"false")
 
 
 def pair_lines(judgement: Judgement, verified: str) -> bytes:
-    """The near-duplicate pairs as JSON lines; verified: "exact" or "signature"."""
+    """The pairs as JSON lines. verified: "exact" or "signature"."""
     return b"".join([pair + b"}\n" for _, _, pair in pairs(judgement, verified)])
 
 

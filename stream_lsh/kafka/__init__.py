@@ -1,1 +1,1 @@
-"""The pipeline on Kafka: the stages of the embedded engine as consumers, producers and Faust agents."""
+"""The pipeline on Kafka: the stages of the embedded engine, run as Kafka consumers, producers and Faust agents."""

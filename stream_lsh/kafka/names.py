@@ -1,6 +1,6 @@
-"""What topics and consumer groups the pipeline has: their names, and what the topics have to be like.
+"""Names of the pipeline's topics and consumer groups, and the configuration that each topic needs.
 
-Nothing here imports a Kafka client.
+This module imports no Kafka client.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from stream_lsh.kafka.settings import OWN_TOPICS, KafkaSettings
 FOREVER = -1
 HOUR_MS = 3_600_000
 ENVELOPE = 64 * 2**10
-"""Bytes for what a record has beside its value: key, headers, Kafka's own."""
+"""Bytes allowed for a record's key, headers and Kafka's own overhead, on top of its value."""
 _INTERNAL_BYTES = 64 * 2**20
-"""What signatures, frames, matches and changelog take at least: matches of a dense frame are many. Costs nothing."""
+"""Minimum size limit of records in signatures, frames, matches and changelog. A dense frame has many matches."""
 _COUNTS_BYTES = 16 * 2**20
-"""How rare words are (`index.frequencies`): 8 MB were made of counters that are all in use."""
+"""Size limit of the document frequencies in a change (`index.frequencies`). Counters that were all in use took 8 MB."""
 _OUTPUT_BYTES = 16 * 2**20
 NEEDS = {
     "sign": ("documents", "signatures"),
@@ -28,19 +28,22 @@ NEEDS = {
     "forward": ("documents", "verdicts", "unique", "dead_letters"),
     "group": ("memberships", "groups", "alerts", "group_changelog"),
 }
-"""The topics, as attributes of `Topics`, that a role reads and writes; decisions only where several shards keep,
-memberships and what follows only with groups."""
+"""The topics that each role reads and writes, as attributes of `Topics`.
+
+`decisions` is needed with several shards and `compare_with = "kept"`. memberships, groups, alerts and group_changelog
+are needed with `groups`.
+"""
 LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
-"""The outputs in the order in which they get further partitions: what has its verdicts can be forwarded."""
+"""The outputs in the order in which they get new partitions. verdicts is last: forward reads it and writes others."""
 SHARDED = ("frames", "changelog")
 SINGLE = ("signatures", "matches", "decisions", "memberships", "groups", "alerts", "group_changelog")
-"""One sequence each, in one partition."""
+"""Topics with one partition, because their records have one total order."""
 _TIMESTAMPS = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The names of all topics, and of what else begins with the prefix."""
+    """The names of all topics. Consumer groups and transactional ids begin with the same prefix."""
 
     prefix: str
     documents: str
@@ -60,7 +63,7 @@ class Topics:
 
     @classmethod
     def of(cls, settings: KafkaSettings) -> Topics:
-        """The names that these settings mean."""
+        """The names that these settings give."""
         prefix = settings.topic_prefix
         own = {attribute: f"{prefix}.{name}" for attribute, name in OWN_TOPICS.items()}
         return cls(prefix=prefix, documents=settings.documents_topic or f"{prefix}.documents", **own)
@@ -70,13 +73,18 @@ class Topics:
         return f"{self.prefix}.{role}"
 
     def transactional_id(self, role: str, partition: int | None = None) -> str:
-        """The transactional id of a role, with `partition` of its producer for that source partition."""
+        """The transactional id of a role. With `partition`: of its producer for that source partition."""
         return f"{self.prefix}.{role}" if partition is None else f"{self.prefix}.{role}.{partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What a topic has to be like. retention_ms -1: for ever; further: other settings of the topic."""
+    """The configuration that a topic needs.
+
+    Attributes:
+        retention_ms: -1 keeps records for ever.
+        further: other topic settings, by Kafka's names.
+    """
 
     name: str
     partitions: int
@@ -87,7 +95,7 @@ class TopicSpec:
 
     @property
     def configs(self) -> dict[str, str]:
-        """The settings of the topic as Kafka calls them."""
+        """The topic's settings by Kafka's names."""
         found = {
             "cleanup.policy": self.cleanup_policy,
             "retention.ms": str(self.retention_ms),
@@ -100,10 +108,10 @@ class TopicSpec:
 
 
 def largest_record(settings: KafkaSettings) -> int:
-    """Bytes that the largest record of an internal topic may have; producers need it as max_request_size.
+    """The size limit of a record of an internal topic, in bytes. Producers need it as max_request_size.
 
-    A frame of one document may be larger than frame_bytes: zstd makes what it cannot compress 1/256 larger, and the
-    signature, the keys and the id come on top. A change may also say how rare all words are.
+    A frame of one document may exceed frame_bytes: zstd makes incompressible text 1/256 larger, and the signature, the
+    keys and the id add to it. With `tf-idf` a change may also contain all document frequencies.
     """
     single = settings.max_document_bytes + settings.max_document_bytes // 255
     single += _COUNTS_BYTES * (settings.measure == "tf-idf")
@@ -111,8 +119,8 @@ def largest_record(settings: KafkaSettings) -> int:
 
 
 def _segments(settings: KafkaSettings) -> dict[str, str]:
-    """What has left a window, or is erased, is deleted of the changelog by whole segments: they must not last for
-    long."""
+    """How long a segment file of the changelog lasts. Kafka deletes expired and erased rows by whole segment files, so
+    these must be short."""
     if settings.window is not None:
         return {"segment.ms": str(min(HOUR_MS, slot_of(settings.window_ms)))}
     return {} if settings.erase_hours is None else {"segment.ms": str(HOUR_MS)}
@@ -121,11 +129,11 @@ def _segments(settings: KafkaSettings) -> dict[str, str]:
 def wanted(
     settings: KafkaSettings, partitions: int | None = None, document_bytes: int | None = None
 ) -> list[TopicSpec]:
-    """All topics as the settings say, documents first.
+    """The configuration of all topics under these settings, documents first.
 
     Args:
-        partitions: of the documents topic that is there; without: settings.partitions.
-        document_bytes: max.message.bytes of that topic, if it takes more than the settings ask for.
+        partitions: number of partitions of the existing documents topic. None: settings.partitions.
+        document_bytes: max.message.bytes of that topic, if it is larger than the settings require.
     """
     topics = Topics.of(settings)
     count = partitions or settings.partitions
@@ -134,9 +142,9 @@ def wanted(
     copied = max(largest, document_bytes or 0) + ENVELOPE
     internal = largest_record(settings)
     safe = {"min.insync.replicas": "2"} if (settings.replication_factor or 0) >= 3 else {}
-    # By arrival: event times of old documents must not make Kafka delete what nobody has read yet.
+    # Append time: with old event times as timestamps, retention would delete records before they are read.
     arrival = {_TIMESTAMPS: "LogAppendTime", **safe}
-    # With the documents' own timestamps, whatever they are.
+    # Copies of documents keep the documents' own timestamps.
     original = {_TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
     decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
@@ -155,8 +163,8 @@ def wanted(
 
 
 def _of_groups(topics: Topics, kept: int, internal: int, arrival: Mapping[str, str]) -> list[TopicSpec]:
-    """One partition each: rules over sources need all documents in their order."""
-    # Whoever reads events is to see each of them, as long as those of other outputs.
+    """The topics of `groups`. Each has one partition: rules over sources need all documents in order."""
+    # Compaction must keep each event as long as the retention of the other outputs.
     late = {"min.compaction.lag.ms": str(kept)}
     return [
         TopicSpec(topics.memberships, 1, "delete", kept, internal, arrival),

@@ -1,4 +1,4 @@
-"""The topics of the pipeline as they are: comparing and checking them, and whether they have their copies."""
+"""The state of the pipeline's topics: comparing them with their configuration, and checking their replicas."""
 
 from __future__ import annotations
 
@@ -20,15 +20,21 @@ from stream_lsh.kafka.settings import KafkaSettings
 logger = logging.getLogger("stream_lsh.kafka.topics")
 
 _WRITTEN = ("__consumer_offsets", "__transaction_state")
-"""Kafka's own topics that the pipeline needs."""
+"""Kafka's own topics that the pipeline writes to."""
 _LEAST = "min.insync.replicas"
-_TRIES = 3  # aiokafka asks any broker that it knows of: of three, two may be away
+_TRIES = 3  # aiokafka asks any broker that it has listed; of three, two may be down
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as it is. partitions 0: there is none. differences: from `wanted`, in words. done: what `create` did."""
+    """A topic as it is now.
+
+    Attributes:
+        partitions: 0 if the topic does not exist.
+        differences: what differs from `wanted`, as text.
+        done: what `create` did.
+    """
 
     wanted: TopicSpec
     partitions: int
@@ -46,11 +52,11 @@ class _Found:
 
 
 async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
-    """Whether the topics of these roles are there and as they have to be.
+    """Check that the topics of these roles exist and are configured as required.
 
     Raises:
-        BrokerError: what is missing or wrong, and the remedy.
-        KafkaError, OSError: the broker cannot be asked; may go away by itself.
+        BrokerError: a topic is missing or misconfigured; the message names the remedy.
+        KafkaError, OSError: the broker did not answer. This may be temporary.
     """
     topics = Topics.of(settings)
     needed = {getattr(topics, attribute) for role in roles for attribute in NEEDS[role]}
@@ -71,24 +77,25 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
 
 
 async def output_partitions(client: AIOKafkaAdminClient, settings: KafkaSettings) -> int:
-    """How many partitions all outputs have: documents of further ones would have nowhere to go."""
+    """The number of partitions that all outputs have. Documents of further partitions have no output partition."""
     names = [getattr(Topics.of(settings), attribute) for attribute in LIKE_DOCUMENTS]
-    if not set(names) <= set(await client.list_topics()):  # asking for one that is missing may make it
+    if not set(names) <= set(await client.list_topics()):  # describing a missing topic may create it
         return 0
     return min(len(topic["partitions"]) for topic in await client.describe_topics(names))
 
 
 async def lacking(settings: KafkaSettings, seconds: float = 5.0) -> str:
-    """Which partitions have fewer copies in step than they need, or no leader; empty if none, or if nobody answers."""
+    """The partitions without a leader or with fewer in-sync replicas than required, as text. Empty if there are none,
+    or if no broker answers."""
     try:
         async with asyncio.timeout(seconds):
             for _ in range(_TRIES):
                 try:
                     return await _look(settings)
                 except (errors.KafkaError, OSError) as error:
-                    logger.debug("the copies of the topics cannot be asked for: %r", error)
+                    logger.debug("the replicas of the topics are not available: %r", error)
     except (TimeoutError, StreamLshError) as error:
-        logger.debug("the copies of the topics cannot be asked for: %r", error)
+        logger.debug("the replicas of the topics are not available: %r", error)
     return ""
 
 
@@ -107,7 +114,7 @@ async def _look(settings: KafkaSettings) -> str:
 
 
 def _short(topic: dict[str, Any], least: int) -> list[str]:
-    """The partitions of a topic, as the metadata tell it, that cannot be written."""
+    """The partitions of a topic that cannot be written, by the topic's metadata."""
     return [
         f"{topic['topic']}-{partition['partition']} has "
         + (f"{len(partition['isr'])} of {least} that it needs" if partition["leader"] >= 0 else "no leader")
@@ -117,10 +124,10 @@ def _short(topic: dict[str, Any], least: int) -> list[str]:
 
 
 def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged: int) -> list[str]:
-    """What makes a topic unfit for work; other differences from `wanted` are only shown.
+    """Differences that make a topic unusable. The other differences from `wanted` are only shown.
 
     Args:
-        judged: partitions of verdicts; documents in further ones are left out by sign.
+        judged: number of partitions of verdicts. The role sign skips documents in further partitions.
     """
     name, wants = state.wanted.name, state.wanted.partitions
     found = []
@@ -156,7 +163,7 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
 
 
 async def states(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[TopicState]:
-    """All topics as they are, beside what they should be."""
+    """The state of all topics, each with its required configuration."""
     names = [spec.name for spec in wanted(settings)]
     found = await _describe(client, names)
     documents = found.get(names[0])
@@ -180,7 +187,7 @@ def _differences(spec: TopicSpec, topic: _Found, settings: KafkaSettings) -> Ite
         yield f"replication factor: {topic.replicas}, not {settings.replication_factor}"
     for key, value in spec.configs.items():
         have = topic.configs.get(key)
-        # More room than asked for is no difference, and how documents are kept is their owner's business.
+        # A larger size limit is no difference. The cleanup policy of documents is its owner's choice.
         if have is None or have == value or (key == "max.message.bytes" and int(have) >= int(value)):
             continue
         if key == "cleanup.policy" and spec.name == Topics.of(settings).documents:
@@ -189,10 +196,9 @@ def _differences(spec: TopicSpec, topic: _Found, settings: KafkaSettings) -> Ite
 
 
 async def _describe(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, _Found]:
-    """The topics that are there. Their configs stay empty where the broker does not allow to read them."""
+    """The topics that exist. Their configs are empty if the broker does not allow reading them."""
     found: dict[str, _Found] = {}
-    # Asked for by name, so that a broker that makes topics by itself (auto.create.topics.enable) must not be asked for
-    # one that is missing: therefore all names first.
+    # Describing a missing topic may create it (auto.create.topics.enable), so list all names first.
     known = set(await client.list_topics())
     there = [name for name in names if name in known]
     if not there:
@@ -211,13 +217,13 @@ async def _describe(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, 
 
 
 async def configs_of(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
-    """What topics are set to, defaults included; what may not be read is left out."""
+    """The settings of topics, defaults included. Topics whose settings may not be read are left out."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     result: dict[str, dict[str, str]] = {}
     for response in await client.describe_configs(resources):
         for code, message, _, name, entries, *_ in response.resources:
             if code == errors.UnknownTopicOrPartitionError.errno:
-                continue  # made or deleted just now: this broker does not know it
+                continue  # created or deleted just now, and not yet known to this broker
             if code:
                 logger.warning("the settings of the topic %s cannot be read: %s", name, message or code)
                 continue

@@ -24,7 +24,8 @@ def check_used(settings: BaseSettings, measure: str, idle: Collection[str]) -> N
 
 
 def check_room(segment_documents: int | None, memtable_documents: int, most_rows: int, bands: int) -> None:
-    """Raise ValueError if there are more postings than can be counted. most_rows: that a document comes to."""
+    """Raise ValueError if there are more postings than can be counted. most_rows: the most rows that a document can
+    have."""
     keys = most_rows * (bands + 3)
     if segment_documents is not None and segment_documents * keys > MOST_POSTINGS:
         raise ValueError(f"segment_documents: at most {MOST_POSTINGS // keys:,} with {bands} bands")

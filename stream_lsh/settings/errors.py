@@ -1,4 +1,4 @@
-"""What is wrong with the values of a model: which value, where it comes from, and what is allowed."""
+"""Errors in the values of a model: the value, its source, and what is allowed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def is_secret(annotation: Any) -> bool:
 def explain(
     error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str], model: type[BaseModel]
 ) -> str:
-    """Why values do not fit a model: each with its name, its value, where it comes from and what is allowed.
+    """Why values do not fit a model: each with its name, its value, its source and what is allowed.
 
     Args:
-        sources: by name where a value comes from; of a value without one only the name is told.
+        sources: the source of a value, by name. A value without a source is only named.
     """
     lines: dict[str, str] = {}  # the first of a field: a union has an error for each of its kinds
     for item in error.errors():

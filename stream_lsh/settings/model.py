@@ -50,7 +50,7 @@ ANSWERS = (
 LATE, WITHIN = "decision_lag", "match_within"  # fix answers where some are decided late, and where it is given
 WINDOW = ("window", "max_future", "time_field")  # fix answers where there is a window
 UPDATES = ("on_conflict", "time_field", "deleted_field")  # fix answers where ids are updated
-TIMED = ("time_field",)  # of stories, which sleep
+TIMED = ("time_field",)  # of stories, which end by time
 
 
 class Settings(BaseSettings):
@@ -294,7 +294,7 @@ class Settings(BaseSettings):
 
     @property
     def document_fields(self) -> Fields:
-        """Where the parts of a document stand in its JSON object."""
+        """The JSON fields that hold the parts of a document."""
         return Fields(
             self.id_field, self.text_field, self.time_field, self.set_field, self.max_document_bytes,
             self.source_field, timed=self.window is None, match_within=self.match_within,
@@ -336,7 +336,7 @@ class Settings(BaseSettings):
 
     @property
     def block(self) -> int:
-        """Documents of the log of which one part is decided, at once; 0 where nobody waits."""
+        """Documents of the log that are resolved together; 0 where no document is provisional."""
         return self.decision_lag // 2 if self.late else 0
 
     @property
@@ -367,7 +367,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def answers(self) -> dict[str, Any]:
-        """The settings that fix the answers, every one with the value that it comes to, ready for JSON."""
+        """The settings that fix the answers, with their effective values, ready for JSON."""
         signing = self.signing
         shingles = f"{signing.kind}:{signing.k}/{signing.continuous_k}" if signing.kind == "words" else self.shingles
         values: dict[str, Any] = {name: getattr(self, name) for name in ANSWERS} | {
@@ -406,7 +406,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def _made(cls, values: Mapping[str, Any], sources: Mapping[str, str]) -> Self:
-        """Settings with these values, each of which comes from a source."""
+        """Settings with these values, each with its source."""
         try:
             return cls(**values)
         except ValidationError as error:
@@ -446,8 +446,8 @@ class Settings(BaseSettings):
         return mine
 
     def differences(self, stored: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """The settings that are others in an index made with the answers `stored`: their values there, and here (None
-        where only a later version knows one)."""
+        """The settings that differ in an index made with the answers `stored`: their values there, and here (None for a
+        setting of a later version)."""
         known, mine = self._with_defaults(stored), self._with_defaults(self.answers)
         return {name: (there, here) for name, there in known.items() if there != (here := mine.get(name))}
 
@@ -460,11 +460,11 @@ class Settings(BaseSettings):
     def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:
         """The settings from all sources; `given` (the command line) wins over the environment, that over the file.
 
-        One file serves the embedded engine and Kafka: the former leaves out what only the latter knows. `defaults`:
-        what counts where no source has a value, instead of the model's own.
+        One file serves the embedded engine and Kafka: the engine ignores the settings that only Kafka has. `defaults`:
+        used where no source has a value, instead of the model's own.
 
         Raises:
-            UsageError: naming the setting, its value, where it came from and what is allowed.
+            UsageError: names the setting, its value, its source and what is allowed.
         """
         values, sources = gathered(cls, config, defaults or {}, given)
         return cls._made(values, sources)

@@ -60,7 +60,7 @@ def _known(model: type[BaseModel], names: Collection[str]) -> Collection[str]:
 
 
 def from_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
-    """The settings that a TOML file gives a model, without those that only Kafka's model knows.
+    """The settings that a TOML file has for a model, without those that only Kafka's model has.
 
     Raises:
         UsageError: it cannot be read, is not TOML, or says something else.
@@ -100,7 +100,7 @@ def read_toml(path: Path, what: str) -> Mapping[str, Any]:
 def gathered(
     model: type[BaseModel], config: Path | None, defaults: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values of all sources, and where each comes from; the command line (`given`) wins over the environment, that
+    """The values of all sources, and the source of each. The command line (`given`) wins over the environment, that
     over the file, this over `defaults`.
 
     Raises:

@@ -1,7 +1,8 @@
-"""Eight bytes of ASCII at a time: lower case, blanks and the bounds of words, without looking at any byte alone.
+"""Normalisation of ASCII, eight bytes at a time: lower case, blanks and the ends of words, without a branch for each
+byte.
 
-All bytes of a 64-bit word are computed with at once (SWAR, Knuth, TAOCP 7.1.3): for bytes x < 128, x + (128 - c) has
-its highest bit set where x >= c. This halves the time that normalising takes for English.
+All bytes of a 64-bit word are processed at once (SWAR, Knuth, TAOCP 7.1.3): for bytes x < 128, x + (128 - c) has its
+highest bit set where x >= c. This halves the time of normalising English.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from stream_lsh.hashing.bits import load64, store64, store_sums
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.text.settings import SigningSettings
 
-GROUP = 8  # bytes worked on at once; also what may be written beyond the last place counted in `spans`
+GROUP = 8  # bytes processed at once, and the most that is written beyond the last place counted in `spans`
 
 QUICK = 1  # the settings allow it
 QUICK_LOWER = 2
@@ -29,17 +30,17 @@ _FROM_TAB, _BEYOND_RETURN = np.uint64((0x80 - 9) * _ONES), np.uint64((0x80 - 14)
 _FROM_28, _BEYOND_BLANK = np.uint64((0x80 - 28) * _ONES), np.uint64((0x80 - 33) * _ONES)
 _FROM_0, _BEYOND_9 = np.uint64((0x80 - 0x30) * _ONES), np.uint64((0x80 - 0x3A) * _ONES)
 _FROM_A, _BEYOND_Z = np.uint64((0x80 - 0x61) * _ONES), np.uint64((0x80 - 0x7B) * _ONES)
-_GATHER = np.uint64(0x0102040810204080)  # brings the lowest bits of eight bytes together in the highest byte
+_GATHER = np.uint64(0x0102040810204080)  # moves the lowest bits of eight bytes into the highest byte
 _ALL = np.uint64(0xFF)
 _S2, _S7, _S8, _S56, _S63 = (np.uint64(n) for n in (2, 7, 8, 56, 63))
 
-# Row m: the places of the bits of m, then whatever; and their number.
+# Row m: the places of the set bits of m, padded with 0; and their number.
 _PLACES = np.array([([i for i in range(8) if m >> i & 1] + [0] * 8)[:8] for m in range(256)], dtype=np.uint8)
 _COUNT = np.array([m.bit_count() for m in range(256)], dtype=np.int64)
 
 
 def quick_of(settings: SigningSettings) -> int:
-    """The bits that `ascii_run` needs to know of the settings; 0 where it cannot be used."""
+    """The bits that `ascii_run` needs of the settings; 0 where it cannot be used."""
     if settings.kind == "set" or settings.punctuation:
         return 0
     return (
@@ -52,7 +53,7 @@ def quick_of(settings: SigningSettings) -> int:
 
 @njit
 def _classify(x, lower, space, words):  # type: ignore[no-untyped-def]
-    """The normalised bytes of x, and the highest bit of each byte that is part of a word, that is a blank."""
+    """The normalised bytes of x; then the highest bit of each byte that is part of a word; then that of each blank."""
     blank = ((x + _FROM_TAB & ~(x + _BEYOND_RETURN)) | (x + _FROM_28 & ~(x + _BEYOND_BLANK))) & space
     folded = x | _BLANKS
     letter = folded + _FROM_A & ~(folded + _BEYOND_Z) & _TOPS
@@ -64,12 +65,14 @@ def _classify(x, lower, space, words):  # type: ignore[no-untyped-def]
 
 @njit
 def ascii_run(text, read, end, quick, norm, spans, write, bounds, inside, squeezed):  # type: ignore[no-untyped-def]
-    """Normalises groups of eight bytes, up to one with a byte that is not ASCII or a blank to be left out.
+    """Normalise groups of eight bytes, up to one with a byte that is not ASCII or with a blank to be dropped.
 
-    inside: 1 within a word, else 0; squeezed: 1 if a blank here is one too many, else 0. Both come back unchanged
-        where nothing can be done.
+    Args:
+        inside: 1 within a word, otherwise 0.
+        squeezed: 1 if a blank here would be dropped, otherwise 0.
+
     Returns:
-        read, write, bounds, inside, squeezed behind what was done.
+        read, write, bounds, inside and squeezed after the groups; unchanged if there was none.
     """
     lower = _TOPS if quick & QUICK_LOWER else _NONE
     space = _TOPS if quick & QUICK_SPACE else _NONE

@@ -1,6 +1,7 @@
-"""The two lower cases that are no matter of one character: U+0130, which becomes two, and the final sigma.
+"""The two lower cases that depend on more than one character: U+0130, which becomes two characters, and the final
+sigma.
 
-Both are rare, so they are written before the main loop, which then needs neither context nor room for them.
+Both are rare. They are rewritten before the main loop, which then needs neither context nor extra room.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _SIGMA_FIRST, _SIGMA_SECOND = _ONES * np.uint64(0xCE), _ONES * np.uint64(0xA3)
 
 @njit
 def _find_rare(text, ends, rare):  # type: ignore[no-untyped-def]
-    """rare[i] = 1 where document i may have U+0130 (C4 B0) or U+03A3 (CE A3) in it, else 0; how many have."""
+    """rare[i] = 1 where document i may have U+0130 (C4 B0) or U+03A3 (CE A3), otherwise 0. Returns how many have."""
     found = 0
     start = np.int64(0)
     for document in range(ends.shape[0]):
         end = ends[document]
         hits = np.uint64(0)
         place = start
-        while place + 9 <= end:  # eight pairs at a time; (x - 01..) & ~x & 80.. is not zero where a byte of x is zero
+        while place + 9 <= end:  # eight pairs at a time; (x - 01..) & ~x & 80.. is nonzero where a byte of x is zero
             first = load64(text, place)
             second = load64(text, place + 1)
             dotted = (first ^ _DOTTED_FIRST) | (second ^ _DOTTED_SECOND)
@@ -56,7 +57,7 @@ def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: i
             write += end - read
             read = end
         cased_before = False
-        sigma = -1  # where a sigma stands whose form the next characters decide
+        sigma = -1  # place of a sigma whose form depends on the next characters
         while read < end:
             point, size = decode(text, read, end)
             flag = flags[records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]]
@@ -90,7 +91,12 @@ def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: i
 def rewrite_rare(texts: NDArray[np.uint8], ends: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """All U+0130 as "i" and U+0307, and all capital sigmas in lower case, as `str.lower` writes them.
 
-    texts: the documents in UTF-8, one after the other; ends: where each ends. The same arrays if nothing is to do.
+    Args:
+        texts: the documents in UTF-8, concatenated.
+        ends: where each ends.
+
+    Returns:
+        The new texts and ends; the same arrays if there is nothing to do.
     """
     rare = np.empty(len(ends), dtype=np.uint8)
     if not _find_rare(texts, ends, rare):
@@ -100,5 +106,5 @@ def rewrite_rare(texts: NDArray[np.uint8], ends: NDArray[np.int64]) -> tuple[NDA
     out_ends = np.empty_like(ends)
     size = _rewrite(texts, ends, rare, data.pages, data.records, data.flags, out, out_ends)
     out = out[:size]
-    out.flags.writeable = False  # the kernels are compiled for what bytes give: a read-only array
+    out.flags.writeable = False  # kernels are compiled for read-only arrays, which `bytes` give
     return out, out_ends

@@ -1,8 +1,7 @@
-"""Writes the character table that ships with the package: `python -m stream_lsh.text.make_unicode`.
+"""Writes the character table of the package: `python -m stream_lsh.text.make_unicode`.
 
-The table is made once, from the Unicode data of the Python that runs this, so that every later Python gives the same
-tokens, the same lower case and the same NFKC. Changing it changes signatures: with another table `FORMAT` of the index
-must be raised.
+The table is made once, from the Unicode data of the running Python. Later versions of Python then give the same tokens,
+the same lower case and the same NFKC. Another table changes signatures: `FORMAT` of the index must then be raised.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from stream_lsh.text.unicode import (
     WORD,
 )
 
-# Scripts written without spaces, by the first words of their characters' names (unicodedata knows no scripts).
-# Hangul, Tibetan (a mark between syllables) and Javanese, Balinese (letters only in old books) are left out.
+# Scripts written without spaces, by the first words of their characters' names (unicodedata has no scripts). Hangul,
+# Tibetan (a mark between syllables), Javanese and Balinese (letters only in old books) are left out.
 CONTINUOUS_NAMES = (
     "CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "CJK RADICAL", "KANGXI", "IDEOGRAPHIC", "HANGZHOU", "BOPOMOFO",
     "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA", "HENTAIGANA", "VERTICAL KANA", "MASU MARK", "YI SYLLABLE", "TANGUT",
@@ -56,7 +55,8 @@ def flags_of(char: str) -> int:
         flags |= WHITE
     if category[0] == "P" or char in string.punctuation:
         flags |= PUNCTUATION
-    # str.lower tells by the form of a sigma behind it whether a character is cased or skipped (Unicode 3.13).
+    # The form of a sigma behind a character shows whether str.lower takes the character for cased or ignorable (Unicode
+    # 3.13).
     if (char + "Σ").lower().endswith("ς"):
         flags |= CASED
     elif ("A" + char + "Σ").lower().endswith("ς"):
@@ -65,7 +65,7 @@ def flags_of(char: str) -> int:
 
 
 def unassigned() -> list[tuple[int, int]]:
-    """The first and the last of each row of code points without a category."""
+    """First and last code point of each range without a category."""
     points = [point for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point)) == "Cn"]
     firsts = [point for before, point in pairwise([-2, *points]) if point != before + 1]
     lasts = [point for point, behind in pairwise([*points, -2]) if behind != point + 1]
@@ -73,13 +73,14 @@ def unassigned() -> list[tuple[int, int]]:
 
 
 def build() -> dict[str, NDArray[Any]]:
-    """records[pages[point >> PAGE_BITS] << PAGE_BITS | low bits of point] is the index of flags and lower."""
+    """The table: records[pages[point >> PAGE_BITS] << PAGE_BITS | low bits of point] is an index into flags and
+    lower."""
     kinds: dict[tuple[int, int], int] = {}
     record_of = np.zeros(sys.maxunicode + 1, dtype=np.uint16)
     for point in range(sys.maxunicode + 1):
         char = chr(point)
         lower = char.lower()
-        # U+0130 alone becomes two characters: `casing` writes them before the tables are asked.
+        # Only U+0130 becomes two characters: `casing` rewrites it before.
         distance = ord(lower) - point if len(lower) == 1 else 0
         record_of[point] = kinds.setdefault((flags_of(char), distance), len(kinds))
     pages: list[int] = []
@@ -102,7 +103,7 @@ def build() -> dict[str, NDArray[Any]]:
 
 
 def main() -> None:
-    """Writes the table file beside this module."""
+    """Write the table file beside this module."""
     path = Path(__file__).with_name(TABLE_FILE)
     table = build()
     np.savez_compressed(path, **table)  # type: ignore[arg-type]

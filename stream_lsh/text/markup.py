@@ -1,6 +1,6 @@
-"""The rarely used steps before the kernels: HTML away, entities decoded, compatibility forms folded.
+"""Rarely used steps before the kernels: removing HTML, decoding entities, NFKC.
 
-What comes out depends on the shipped table's version of Unicode, not on that of the Python that runs.
+The result depends on the Unicode version of the package's table, not on that of the running Python.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from numpy.typing import NDArray
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import unicode_data
 
-# What stands inside of a line and does not end a word.
+# Tags within a line, which do not end a word.
 _INLINE = frozenset((
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font", "i", "ins", "kbd",
     "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "tt", "u", "var", "wbr",
 ))  # fmt: skip
 _TAG = re.compile(r"</?([a-zA-Z][a-zA-Z0-9:-]*)|<[!?]")
-# ASCII letters only: what else is the lower case of an "s" is for each Unicode to say.
+# ASCII letters only: other lower cases of "s" depend on the version of Unicode.
 _RAW = {name: re.compile(f"</{name}", re.IGNORECASE | re.ASCII) for name in ("script", "style")}
 _CLOSE, _COMMENT_CLOSE = re.compile(">"), re.compile("-->")
-_MANY_DIGITS = re.compile("&#([0-9]{8,})")  # more than a code point has; from some thousands on Python refuses them
+_MANY_DIGITS = re.compile("&#([0-9]{8,})")  # more than a code point has; Python refuses several thousand
 
 
 def strip_markup(text: str) -> str:
     """The text without HTML tags, comments, scripts and styles, with entities decoded.
 
-    Tags inside of a line vanish, all others leave a blank. A `<` that starts no tag stays. Never slower than linear.
+    Tags within a line are removed, all others become a blank. A `<` that begins no tag is kept. The time is linear.
     """
     parts: list[str] = []
     place = 0
-    missing: set[re.Pattern[str]] = set()  # what is not found once is not looked for again
+    missing: set[re.Pattern[str]] = set()  # patterns that were not found once are not searched again
 
     def find(what: re.Pattern[str], start: int) -> re.Match[str] | None:
         if what in missing:
@@ -52,7 +52,7 @@ def strip_markup(text: str) -> str:
         name = (match.group(1) or "").lower()
         end = find(_COMMENT_CLOSE if text.startswith("<!--", start) else _CLOSE, match.end())
         if end is None:
-            parts.append(text[start : match.end()])  # never closed: text like any other
+            parts.append(text[start : match.end()])  # never closed: ordinary text
             place = match.end()
             continue
         place = end.end()
@@ -76,11 +76,11 @@ def _few_digits(reference: re.Match[str]) -> str:
 
 
 def nfkc(text: str) -> str:
-    """The text in Unicode's form NFKC, of the shipped table's version.
+    """The text in NFKC of the table's Unicode version.
 
-    The characters that this version had assigned have the same form in every later one (Unicode's stability policy).
-    One that it had not is no mark, has no other form and becomes part of none: it stays, and what is before it and
-    behind it do not meet.
+    Characters assigned in this version have the same form in all later ones (Unicode's stability policy). An unassigned
+    code point is no mark, has no other form and combines with no other: it is kept, and separates what is before and
+    behind it.
     """
     if text.isascii():
         return text
@@ -95,7 +95,7 @@ def nfkc(text: str) -> str:
 
 @cache
 def unassigned() -> NDArray[np.bool_]:
-    """bool[0x110000]: the code points that were no characters in the shipped table's version of Unicode."""
+    """bool[0x110000]: code points that are unassigned in the table's Unicode version."""
     found = np.zeros(sys.maxunicode + 1, np.bool_)
     for first, last in unicode_data().unassigned.tolist():
         found[first : last + 1] = True
@@ -103,9 +103,9 @@ def unassigned() -> NDArray[np.bool_]:
 
 
 def prepare(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) -> tuple[bytes, NDArray[np.int64]]:
-    """Each document through `strip_markup` and NFKC, as the settings say; the same layout back.
+    """Apply `strip_markup` and NFKC to each document, as the settings say. Same layout.
 
-    A set's elements (separated by U+001F) keep their separators.
+    The elements of a set keep their separators (U+001F).
     """
     out: list[bytes] = []
     start = 0

@@ -1,4 +1,4 @@
-"""What fixes the signature of a text, fully resolved: the only settings that the signing core sees."""
+"""Settings that determine signatures, fully resolved: the only settings that signing uses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
 class SigningSettings:
     """How a text becomes shingles, a signature and band keys.
 
-    kind: "words" (k consecutive tokens), "chars" (k consecutive characters) or "set" (tokens separated by U+001F).
-    continuous_k: what k words weigh in characters of scripts written without spaces (tokens "unicode" only).
-    bag: count repeated shingles; lower, space, punctuation, markup, nfkc: steps of the normalisation.
-    tokens: "unicode" (letters with their marks, a Han or Thai character each) or "word" (Python's `\\w+`).
-    signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
-    measure, dimensions, max_distance: of documents that are no texts, see `families.measure`; then K, b and r alone of
-    the rest have a meaning. salt_bits: behind the K bits of a signature, zeros that a salt changes; all keys have them.
-    sampling: one in so many shingles is a key, where keys are no bands (`families.containment`); else 0. passage:
-    tokens that a passage has at least which is named.
+    Attributes:
+        kind, k: "words" (k consecutive tokens), "chars" (k consecutive characters) or "set" (tokens separated by
+            U+001F).
+        continuous_k: characters that count as k words in scripts written without spaces (tokens "unicode" only).
+        bag: repeated shingles count.
+        lower, space, punctuation, markup, nfkc: steps of the normalisation.
+        tokens: "unicode" (letters with their marks, or a single Han or Thai character) or "word" (Python's `\\w+`).
+        signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
+        measure, dimensions, max_distance: see `families.measure`. Documents that are not texts use these and K, b and r
+            only.
+        salt_bits: bits behind the K bits of a signature, zero without a scope; all keys include them.
+        sampling: one shingle in so many is a key (`families.containment`); 0 = keys are bands.
+        passage: least number of tokens of a passage in evidence.
     """
 
     kind: str
@@ -51,7 +55,7 @@ def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]
     k, _, continuous = size.partition("/")
     if kind not in ("words", "chars") or not k.isdecimal() or (continuous and not continuous.isdecimal()):
         raise ValueError(f"shingles: {shingles!r} is not words:K, words:K/C or chars:K (for example words:3)")
-    # Measured on news-zh: what 3 words are in English, about 8 characters are in Chinese.
+    # Measured on news-zh: about 8 characters of Chinese correspond to 3 words of English.
     result = kind, int(k), int(continuous) if continuous else max(1, (8 * int(k) + 1) // 3)
     if not (1 <= result[1] <= 64 and 1 <= result[2] <= 64):
         raise ValueError(f"shingles: {shingles!r} must have between 1 and 64 words or characters")
@@ -59,7 +63,7 @@ def parse_shingles(shingles: str, set_field: str | None) -> tuple[str, int, int]
 
 
 def parse_steps(normalize: str) -> list[str]:
-    """`lower,space` -> the steps of the normalisation; none of `none`."""
+    """`lower,space` -> the steps of the normalisation; `none` -> no step."""
     steps = [] if normalize.strip() in ("", "none") else [step.strip() for step in normalize.split(",")]
     for step in steps:
         if step not in STEPS:

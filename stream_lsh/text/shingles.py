@@ -1,7 +1,7 @@
-"""From the places of tokens to the distinct 64-bit hashes of shingles (MMDS 3.2).
+"""Shingles (MMDS 3.2): from the places of tokens to distinct 64-bit hashes.
 
-A token's hash is a folded multiplication of its bytes; a shingle's is a polynomial in the hashes of its tokens,
-rolled along and mixed once more, so that a shingle of any length costs the same.
+A token's hash is a folded multiplication of its bytes. A shingle's hash is a polynomial in the hashes of its tokens,
+computed as a rolling hash and mixed once more; its cost does not depend on its length.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from stream_lsh.hashing.bits import (
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.text.tokens import CONTINUOUS_START
 
-MAX_K = 64  # tokens in a shingle: the length of the ring of token hashes
+MAX_K = 64  # tokens of a shingle: the length of the ring of token hashes
 _FREE = np.uint64(0)
 _NEXT = np.uint64(1)
 _ONES = 0xFFFFFFFFFFFFFFFF
-# How much of two 8-byte words belongs to the last 0..16 bytes of a token.
+# Masks of two 8-byte words for the last 0..16 bytes of a token.
 _FIRST = np.array([_ONES >> max(0, 64 - 8 * n) if n else 0 for n in range(17)], dtype=np.uint64)
 _SECOND = np.array([_ONES >> (128 - 8 * n) if n > 8 else 0 for n in range(17)], dtype=np.uint64)
 _PLACE = np.int64(CONTINUOUS_START - 1)
@@ -39,7 +39,7 @@ def powers() -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 @njit
 def hash_bytes(norm, start, end):  # type: ignore[no-untyped-def]
-    """64-bit hash of norm[start:end]; norm is readable for 16 bytes beyond."""
+    """64-bit hash of norm[start:end]; norm must be readable for 16 bytes more."""
     size = end - start
     state = SEED_TOKEN ^ (np.uint64(size) * SEED_LENGTH)
     while size > 16:
@@ -53,7 +53,7 @@ def hash_bytes(norm, start, end):  # type: ignore[no-untyped-def]
 
 @njit
 def table_slots(count):  # type: ignore[no-untyped-def]
-    """Slots of the hash table for up to `count` shingles: a power of two, a quarter full (half for large ones)."""
+    """Slots of the hash table for up to `count` shingles: a power of two, a quarter full (half for large tables)."""
     factor = 4 if count <= 1 << 16 else 2
     slots = np.int64(16)
     while slots < count * factor:
@@ -63,7 +63,8 @@ def table_slots(count):  # type: ignore[no-untyped-def]
 
 @njit
 def distinct(shingles, start, end, table, slots):  # type: ignore[no-untyped-def]
-    """Moves the distinct hashes of shingles[start:end] to its front, in order of appearance; the place behind them.
+    """Move the distinct hashes of shingles[start:end] to its front, in order of appearance. Returns the place behind
+    them.
 
     table: uint64, scratch of at least `slots` (see `table_slots`).
     """
@@ -84,7 +85,8 @@ def distinct(shingles, start, end, table, slots):  # type: ignore[no-untyped-def
 
 @njit
 def number_occurrences(shingles, start, end, table, counts, slots):  # type: ignore[no-untyped-def]
-    """Makes a bag a set: the n-th occurrence of a hash (n >= 1) becomes a hash of it and n, the first stays.
+    """Make a set of a bag: the n-th repetition of a hash (n >= 1) becomes a hash of it and n; the first occurrence is
+    kept.
 
     table: uint64, counts: uint32, scratch of at least `slots`.
     """
@@ -105,16 +107,17 @@ def number_occurrences(shingles, start, end, table, counts, slots):  # type: ign
 
 @njit
 def mixed(state):  # type: ignore[no-untyped-def]
-    """The last step of every shingle's hash; never zero, which marks a free slot."""
+    """The last step of a shingle's hash; never zero, which marks a free slot."""
     return max(fold_multiply(state ^ SEED_SHINGLE, SEED_MIX), _NEXT)
 
 
 @njit
 def shingle_tokens(norm, spans, bounds, k, continuous_k, weights, ring, out, place):  # type: ignore[no-untyped-def]
-    """Appends the shingles of the tokens spans[:bounds] to out[place:] and returns the new place.
+    """Append the shingles of the tokens spans[:bounds] to out[place:]. Returns the place behind them.
 
-    A shingle starts at each token and takes the fewest tokens that weigh k * continuous_k together, where a word
-    weighs continuous_k and a character of a script without spaces k; if all weigh less, they are one shingle.
+    A shingle begins at each token. It has the fewest tokens whose weights add up to k * continuous_k, where a word
+    weighs continuous_k, and a character of a script without spaces weighs k. If all tokens weigh less, they are one
+    shingle.
 
     weights: `powers()`; ring: uint64[MAX_K], scratch.
     """
@@ -126,7 +129,7 @@ def shingle_tokens(norm, spans, bounds, k, continuous_k, weights, ring, out, pla
     for token in range(bounds >> 1):
         start = np.int64(spans[2 * token])
         continuous = start >> 31
-        # The lowest bit tells how much a token weighs when it leaves the ring.
+        # The lowest bit says how much a token weighs when it leaves the ring.
         hashed = hash_bytes(norm, start & _PLACE, np.int64(spans[2 * token + 1]))
         hashed = (hashed & ~_NEXT) | np.uint64(continuous)
         ring[token & (MAX_K - 1)] = hashed
@@ -149,7 +152,7 @@ def shingle_tokens(norm, spans, bounds, k, continuous_k, weights, ring, out, pla
 
 @njit
 def shingle_elements(norm, spans, bounds, out, place):  # type: ignore[no-untyped-def]
-    """Appends the hashes of the elements of a set (empty ones left out) to out[place:]; the new place."""
+    """Append the hashes of the elements of a set, without empty ones, to out[place:]. Returns the place behind them."""
     for token in range(bounds >> 1):
         start = np.int64(spans[2 * token])
         end = np.int64(spans[2 * token + 1])
@@ -169,7 +172,8 @@ def _next_character(norm, place, size):  # type: ignore[no-untyped-def]
 
 @njit
 def shingle_characters(norm, size, k, out, place):  # type: ignore[no-untyped-def]
-    """Appends the hashes of every k consecutive characters of norm[:size], of all if they are fewer; the new place."""
+    """Append the hashes of each k consecutive characters of norm[:size], or of all if they are fewer. Returns the place
+    behind them."""
     start = np.int64(0)
     end = np.int64(0)
     for _ in range(k):
@@ -186,5 +190,5 @@ def shingle_characters(norm, size, k, out, place):  # type: ignore[no-untyped-de
 
 @njit
 def whole_text(norm, size):  # type: ignore[no-untyped-def]
-    """The hash of the whole normalised text as one shingle, for texts without any token."""
+    """The hash of the whole normalised text as one shingle, for texts without a token."""
     return mixed(hash_bytes(norm, 0, size))

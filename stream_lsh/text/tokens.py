@@ -1,8 +1,8 @@
-"""The first pass over a document: UTF-8 in, normalised UTF-8 and the places of its tokens out; `Placing` says where
-these stand in the text as it came.
+"""The first pass over a document: from UTF-8 to normalised UTF-8 and the places of its tokens. `Placing` gives the
+places in the original text.
 
-One loop, driven by tables: a byte of ASCII costs a look-up and no branch; everything else goes by code points.
-The input is what Python encodes with "surrogatepass"; broken bytes elsewhere never read outside of the document.
+One loop, driven by tables. A byte of ASCII costs a look-up and no branch; everything else is processed by code points.
+The input is what Python encodes with "surrogatepass". Invalid bytes never cause a read outside the document.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from stream_lsh.text.unicode import (
     tables_for,
 )
 
-PADDING = 32  # bytes behind the normalised text that the hashing may read
+PADDING = 32  # bytes behind the normalised text that hashing may read
 CONTINUOUS_START = 1 << 31  # mark of a token's start: a character of a script without spaces
 _LOW = (1 << PAGE_BITS) - 1
 _OUTSIDE, _IN_WORD, _IN_CONTINUOUS = 0, 1, 2
-_FINAL_SIGMA, _SIGMA = 0x3C2, 0x3C3  # one letter: which form stands at an end is a matter of the context
-_JOINERS = 0x200C  # and the next: what is seen is the same without them
+_FINAL_SIGMA, _SIGMA = 0x3C2, 0x3C3  # one letter, whose form depends on the context
+_JOINERS = 0x200C  # and the next: invisible characters
 
 
 @njit
 def normalised_capacity(size):  # type: ignore[no-untyped-def]
-    """Bytes that the normalised form of `size` bytes may take: U+023A grows from two to three in lower case."""
+    """Most bytes of the normalised form of `size` bytes: U+023A grows from two to three bytes in lower case."""
     return size + size // 2 + PADDING
 
 
@@ -54,22 +54,24 @@ def _record(point, pages, records):  # type: ignore[no-untyped-def]
 
 @njit
 def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans):  # type: ignore[no-untyped-def]
-    """Normalises text[start:end] into `norm` and writes the tokens' starts and ends, in turn, into `spans`.
+    """Normalise text[start:end] into `norm`, and write the start and end of each token, in turn, into `spans`.
 
     Args:
-        quick: `quick_of(settings)`; the tables: `tables_for(settings)`.
-        text, norm: uint8; norm holds at least `normalised_capacity(end - start)`.
-        spans: uint32, at least end - start + 2 + GROUP; the start of a token that is one character of a script
-            without spaces has CONTINUOUS_START set.
+        quick: `quick_of(settings)`.
+        ascii_table, pages, records, flags, lower: `tables_for(settings)`.
+        text, norm: uint8; norm has at least `normalised_capacity(end - start)` bytes.
+        spans: uint32, at least end - start + 2 + GROUP. The start of a token that is one character of a script without
+            spaces has CONTINUOUS_START set.
+
     Returns:
-        (bytes written, number of places written: twice the number of tokens)
+        Bytes written, and the number of places written, which is twice the number of tokens.
     """
     read = start
     write: Any = 0
     bounds: Any = 0
     inside: Any = _OUTSIDE
-    resume = start  # where it is worth while to try eight bytes at once again
-    squeezed: Any = 1  # a blank before the first character is one too many
+    resume = start  # place from which on eight bytes at once are tried again
+    squeezed: Any = 1  # a blank before the first character is dropped
     while read < end:
         if quick and read >= resume and text[read] < 0x80:
             read, write, bounds, inside, squeezed = ascii_run(
@@ -80,7 +82,7 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
             resume = read + GROUP
         entry = np.int64(ascii_table[text[read]])
         if entry < ASCII_SLOW:
-            # No branches here: a place is written always, and counted only where words begin or end.
+            # No branches here: a place is always written, and counted only where a word begins or ends.
             norm[write] = entry & 0xFF
             spans[bounds] = write
             word = entry >> ASCII_WORD & 1
@@ -107,7 +109,7 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
         record = _record(point, pages, records)
         flag = flags[record]
         if size == 1:
-            point = np.int64(0x3F)  # a broken byte must not become three
+            point = np.int64(0x3F)  # an invalid byte must not become three bytes
         if flag & CONTINUOUS:
             if inside:
                 spans[bounds] = write
@@ -125,7 +127,7 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
                 bounds += 1
                 inside = _IN_WORD
         elif flag & JOINER and inside:
-            # Part of the token only if the token goes on behind it (and behind all that follow it).
+            # Part of the token only if the token continues behind it, and behind all joiners that follow.
             behind = read
             while flag & JOINER and behind < end:
                 behind += size
@@ -162,7 +164,7 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
             write = encode(norm, write, np.int64(0x20) if flag & BLANK else point + np.int64(lower[record]))
             squeezed = 0
         if inside == _IN_CONTINUOUS and (read == end or text[read] < 0x80):
-            # The path above knows only "inside a word": any ASCII character ends this token.
+            # The path above distinguishes only "inside a word": any ASCII character ends this token.
             spans[bounds] = write
             bounds += 1
             inside = _OUTSIDE
@@ -176,7 +178,7 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
 
 @njit
 def is_visible(norm, size, pages, records, flags):  # type: ignore[no-untyped-def]
-    """Whether norm[:size] has any character that is not white space."""
+    """Whether norm[:size] has a character that is not white space."""
     place = 0
     while place < size:
         point, step = decode(norm, place, size)
@@ -187,8 +189,13 @@ def is_visible(norm, size, pages, records, flags):  # type: ignore[no-untyped-de
 
 
 class Placed(NamedTuple):
-    """The tokens of a text: hashes uint64[t], the code points uint32[t] at which each begins and ends, and bool[t]
-    whether each is a character of a script without spaces."""
+    """The tokens of a text.
+
+    Attributes:
+        hashes: uint64[t].
+        begins, ends: uint32[t], in code points.
+        continuous: bool[t], whether a token is a character of a script without spaces.
+    """
 
     hashes: NDArray[np.uint64]
     begins: NDArray[np.uint32]
@@ -198,7 +205,7 @@ class Placed(NamedTuple):
 
 @njit
 def _place(text, quick, ascii_table, pages, records, flags, lower, norm, spans, hashes, ends):  # type: ignore[no-untyped-def]
-    """Fills hashes and ends of `Placed`, and `spans` with where each token begins; the number of tokens."""
+    """Fill hashes and ends of `Placed`, and `spans` with the begin of each token. Returns the number of tokens."""
     _, bounds = normalise(text, 0, len(text), quick, ascii_table, pages, records, flags, lower, norm, spans)
     place, at = np.int64(0), np.int64(0)
     for n in range(bounds >> 1):
@@ -218,10 +225,10 @@ def _place(text, quick, ascii_table, pages, records, flags, lower, norm, spans, 
 
 
 class Placing:
-    """Finds the tokens of texts, by these settings."""
+    """Finds the tokens of texts by these settings."""
 
     def __init__(self, settings: SigningSettings) -> None:
-        # White space is not squeezed: so the normalised text has the code points of the text, one for one.
+        # White space is not squeezed: the normalised text then has the same code points, one for one.
         settings = replace(settings, space=False)
         tables = tables_for(settings)
         self._tables = tables.ascii, tables.pages, tables.records, tables.flags, tables.lower
@@ -229,7 +236,7 @@ class Placing:
 
     def __call__(self, text: bytes | memoryview) -> Placed:
         """The tokens of a text in UTF-8 ('surrogatepass')."""
-        room = len(text) // 2 + 1  # a token of one letter, and what parts it from the next; others have more bytes
+        room = len(text) // 2 + 1  # a token of one letter and a separator; other tokens have more bytes
         hashes, ends = np.empty(room, np.uint64), np.empty(room, np.uint32)
         norm, spans = np.empty(normalised_capacity(len(text)), np.uint8), np.empty(len(text) + 2 + GROUP, np.uint32)
         n = _place(np.frombuffer(text, np.uint8), self._quick, *self._tables, norm, spans, hashes, ends)

@@ -1,4 +1,4 @@
-"""Character classes and lower case of a fixed Unicode version, as tables for the kernels."""
+"""Character classes and lower case of a fixed Unicode version, as tables for kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_lsh.text.settings import SigningSettings
 TABLE_FILE = "unicode-14.npz"
 PAGE_BITS = 7
 
-# Bits of the shipped table.
+# Bits of the table in the package.
 WORD = 1  # letter, digit or underscore: str.isalnum or "_", what \w matches
 MARK = 2  # combining mark: categories Mn, Mc, Me
 JOINER = 4  # zero-width joiner and non-joiner
@@ -24,11 +24,11 @@ PUNCTUATION = 32  # category P*, and ASCII's string.punctuation
 CASED = 64  # Unicode 3.13: decides whether a sigma is final
 IGNORABLE = 128
 
-# Bits of the tables that the kernels see, resolved for one choice of settings; WORD to WHITE keep their meaning.
+# Bits of the kernels' tables, resolved for some settings; WORD to WHITE keep their meaning.
 BLANK = 32  # written as one U+0020
-SQUEEZE = 64  # no second one in a row, none at the ends
+SQUEEZE = 64  # never two in a row, none at the ends
 
-# Layout of an entry of the ASCII table: output byte, then these; entries >= ASCII_SLOW take the path by code points.
+# Entry of the ASCII table: output byte, then these bits. Entries >= ASCII_SLOW are processed by code points.
 ASCII_WORD = 8
 ASCII_SQUEEZE = 9
 ASCII_SLOW = 1 << 15
@@ -36,9 +36,10 @@ ASCII_SLOW = 1 << 15
 
 @dataclass(frozen=True)
 class UnicodeData:
-    """The shipped table: record = records[pages[code point >> 7] << 7 | code point & 127].
+    """The table in the package: record = records[pages[code point >> 7] << 7 | code point & 127].
 
-    unassigned: int32[n, 2], the first and the last of each row of code points that this version says nothing of.
+    Attributes:
+        unassigned: int32[n, 2], first and last of each range of code points that are unassigned in this version.
     """
 
     version: str
@@ -49,14 +50,14 @@ class UnicodeData:
     unassigned: NDArray[np.int32]
 
     def record(self, point: int) -> int:
-        """The record of one code point (an index of `flags` and `lower`)."""
+        """The record of a code point (an index into `flags` and `lower`)."""
         page = int(self.pages[point >> PAGE_BITS])
         return int(self.records[page << PAGE_BITS | point & ((1 << PAGE_BITS) - 1)])
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The same for one choice of settings: classes resolved, lower-case distances zero where case is kept."""
+    """The tables for some settings: classes are resolved, and lower-case distances are zero where case is kept."""
 
     ascii: NDArray[np.uint16]
     pages: NDArray[np.uint16]
@@ -67,21 +68,21 @@ class Tables:
 
 @cache
 def unicode_data() -> UnicodeData:
-    """The shipped table, read once (a few milliseconds)."""
+    """The table, read once (a few milliseconds)."""
     with np.load(Path(__file__).with_name(TABLE_FILE), allow_pickle=False) as table:
         arrays = (table[name] for name in ("pages", "records", "flags", "lower", "unassigned"))
         return UnicodeData(str(table["version"]), *arrays)
 
 
 def tables_for(settings: SigningSettings) -> Tables:
-    """The kernels' tables for these settings: every switch of the normalisation becomes a bit of a class."""
+    """The kernels' tables for these settings: each step of the normalisation becomes a bit of a class."""
     data = unicode_data()
     flags = np.array([_resolve(int(flag), settings) for flag in data.flags], dtype=np.uint8)
     lower = data.lower if settings.lower else np.zeros_like(data.lower)
     ascii_table = np.full(256, ASCII_SLOW, dtype=np.uint16)
     for point in range(128):
         if settings.kind == "set" and point == 0x1F:
-            continue  # the only separator there is takes the slow path, where it is looked for
+            continue  # the separator of elements is processed by code points
         record = data.record(point)
         flag = int(flags[record])
         written = 0x20 if flag & BLANK else point + int(lower[record])
@@ -99,7 +100,7 @@ def _resolve(flag: int, settings: SigningSettings) -> int:
         if settings.space:
             result |= SQUEEZE
     if settings.kind == "set":
-        return result | WORD  # an element is whatever stands between two separators
+        return result | WORD  # everything between two separators is an element
     if settings.kind == "words" and not dropped:
         result |= flag & WORD
         if settings.tokens == "unicode":

@@ -1,14 +1,19 @@
-"""Base records: what a shard holds, said anew in its changelog, so that the changes before can go (docs/formats.md).
+"""Base records: a snapshot of a shard in its changelog, after which older changes are deleted (docs/formats.md).
 
-A cleaning cycle is a record that begins it, records with what is stored of all rows that there are then, and one that
-ends it, with ordinary changes between them. Who begins to read with the first one has everything behind the last.
+A cycle is one snapshot: a record that begins it, records with the stored values of all rows at that time, and a record
+that ends it. Ordinary changes come between them. A reader that begins with the first record has everything behind the
+last.
 
 Sections of a base record ("B", version 2), little endian:
- 0 shard, part (0 begins a cycle, 1 rows, 2 ends it), offset in the signatures topic of the last frame applied when the
-   cycle began, first row, row behind the last one (of the record; in the first and the last one of all), before: what
-   went when there were fewer rows than that is erased, all int64; the index's key (16 bytes)
- 1 ends of the keys uint32; 2 keys; 3 ends of the values; 4 values: as in a change, and facts of what waits to be erased
- 5 int64, the rows that are dead, each with its mark in the last two bits; 6 JSON
+
+- 0: int64 each: shard; part (0 begins a cycle, 1 has rows, 2 ends it); offset in the topic `signatures` of the last
+  frame applied when the cycle began; first row; row behind the last one (of the record; in the first and last record,
+  of all); before. Then the index's key (16 bytes). Versions deleted when the shard had fewer rows than `before` are
+  erased.
+- 1: ends of the keys, uint32. 2: keys. 3: ends of the values. 4: values. Keys and values are as in a change, with facts
+  of the erase queue.
+- 5: int64, deleted rows, each with its mark in the last two bits.
+- 6: JSON.
 """
 
 from __future__ import annotations
@@ -33,8 +38,8 @@ _HEAD = struct.Struct(f"<qqqqqq{KEY_BYTES}s")
 
 
 class Mark(NamedTuple):
-    """What a base record is: `part` of the cycle that began behind this frame, with the rows [first, last); before:
-    what went when there were fewer rows is erased."""
+    """What a base record is: `part` of the cycle that began behind `frame`, with the rows [first, last). Versions
+    deleted when the shard had fewer rows than `before` are erased."""
 
     part: int
     frame: int
@@ -47,9 +52,12 @@ class Mark(NamedTuple):
 class Base:
     """A base record.
 
-    values: by key of the store. dead: who is dead of these rows (`deleted_rows.died`). facts: with which a cycle begins
-    `segments`, their numbers and first rows, and `answered`, the last frame whose answer nobody can ask for any
-    more; with which it ends `erased`, how many versions are, and `at`, when it began (seconds since 1970).
+    Attributes:
+        values: by key of the store.
+        dead: the deleted ones of these rows (`deleted_rows.died`).
+        facts: where a cycle begins: `segments`, their numbers and first rows, and `answered`, the last frame whose
+            reply is not needed any more. Where it ends: `erased`, the number of erased versions, and `at`, when it
+            began (seconds since 1970).
     """
 
     shard: int
@@ -69,7 +77,7 @@ class Base:
         """Read a base record.
 
         Raises:
-            FormatError: naming what is wrong, and the remedy.
+            FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = unpack(b"B", VERSION, settings.fingerprint, data)
         if len(sections) != 7 or len(sections[0]) != _HEAD.size:
@@ -84,5 +92,5 @@ class Base:
 
 
 def is_base(data: bytes | memoryview) -> bool:
-    """Whether a record is a base record, of whatever version."""
+    """Whether a record is a base record of any version."""
     return kind_of(data) == b"B"

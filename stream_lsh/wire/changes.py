@@ -1,19 +1,20 @@
 """Changes: what a frame has changed in a shard, as one record of the changelog (docs/formats.md).
 
 Sections of a change ("C", version 2), little endian:
- 0 shard, offset, predecessor, rows before and after, all int64; the index's key (16 bytes)
- 1 ends of the keys uint32; 2 keys; 3 ends of the values uint32; 4 values; 5 the reply
- 6 if several shards keep: the block of the log that began last, and the rows with which the one before it and it begin,
-   all int64; else missing
- 7 if ids are updated (6 with one shard): int64, the rows that died, each with its mark
-   (index/rows/deleted_rows.py) in the last two bits; else missing
- the next one, if there is a window: the first row that who comes can see, and of each segment that documents of the
-   frame belong to number, stream times of its first and its last document, part and place, all int64; else missing
- the last one, if versions went that are to be erased: JSON, the facts that say so (index/erasure/queue.py), by name;
-   else missing
-Keys and values are those of the store (index/store/rocksdb.py): the rows, ids, texts and places that were added, and
-what was told of earlier rows, by segment. A key
-is a letter, the shard (uint16), the segment (uint32) and the first row (uint64), big endian.
+
+- 0: int64 each: shard, offset, predecessor, rows before, rows after. Then the index's key (16 bytes).
+- 1: ends of the keys, uint32. 2: keys. 3: ends of the values, uint32. 4: values. 5: the reply.
+- Next, with several shards and `kept`: the latest block of the log, and the first rows of the block before it and of
+  the latest block, int64.
+- Next, with updates: int64, deleted rows, each with its mark (index/rows/deleted_rows.py) in the last two bits.
+- Next, with a window: the first row that the next document sees. Then of each segment of the frame's documents: number,
+  stream times of its first and last document, part and place. All int64.
+- Last, if versions were deleted that are to be erased: JSON, their facts in the erase queue (index/erasure/queue.py),
+  by name.
+
+Keys and values are those of the store (index/store/rocksdb.py): the added rows, ids, texts and source positions, and
+decisions about earlier rows, by segment. A key is a letter, the shard (uint16), the segment (uint32) and the first row
+(uint64), big endian.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ _HEAD = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # shard, offset, predecessor, rows
 LATE = struct.Struct("<qqq")
 
 ProvisionalRows = tuple[int, int, int]
-"""The block that began last, and the first rows of the one before it and of it."""
+"""The latest block, and the first rows of the block before it and of the latest block."""
 
 
 class Seen(NamedTuple):
-    """What a window says behind a frame: the first row that who comes can see, and the segments of the frame's
-    documents (`index.window`)."""
+    """The window after a frame: the first row that the next document sees, and the segments of the frame's documents
+    (`index.window`)."""
 
     first: int
     spans: tuple[Span, ...]
@@ -54,10 +55,10 @@ class Seen(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Seen:
-        """What `encode` gave.
+        """Decode a value of `encode`.
 
         Raises:
-            FormatError: it is not.
+            FormatError: it has another layout.
         """
         found = column(memoryview(data), np.int64)
         if len(found) % SPAN_WORDS != 1:
@@ -72,11 +73,15 @@ SPAN_WORDS = len(fields(Span))
 class Change:
     """What a shard stored for a frame.
 
-    offset, predecessor, key: of the frame, as in `Sequenced`. first, last: its rows before and after. values: by key of
-    the store: rows, ids, texts and places. reply: the shard's answer, because it cannot be computed again once later
-    frames are stored. late: what is provisional behind it, where several shards keep. dead: who died
-    (`deleted_rows.died`), where ids are updated. seen: where there is a window. waits: JSON of the facts of
-    versions that went and are to be erased, b"" = none.
+    Attributes:
+        offset, predecessor, key: of the frame, as in `Sequenced`.
+        first, last: its number of rows before and after.
+        values: rows, ids, texts and source positions by key of the store.
+        reply: the shard's reply, which cannot be computed again once later frames are stored.
+        late: the provisional rows behind the frame, with several shards and `kept`.
+        dead: deleted rows (`deleted_rows.died`), with updates.
+        seen: with a window.
+        waits: JSON of the facts for the erase queue, b"" = none.
     """
 
     shard: int
@@ -108,7 +113,7 @@ class Change:
         """Read a change.
 
         Raises:
-            FormatError: naming what is wrong, and the remedy.
+            FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = unpack(b"C", VERSION, settings.fingerprint, data)
         parts = 6 + settings.late + settings.updates + (settings.window is not None)
@@ -124,7 +129,7 @@ class Change:
             b"".join(map(bytes, sections[parts:])),
         )  # fmt: skip
         if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
-            raise FormatError(f"a change is damaged: rows die in it that are not there, of {last}")
+            raise FormatError(f"a change is damaged: it deletes rows that do not exist, of {last}")
         at = first
         for segment, row in found.segments():
             if row < at or row >= last:
@@ -145,10 +150,10 @@ class Change:
             raise FormatError(f"a change of shard {self.shard} is damaged: {error}") from None
 
     def segments(self) -> Iterator[tuple[int, int]]:
-        """The segments of its rows, ascending, each with the first row in it here.
+        """The segments of its rows, ascending, each with its first row in this change.
 
         Raises:
-            FormatError: a key is none of this shard's.
+            FormatError: a key is of another shard.
         """
         before = -1
         for key in sorted(self.values):

@@ -1,17 +1,21 @@
-"""Decisions: what became of documents, where several shards have to say so and learn it later (docs/formats.md).
+"""Decisions: the results of the resolution, which shards learn later (docs/formats.md).
 
-The judge writes one for each frame; a sequenced frame with which a block begins carries, for each shard, those on what
-it has dropped of the block before the last.
+The judge writes one record for each frame. A sequenced frame that begins a block carries, for each shard, the decisions
+about its documents of the block before the last.
 
-Sections ("D", version 2) of m new documents, of which d have more to be said about them: they were dropped, or kept
-in the group of the version before them; little endian:
- 0 offset, predecessor, documents, int64
- 1 seqs int64[m]; 2 places in the log int64[m]; 3 kinds uint8[m], plus 128 if it was kept in such a group
- 4 similarities float64[d]; 5 groups int64[d]; 6 shards uint16[d]; 7 ends of the ids uint32[d]; 8 ids, as JSON text
-Then, if ids are updated:
- 9 groups whose kept ones went: places in the log and groups, int64[g, 2]
-10 who may stand for groups: seqs, places in the log from which on they do, and groups, int64[h, 3]; 11 uint8[h]: 1 if
-   it is the new representative
+Sections ("D", version 2) of m new documents, little endian. The d documents of which more is said were dropped, or kept
+in the group of the version before them.
+
+- 0: offset, predecessor, documents, int64.
+- 1: seqs int64[m]. 2: places in the log int64[m]. 3: kinds uint8[m], plus 128 if it was kept in such a group.
+- 4: similarities float64[d]. 5: groups int64[d]. 6: shards uint16[d]. 7: ends of the ids uint32[d]. 8: ids, as JSON
+  text.
+
+Then, with updates:
+
+- 9: deleted representatives: places in the log and groups, int64[g, 2].
+- 10: possible representatives: seqs, places in the log from which on they are valid, and groups, int64[h, 3]. 11:
+  uint8[h], 1 for the new representative.
 """
 
 from __future__ import annotations
@@ -36,13 +40,17 @@ _STAYS = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """What became of new documents.
+    """Decisions about new documents.
 
-    offset, predecessor: of the frame, as in `Sequenced`; -1 where they are of several. documents: how many of the log
-    have their verdict with them. fates: of the documents. shards uint16[d], names: of those that there is more to be
-    said of, whose rows they are, and the ids of what they were dropped for (b"" of one that was kept).
-    gone int64[g, 2]: places in the log, and groups, of kept ones that went. representatives: of those who may stand for
-    groups, by shard; `place` is that from which on they do, `kind` whether (UNIQUE) or not.
+    Attributes:
+        offset, predecessor: of the frame, as in `Sequenced`; -1 for decisions of several frames.
+        documents: number of documents of the log that have a verdict with these.
+        fates: of the documents.
+        shards: uint16[d], the shards that store the documents of `told`.
+        names: the ids that those were dropped for, b"" for a kept document.
+        gone: int64[g, 2], places in the log and groups of deleted representatives.
+        representatives: possible representatives, by shard. `place` is where they begin to be valid, `kind` is UNIQUE
+            for the chosen ones.
     """
 
     offset: int
@@ -56,7 +64,7 @@ class Decisions:
 
     @property
     def told(self) -> NDArray[np.int64]:
-        """The places in `fates` of those that were dropped, or kept in the group of the version before them."""
+        """The places in `fates` of documents that were dropped, or kept in the group of the version before them."""
         return np.flatnonzero((self.fates.kind != UNIQUE) | (self.fates.group != self.fates.seq))
 
     def encode(self, settings: Settings) -> bytes:
@@ -85,7 +93,7 @@ class Decisions:
         """Read decisions.
 
         Raises:
-            FormatError: naming what is wrong, and the remedy.
+            FormatError: they cannot be read; the message has the cause and the remedy.
         """
         s = unpack(b"D", VERSION, settings.fingerprint, data)
         if len(s) != 9 + 3 * settings.updates or len(s[0]) != _HEAD.size:
@@ -112,8 +120,8 @@ class Decisions:
 
 
 def told_of(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:
-    """What a shard is told of the documents at the places [first, last) of the log: which of its own it has dropped,
-    the groups whose kept ones went with them, and the representatives that stand for groups from such a place on."""
+    """The decisions for one shard about the documents at the places [first, last) of the log: its own dropped
+    documents, the groups of deleted representatives, and the representatives that are valid from such a place on."""
     parts, shards, names, gone, representatives = [], [], [], [], []
     for decided in decisions:
         at = decided.told

@@ -1,8 +1,8 @@
-"""The envelope of all binary records on Kafka: who made it, with which settings, and its sections (docs/formats.md).
+"""The envelope of all binary records on Kafka: kind, version, settings, and sections (docs/formats.md).
 
 Little endian: "SLSH", a letter for the kind, the version (uint8), the number of sections (uint16), the settings'
-fingerprint (8 bytes), the length of each section (uint32), and the sections, each padded to 8 bytes, so that columns
-can be read in place.
+fingerprint (8 bytes), the length of each section (uint32), and the sections. Each section is padded to 8 bytes, so that
+columns can be read in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stream_lsh.errors import ForeignError, FormatError
 MAGIC = b"SLSH"
 _HEADER = struct.Struct("<4scBH8s")
 OLDER = "start under a new topic_prefix and feed the documents again, or have stream-lsh kafka reindex do it"
-"""What to do about records of an older version: their index cannot be gone on with."""
+"""What to do about records of an older version, from which an index cannot continue."""
 NAMES = {
     b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"B": "base record", b"D": "decision",
     b"M": "membership",
@@ -29,7 +29,7 @@ Section = bytes | memoryview | NDArray[Any]
 
 
 def pack(kind: bytes, version: int, fingerprint: str, sections: Sequence[Section]) -> bytes:
-    """A record of the given sections; arrays as their bytes."""
+    """A record of these sections; arrays are written as their bytes."""
     parts: list[bytes | memoryview] = [_HEADER.pack(MAGIC, kind, version, len(sections), bytes.fromhex(fingerprint))]
     views = [memoryview(s).cast("B") if isinstance(s, bytes) else _bytes_of(s) for s in sections]
     lengths = struct.pack(f"<{len(views)}I", *[len(view) for view in views])
@@ -50,9 +50,8 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
     """The sections of a record.
 
     Raises:
-        ForeignError: it is no record, or of a kind that belongs elsewhere.
-        FormatError: for a kind that is not known, another version, other settings, or a length that is not the
-            record's; with the remedy.
+        ForeignError: it is no record, or of a kind that belongs into another topic.
+        FormatError: unknown kind, another version, other settings, or a wrong length; the message has the remedy.
     """
     name = NAMES[kind]
     view = memoryview(data)
@@ -63,7 +62,7 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
         )
     _, found_kind, found_version, count, made_with = _HEADER.unpack_from(view)
     if found_kind != kind:
-        error = ForeignError if found_kind in NAMES else FormatError  # one that is not known may be a later version's
+        error = ForeignError if found_kind in NAMES else FormatError  # an unknown kind may be of a later version
         raise error(
             f"a record is a {NAMES.get(found_kind, repr(found_kind))} instead of a {name}; "
             "two topics have the same name: check topic_prefix"
@@ -93,13 +92,13 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
 
 
 def kind_of(data: bytes | memoryview) -> bytes | None:
-    """The letter of a record, None if it is none of ours."""
+    """The letter of a record, None if it is not ours."""
     ours = len(data) >= _HEADER.size and bytes(data[:4]) == MAGIC
     return bytes(data[4:5]) if ours else None
 
 
 def undefined(section: memoryview, name: str, what: str) -> None:
-    """Refuse what no version up to this one writes: a section that is there to be filled by a later one.
+    """Refuse a section that is reserved for later versions.
 
     Raises:
         FormatError: it is not empty.
@@ -109,10 +108,10 @@ def undefined(section: memoryview, name: str, what: str) -> None:
 
 
 def column(section: memoryview, kind: Any, n: int | None = None, width: int = 0) -> NDArray[Any]:
-    """A section as an array, [n] or [n, width], read-only and in place.
+    """A section as an array [n] or [n, width], read-only and in place.
 
     Raises:
-        FormatError: if it does not have that many values.
+        FormatError: it has another number of values.
     """
     try:
         values = np.frombuffer(section, kind)
@@ -129,7 +128,7 @@ def join(items: Sequence[bytes]) -> tuple[NDArray[np.uint32], bytes]:
 
 
 def split(ends: memoryview, data: memoryview) -> list[bytes]:
-    """What `join` has joined."""
+    """The byte strings of two sections of `join`."""
     bounds = column(ends, np.uint32).tolist()
     joined = bytes(data)
     if bounds and bounds[-1] != len(joined):
@@ -143,12 +142,12 @@ def join_values(values: Mapping[bytes, bytes]) -> Sequence[Section]:
 
 
 def split_values(sections: Sequence[memoryview], name: str) -> dict[bytes, bytes]:
-    """What `join_values` has joined; name: of what it is in."""
+    """The values of four sections of `join_values`. name: of the record, for messages."""
     keys, values = split(*sections[:2]), split(*sections[2:])
     if len(keys) != len(values):
-        raise FormatError(f"a {name} is damaged: it has not as many values as keys")
+        raise FormatError(f"a {name} is damaged: its values do not fit its keys")
     return dict(zip(keys, values, strict=True))
 
 
 def _damaged(name: str) -> FormatError:
-    return FormatError(f"a {name} is damaged: its parts do not have the lengths that it says; delete and rebuild it")
+    return FormatError(f"a {name} is damaged: its sections have other lengths than stated; delete and rebuild it")

@@ -1,17 +1,19 @@
-"""Frames: what the signers make of a micro-batch (docs/formats.md).
+"""Frames: signed batches of documents (docs/formats.md).
 
-A frame says for each source partition in it from which position it continues and what the position after it is; the
-sequencer gives it its place in the total order, and says which of its documents are accepted.
+For each source partition, a frame has the position that it continues from and the position after it. The sequencer
+gives a frame its place in the total order, and decides which of its documents are accepted.
 
 Sections of a frame ("F", version 2) of n documents, little endian:
- 0 segments int64[s, 4]: source partition, from, to, first
- 1 source partitions int32[n]; 2 offsets int64[n]; 3 ends of the ids uint32[n]; 4 ids; 5 event times int64[n];
- 6 JSON with signed_at, rejected, headers; with a `source_field` two more here: ends of the sources uint32[n]; sources
- 7 sizes uint32[n]; 8 fingerprints uint64[n, 2]; 9 signatures [n, columns], see `families.components`
-10 texts: int64[t, 3], shard, documents and bytes of each compressed part; 11 places of the documents in the frame
-   uint16; 12 ends of their texts uint32; 13 the compressed parts
-14 actions uint8[n], if ids are updated: 0 it is a document, 1 its id is deleted; and 2 more if its time is not its own,
-   but its record's; empty if all are 0
+
+- 0: segments int64[s, 4]: source partition, from, to, first.
+- 1: source partitions int32[n]. 2: offsets int64[n]. 3: ends of the ids uint32[n]. 4: ids. 5: event times int64[n].
+- 6: JSON with signed_at, rejected, headers. With `source_field` two sections follow: ends of the sources uint32[n];
+  sources. The numbers below are without them.
+- 7: sizes uint32[n]. 8: fingerprints uint64[n, 2]. 9: signatures [n, columns], see `families.components`.
+- 10: texts int64[t, 3]: shard, documents and bytes of each compressed part. 11: places of the documents in the frame,
+  uint16. 12: ends of their texts, uint32. 13: the compressed parts.
+- 14: actions uint8[n], with updates; empty if all are 0. 0: a document. 1: a deletion. Plus 2 if the time is that of
+  the record, and not of the document.
 """
 
 from __future__ import annotations
@@ -36,20 +38,27 @@ from stream_lsh.wire.source import Source, facts_of
 VERSION = 2
 PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
 DELETE, STAMPED = 1, 2
-"""Bits of an action: the id is deleted; the time is the record's."""
+"""Bits of an action: the id is deleted; the time is that of the record."""
 CONTINUES, STARTS, JUMPS = range(3)
-"""Values of a segment's column FIRST: it follows another, nothing was read before it, what was before it is lost."""
+"""Values of a segment's column FIRST: it follows another segment; nothing was read before it; what was before it is
+lost."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """A micro-batch after signing.
+    """A signed batch.
 
-    segments int64[s, 4]: PARTITION, FROM, TO (positions, TO exclusive) and FIRST. sizes uint32[n]: 0 = nothing to
-    compare. fingerprints uint64[n, 2], signatures [n, K]. texts: compressed, one list a shard. deleted: the rows of
-    those that only say that their id is deleted. stamped: where ids are updated, those whose time is not their own and
-    says nothing of versions.
-    Band keys are not carried: to compute them again (0.2 us) is cheaper than to send 8 bytes a band to every shard.
+    Attributes:
+        segments: int64[s, 4], PARTITION, FROM, TO (positions, TO exclusive) and FIRST.
+        sizes: uint32[n], 0 = nothing to compare.
+        fingerprints: uint64[n, 2].
+        signatures: [n, K].
+        texts: compressed, a list for each shard.
+        deleted: places of the deletions.
+        stamped: with updates, places of the documents without a time of their own; such a time does not order versions.
+
+    Band keys are not part of a frame: computing them again (0.2 us) is cheaper than sending 8 bytes a band to each
+    shard.
     """
 
     segments: NDArray[np.int64]
@@ -65,7 +74,7 @@ class Frame:
     def of(
         cls, signer: Signs, settings: Settings, columns: Columns, segments: NDArray[np.int64], source: Source
     ) -> Frame:
-        """The frame of documents, signed; rejected ones have no size."""
+        """Sign documents. Rejected ones have the size 0."""
         signed = signer.sign(columns.texts, columns.ends, columns.salts, want_shingles=False)
         sizes = signed.sizes
         sizes[list(columns.rejected)] = 0
@@ -96,7 +105,7 @@ class Frame:
         """Read a frame.
 
         Raises:
-            FormatError: naming what is wrong, and the remedy.
+            FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = _sections(data, settings)
         columns = 1 + Source.count(settings)
@@ -113,7 +122,7 @@ class Frame:
 
 
 def _actions(section: memoryview, n: int) -> NDArray[np.uint8]:
-    """Those of the n documents of a frame, or none."""
+    """The actions of the n documents of a frame, or none."""
     actions = column(section, np.uint8, n if len(section) else 0)
     if int(actions.max(initial=0)) > DELETE | STAMPED:
         raise FormatError("a frame has actions that only newer versions write: upgrade this worker")
@@ -145,9 +154,14 @@ def _texts(
 
 
 class Places(NamedTuple):
-    """What the sequencer looks at of a frame: its segments, and of its n documents partitions and offsets; times: where
-    there is a window, the event times int64[n] that count for stream time, of documents and of deletions; NO_TIME of
-    what is rejected."""
+    """What the sequencer reads of a frame.
+
+    Attributes:
+        segments: of the frame.
+        partitions, offsets: of its n documents.
+        times: with a window, int64[n], the event times of documents and deletions that count for stream time; NO_TIME
+            for rejected ones.
+    """
 
     segments: NDArray[np.int64]
     partitions: NDArray[np.int32]
@@ -156,7 +170,7 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes | memoryview, settings: Settings) -> Places:
-        """Those of a frame.
+        """Read them from a frame.
 
         Raises:
             FormatError: as `Frame.decode`.

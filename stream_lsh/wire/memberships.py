@@ -1,19 +1,25 @@
 """Memberships: what the verdicts on a frame mean for groups and alerts (docs/formats.md).
 
-The judge writes one for each frame, in the order of the log and in the transaction of its verdicts; the role group
-folds them.
+The judge writes one record for each frame, in the order of the log and in the transaction of its verdicts. The role
+group folds them.
 
-Sections ("M", version 2) of the n documents of a frame that count, little endian:
- 0 offset, predecessor, int64
- 1 places in the frame uint16[n]; 2 kinds uint8[n]; 3 groups int64[n]; 4 similarities float64[n]
- 5 what each was dropped for, by name, int32[n], -1 for nothing; 6 ends of the names uint32; 7 names, as JSON text
- 8 event times int64[n], none of what cannot be compared; 9 stream times int64[n], or empty without a window
-10 ends of the ids uint32[n]; 11 ids; 12 ends of the sources uint32[n], or empty; 13 sources
-14 its number int64[n], -1 for nothing
-15 versions that went: places among the n uint16[w]; 16 int64[w, 4], of each number, whether it was kept, its group, and
-   the number of its representative, -1 for none; 17 the new representative by name int32[w], -1 for none
-Then, if several shards keep and ids are updated, representatives that stand for groups from a document on: 18 its place
-among the n uint16[h]; 19 int64[h, 3], of each its group, name and number
+Sections ("M", version 2) of the n accepted documents of a frame, little endian:
+
+- 0: offset, predecessor, int64.
+- 1: places in the frame uint16[n]. 2: kinds uint8[n]. 3: groups int64[n]. 4: similarities float64[n].
+- 5: what each was dropped for, as the number of a name, int32[n], -1 for nothing. 6: ends of the names, uint32. 7:
+  names, as JSON text.
+- 8: event times int64[n], none for documents that cannot be compared. 9: stream times int64[n], or empty without a
+  window.
+- 10: ends of the ids uint32[n]. 11: ids. 12: ends of the sources uint32[n], or empty. 13: sources.
+- 14: number of what each was dropped for, int64[n], -1 for nothing.
+- 15: deleted or replaced versions: places among the n, uint16[w]. 16: int64[w, 4], of each its number, whether it was a
+  representative, its group, and the number of its new representative, -1 for none. 17: name of the new representative,
+  int32[w], -1 for none.
+
+Then, with several shards, `kept` and updates, the representatives that are decided from a document on:
+
+- 18: its place among the n, uint16[h]. 19: int64[h, 3], of each its group, name and number.
 """
 
 from __future__ import annotations
@@ -52,11 +58,14 @@ class _Names:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memberships:
-    """What became of the n documents of a frame that count.
+    """The verdicts on the n accepted documents of a frame.
 
-    offset, predecessor: of the frame, as in `Sequenced`. judgement: without the matches that it lists. times, log:
-    int64[n], event times (NO_TIME: none, or it cannot be compared) and stream times (empty without a window). sources:
-    as JSON text, b"" for none; empty without a `source_field`.
+    Attributes:
+        offset, predecessor: of the frame, as in `Sequenced`.
+        judgement: without matches.
+        times: int64[n], event times in ms; NO_TIME: none, or the document cannot be compared.
+        log: int64[n], stream times; empty without a window.
+        sources: as JSON text, b"" for none; empty without `source_field`.
     """
 
     offset: int
@@ -71,7 +80,12 @@ class Memberships:
         cls, offset: int, predecessor: int, judgement: Judgement, source: Source, log: NDArray[np.int64] | None,
         rows: NDArray[np.int64], settings: Settings,
     ) -> bytes:  # fmt: skip
-        """The record of a frame's judgement. log: stream times, with a window. rows: those that count."""
+        """The record of a frame's judgement.
+
+        Args:
+            log: stream times, with a window.
+            rows: places of the accepted documents.
+        """
         j, found = judgement, dict[bytes, int]()
         kinds = j.kinds[rows]
         of = np.full(len(rows), -1, np.int32)
@@ -108,7 +122,7 @@ class Memberships:
         """Read a record.
 
         Raises:
-            FormatError: naming what is wrong, and the remedy.
+            FormatError: it cannot be read; the message has the cause and the remedy.
         """
         s = unpack(b"M", VERSION, settings.fingerprint, data)
         several = settings.late and settings.updates
@@ -151,7 +165,7 @@ class Memberships:
             representatives=np.stack((np.minimum(representative, 0), representative), axis=1),
             representative_seqs=representative_seqs, names=_Names(names), later=later,
         )  # fmt: skip
-        times = column(s[8], np.int64, n).copy()  # numba compiles everything again for read-only arrays
+        times = column(s[8], np.int64, n).copy()  # numba would compile its kernels again for read-only arrays
         return cls(offset, predecessor, judgement, times, log, sources)
 
 

@@ -1,26 +1,34 @@
-"""Replies: what one shard answers to a frame (docs/formats.md).
+"""Replies: the matches of one shard for a frame (docs/formats.md).
 
-Sections of a reply ("R", version 2) to a frame of n documents, with m matches, little endian. Ids are named once; a
-name is its number among them.
- 0 shard int64, offset int64, predecessor int64
- 1 ends of the names uint32; 2 names, as JSON text; one may be empty: there is no such id
- 3 matches, in the order of the documents: place of the document in the frame uint16[m]; 4 name uint32[m];
- 5 seq int64[m]; 6 similarity float64[m]; 7 whether the text is the same uint8[m]
- 8 status uint8[n]; 9 kind uint8[n]
-10 ids that were there before: places of the documents uint16; 11 for a redelivered one the name of the first match
-   that it had, uint32
-12 oldest matches: places uint16; 13 names uint32; 14 seqs int64
-15 similarity with the oldest match, where it is not 0: places uint16; 16 float64
-17 group int64[n], or empty: none has one
-18 matches that are not listed: places uint16; 19 how many int64; 20 what was not compared: places uint16; 21 int64
-22 accepted uint8[n], or empty; if several shards keep, 23 seqs of the ids that were there before, int64
-Then, if ids are updated, versions that went: places uint16; int64[g, 2] seqs, and groups; uint8 1 if it was kept, and 2
-if the new version is like it; representatives: places uint16; names uint32; int64[h, 3] seqs, source partitions and
-offsets. Then, if ids are updated and several shards keep, who may stand for groups: places uint16 of the document with
-which the block begins; names uint32; int64[h, 4] groups, seqs, source partitions and offsets.
-Then, if the measure explains its matches, what each rests on: ends uint32[m]; JSON.
-Then the columns of the frame's documents, as there, and with a window their stream times int64[n]; missing unless it is
-this shard's turn to send them.
+Sections of a reply ("R", version 2) to a frame of n documents, with m matches, little endian. Each id is a name, which
+other sections give by its number.
+
+- 0: shard, offset, predecessor, int64.
+- 1: ends of the names, uint32. 2: names, as JSON text. An empty name means that there is no such id.
+- 3: matches, in the order of the documents: place of the document in the frame, uint16[m]. 4: name, uint32[m]. 5: seq,
+  int64[m]. 6: similarity, float64[m]. 7: whether the text is the same, uint8[m].
+- 8: status, uint8[n]. 9: kind, uint8[n].
+- 10: known ids: places of the documents, uint16. 11: for a redelivered document the name of its oldest match, uint32.
+- 12: oldest matches: places, uint16. 13: names, uint32. 14: seqs, int64.
+- 15: similarity with the oldest match, where it is not 0: places, uint16. 16: float64.
+- 17: group, int64[n], or empty if there is none.
+- 18: matches that are not listed: places, uint16. 19: their number, int64. 20: what was not compared: places, uint16.
+  21: int64.
+- 22: accepted, uint8[n], or empty. 23, with several shards and `kept`: seqs of the known ids, int64.
+
+Then, with updates:
+
+- deleted or replaced versions: places, uint16; seqs and groups, int64[g, 2]; uint8, 1 if it was a representative, plus
+  2 if the new version is similar to it.
+- new representatives: places, uint16; names, uint32; seqs, source partitions and offsets, int64[h, 3].
+
+Then, with updates, several shards and `kept`, possible representatives: place of the document that begins the block,
+uint16; names, uint32; groups, seqs, source partitions and offsets, int64[h, 4].
+
+Then, if the measure has evidence, that of each match: ends, uint32[m]; JSON.
+
+Then, if it is this shard's turn to send them, the columns of the frame's documents, and with a window their stream
+times, int64[n].
 """
 
 from __future__ import annotations
@@ -54,12 +62,14 @@ Sparse = tuple[NDArray[np.uint16], NDArray[Any]]
 class Reply:
     """A shard's matches for a frame.
 
-    offset, predecessor: of the frame, as in `Sequenced`. matches: `row` and `duplicate_of` are numbers of `names`, and
-    so is `known`, of a redelivered document that of its first match; `row_of` says nothing. Where several shards keep,
-    `of_seq` is of such a document its own number. In `removed_by` and `new_representatives`, too, a name's number
-    stands for the new representative's row. source, accepted: the frame's documents, from the shard whose turn it is
-    (`carries`), else None. representatives: source partition and offset of those representatives, by their numbers.
-    log: stream times int64[n] of the frame's documents, where these are, if there is a window.
+    Attributes:
+        offset, predecessor: of the frame, as in `Sequenced`.
+        matches: with numbers of `names` instead of rows, in `row`, `of`, `went` and `representatives`. For a
+            redelivered document `known` is the number of its oldest match, and with several shards and `kept` `of_seq`
+            is its own number. `row_of` is not set.
+        source, accepted: the frame's documents, from the shard whose turn it is (`carries`), otherwise None.
+        representatives: source partition and offset of new representatives, by their seqs.
+        log: int64[n], stream times of the frame's documents, with `source` and a window.
     """
 
     shard: int
@@ -97,7 +107,7 @@ class Reply:
         )  # fmt: skip
 
     def _went(self) -> list[Section]:
-        """What went, and the representatives."""
+        """The sections of deleted and replaced versions and of the new representatives."""
         seqs, stood, names, representative_seqs, groups, like = self.matches.went.T
         gone, representatives = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
         return [
@@ -108,7 +118,7 @@ class Reply:
         ]  # fmt: skip
 
     def _representatives(self) -> list[Section]:
-        """Who may stand for groups."""
+        """The sections of possible representatives."""
         documents, groups, names, seqs = self.matches.representatives.T
         return [
             documents.astype(np.uint16),
@@ -125,13 +135,13 @@ class Reply:
         """Read a reply.
 
         Raises:
-            FormatError: naming what is wrong, and the remedy.
+            FormatError: it cannot be read; the message has the cause and the remedy.
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
         went_at = _COLUMNS + settings.late
         evidence_at = went_at + (_MORE + _REPRESENTATIVES * settings.late) * settings.updates
         columns = evidence_at + 2 * (settings.measure in EXPLAINED)
-        behind = columns + Source.count(settings)  # the documents' columns
+        behind = columns + Source.count(settings)  # where the documents' columns end
         if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
             raise FormatError(f"a reply is damaged: it has {len(s)} parts")
         shard, offset, predecessor = _HEAD.unpack(s[0])
@@ -179,7 +189,7 @@ class Reply:
 def _read_went(
     sections: Sequence[memoryview], went: NDArray[np.int64], names: Sequence[bytes]
 ) -> dict[int, tuple[int, int]]:
-    """Have in `removed_by` what `Reply._went` gave; the representatives' places, by their numbers."""
+    """Decode the sections of `Reply._went` into `went`. Returns the places of the representatives by their seqs."""
     gone, representatives = _places(sections[0], len(went)), _places(sections[3], len(went))
     went[gone, 0], went[gone, 4] = column(sections[1], np.int64, len(gone), 2).T
     said = column(sections[2], np.uint8, len(gone)).astype(np.int64)
@@ -195,8 +205,8 @@ def _read_went(
 def _read_representatives(
     sections: Sequence[memoryview], n: int, names: Sequence[bytes], representatives: dict[int, tuple[int, int]]
 ) -> NDArray[np.int64]:
-    """What `Reply._representatives` gave, as in `Matches.representatives`; their places are added to
-    `new_representatives`."""
+    """Decode the sections of `Reply._representatives`, as in `Matches.representatives`. Adds their places to
+    `representatives`."""
     documents = _places(sections[0], n)
     facts = column(sections[2], np.int64, len(documents), 4)
     representatives.update(zip(facts[:, 1].tolist(), map(tuple, facts[:, 2:].tolist()), strict=True))
@@ -206,7 +216,7 @@ def _read_representatives(
 
 
 def source_of(replies: Sequence[Reply]) -> tuple[Source, NDArray[np.bool_] | None]:
-    """Of the replies to a frame, its documents, and which of them count (None: all).
+    """The documents of the frame of these replies, and which of them are accepted (None: all).
 
     Raises:
         FormatError: the replies do not fit together.
@@ -255,7 +265,7 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
 
 
 def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:
-    """Of a reply, only its shard, offset and predecessor.
+    """Shard, offset and predecessor of a reply.
 
     Raises:
         FormatError: as `Reply.decode`.
@@ -268,7 +278,7 @@ def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:
 
 
 def carries(shard: int, offset: int, shards: int) -> bool:
-    """Whether it is this shard's turn to send the documents' columns along with its reply."""
+    """Whether it is this shard's turn to send the documents' columns with its reply."""
     return offset % shards == shard
 
 
@@ -286,7 +296,7 @@ def _places(section: memoryview, n: int) -> NDArray[np.int64]:
 
 
 def _dense(at: memoryview, values: memoryview, n: int, kind: Any, nothing: float) -> NDArray[Any]:
-    """Of n documents their values, `nothing` for all others."""
+    """A value for each of n documents, `nothing` where there is none."""
     places = _places(at, n)
     out = np.full(n, nothing)
     out[places] = column(values, kind, len(places))

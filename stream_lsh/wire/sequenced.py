@@ -1,10 +1,12 @@
-"""Sequenced frames: what the sequencer makes of a frame (docs/formats.md): it gives it its place in the total order,
-and says which of its documents are accepted.
+"""Sequenced frames: a frame with its place in the total order, and with its accepted documents (docs/formats.md).
 
 Sections of a sequenced frame ("S", version 2):
- 0 offset int64, predecessor int64, first int64, the index's key (16 bytes)
- 1 decisions, if several shards keep and a block begins in it: those on its shard's documents (`decisions`), else
-   empty; 2 stream times int64[n], if there is a window, else empty; 3 accepted uint8[n], or empty: all; 4 the frame
+
+- 0: offset, predecessor, first, int64. Then the index's key (16 bytes).
+- 1: decisions about its shard's documents (`decisions`), with several shards and `kept` if a block begins in it;
+  otherwise empty.
+- 2: stream times int64[n], with a window; otherwise empty.
+- 3: accepted uint8[n]; empty: all. 4: the frame.
 """
 
 from __future__ import annotations
@@ -29,11 +31,15 @@ _PLACE = struct.Struct(f"<qqq{KEY_BYTES}s")  # offset, predecessor, first, key
 class Sequenced:
     """A frame with its place in the total order.
 
-    offset: of the frame in the signatures topic. predecessor: offset of the accepted frame before it, -1 for the first.
-    first: how many documents were accepted before it. key: of the index. accepted bool[n]: which documents count; the
-    others were accepted in an earlier frame. frame: as it was signed. decisions: what was dropped of the shard's
-    documents of the block before the last (`wire.decisions`), if a block begins in it. log: stream times int64[n], if
-    there is a window.
+    Attributes:
+        offset: of the frame in the topic `signatures`.
+        predecessor: offset of the accepted frame before it, -1 for the first.
+        first: number of documents accepted before it.
+        key: of the index.
+        accepted: bool[n]; the other documents were accepted in an earlier frame.
+        frame: as it was signed.
+        decisions: about the shard's documents of the block before the last (`wire.decisions`), if a block begins in it.
+        log: int64[n], stream times, with a window.
     """
 
     offset: int
@@ -53,10 +59,10 @@ class Sequenced:
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Sequenced:
-        """Read a sequenced frame; its frame is not looked into.
+        """Read a sequenced frame without decoding the frame in it.
 
         Raises:
-            FormatError: naming what is wrong, and the remedy.
+            FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = unpack(b"S", VERSION, settings.fingerprint, data)
         if len(sections) != 5 or len(sections[0]) != _PLACE.size:
@@ -77,12 +83,12 @@ class Sequenced:
         return numbers(self.offset, n)
 
     def places(self, n: int) -> NDArray[np.int64]:
-        """How many documents were accepted before each of the frame's n; segments begin by that."""
+        """The number of documents accepted before each of the frame's n documents. Segments are cut by it."""
         return places_in_log(self.first, self.accepted, n)
 
 
 def places_in_log(first: int, accepted: NDArray[np.bool_] | None, n: int) -> NDArray[np.int64]:
-    """How many documents were accepted before each of a frame's n, of which those are accepted, after `first` others.
-    One that is not accepted has the place of the last one before it that is."""
+    """The number of documents accepted before each of a frame's n documents, after `first` earlier ones. A document
+    that is not accepted has the place of the last accepted one before it."""
     before: NDArray[np.int64] = np.maximum(np.cumsum(np.ones(n, np.int64) if accepted is None else accepted) - 1, 0)
     return first + before

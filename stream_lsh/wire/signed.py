@@ -1,4 +1,4 @@
-"""Frame -> the batch that a shard matches; texts are taken out of it, and shingled, when they are asked for."""
+"""The batch that a shard matches, from a frame. Texts are decompressed and shingled when they are needed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ from stream_lsh.wire.sequenced import Sequenced
 
 
 class TextShingles:
-    """Shingle sets of a frame's documents, made from its compressed texts when they are asked for; valid: bool[n]. Of
-    stories the salts stand in the signatures, which change terms."""
+    """Shingle sets of a frame's documents, made from its compressed texts when they are needed.
+
+    Args:
+        valid: bool[n], documents that are not rejected.
+
+    Under `tf-idf` the scopes are in the signatures, and change the terms.
+    """
 
     def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signs) -> None:
         n = len(valid)
@@ -28,7 +33,7 @@ class TextShingles:
         self._salts = frame.signatures[:, 0].astype(np.uint64) if signer.settings.measure == "tf-idf" else None
         self._valid = valid
         self._sets = ShingleSets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
-        self._ahead = 1  # documents shingled at once: in a dense feed nearly all of them will be asked for
+        self._ahead = 1  # documents shingled at once: in a dense feed nearly all are needed
         self._part = np.full(n, -1)  # the compressed part that has a document's text
         self._parts = [part for parts in frame.texts for part in parts]
         for number, part in enumerate(self._parts):
@@ -53,7 +58,7 @@ class TextShingles:
         return self._sets
 
     def all(self) -> Keys:
-        """The sets of all valid documents: shingles, and where each document's begin."""
+        """The sets of all valid documents: shingles, and offsets."""
         self._ahead = len(self._valid)
         missing = np.flatnonzero(self._valid & ~self._sets.have)
         sets = self.with_document(int(missing[0])) if len(missing) else self._sets
@@ -71,7 +76,7 @@ class TextShingles:
         return text
 
     def _add(self, documents: NDArray[np.int64], shingles: NDArray[np.uint64], offsets: NDArray[np.int64]) -> None:
-        """Have the sets of more documents, offsets[k] to offsets[k + 1] of the k-th, ascending."""
+        """Add the sets of documents, ascending; the k-th has shingles[offsets[k]:offsets[k + 1]]."""
         old, sizes, new = self._sets, np.diff(self._sets.offsets), np.zeros(len(self._valid), np.bool_)
         sizes[documents], new[documents] = np.diff(offsets), True
         mine = np.repeat(new, sizes)
@@ -81,21 +86,22 @@ class TextShingles:
 
 
 def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes: Hashes, signer: Signs) -> SignedBatch:
-    """The batch that a frame carries, ready for a shard; documents that are not accepted are not valid.
+    """The batch of a frame, for a shard. Documents that are not accepted are not valid.
 
-    hashes, signer: of the sequenced frame's key.
+    Args:
+        hashes, signer: of the sequenced frame's key.
 
     Raises:
-        FormatError: if columns do not fit together.
+        FormatError: columns do not fit together.
     """
     n, accepted, source = len(frame.source), sequenced.accepted, frame.source
     if accepted is not None and len(accepted) != n:
         raise FormatError(f"a sequenced frame is damaged: it accepts {len(accepted)} documents of {n}")
-    # Copies, because numba compiles everything again for read-only arrays.
+    # Copies, because numba would compile its kernels again for read-only arrays.
     sizes = frame.sizes.copy() if accepted is None else np.where(accepted, frame.sizes, np.uint32(0))
     times = source.times.copy()
     if settings.time_field is None and (settings.updates or settings.measure == "tf-idf"):
-        times[:] = NO_TIME  # the place in the log says which version is the newer one; how long a story slept nobody
+        times[:] = NO_TIME  # the place in the log orders versions; the age of a story is not known
     times[frame.stamped] = NO_TIME
     shingles = TextShingles(frame, sizes > 0, signer)
     drawn = shingles.all() if hashes.samples else None

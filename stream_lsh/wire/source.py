@@ -1,4 +1,4 @@
-"""Where the documents of a frame came from, in columns: what goes along with them until they have their verdicts."""
+"""Where the documents of a frame are from, in columns, which accompany them until they have their verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stream_lsh.wire.envelope import Section, column, join, split
 
 ROW_BITS = 12
 MOST_ROWS = 1 << ROW_BITS
-"""Documents of a frame: a document's number is the frame's offset << ROW_BITS | its row."""
+"""Most documents of a frame: a document's number is the frame's offset << ROW_BITS | its place."""
 
 Headers = list[tuple[str, bytes]]
 
@@ -48,11 +48,16 @@ def header_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """Where the n documents of a frame came from, in columns, and what their verdicts have to say besides the matches.
+    """Where the n documents of a frame are from, in columns, and what their verdicts have besides matches.
 
-    partitions int32[n], offsets int64[n]: places in the documents topic. ids: JSON text. times int64[n]: event times
-    in ms, or NO_TIME. signed_at: ms since 1970. rejected: by row, refused in parsing. headers: by row, those that are
-    passed through. sources: who the documents are from, as JSON text, b"" for nobody; empty without a `source_field`.
+    Attributes:
+        partitions, offsets: int32[n], int64[n], places in the documents topic.
+        ids: JSON text.
+        times: int64[n], event times in ms, or NO_TIME.
+        signed_at: ms since 1970.
+        rejected: by place, rejected in parsing.
+        headers: by place, those that are passed through.
+        sources: JSON text of `source_field`, b"" for none; empty without `source_field`.
     """
 
     partitions: NDArray[np.int32]
@@ -69,11 +74,11 @@ class Source:
 
     @staticmethod
     def count(settings: Settings) -> int:
-        """How many sections the columns have."""
+        """Number of sections of the columns."""
         return 8 if settings.source_field is not None else 6
 
     def sections(self, settings: Settings) -> list[Section]:
-        """The columns, to be packed; `count` of them."""
+        """The columns as `count` sections."""
         named = join(self.sources) if settings.source_field is not None else ()
         facts = {
             "signed_at": self.signed_at,
@@ -89,10 +94,10 @@ class Source:
 
     @classmethod
     def of(cls, sections: Sequence[memoryview]) -> Source:
-        """What `sections` gave.
+        """Decode sections of `sections`.
 
         Raises:
-            FormatError: if the columns do not fit together.
+            FormatError: the columns do not fit together.
         """
         partitions, offsets, ends, ids, times, facts, *named = sections
         names, sources = split(ends, ids), split(*named) if named else []
@@ -113,7 +118,7 @@ class Source:
 
 
 def facts_of(data: memoryview) -> dict[str, Any]:
-    """The JSON of a section with facts: what `Source.sections` has besides its columns.
+    """The JSON section of `Source.sections`.
 
     Raises:
         FormatError: it cannot be read.

@@ -99,7 +99,7 @@ def test_what_is_no_id_as_json_is_refused(folder: Path, text: str) -> None:
 def test_wrong_command_lines(folder: Path) -> None:
     for given, message in (
         ((), "no ID: name documents"), (("-", "-"), "given more than once"),
-        (("a", "--unique", "-"), "--unique - goes where the verdicts go"), (("x" * 5000,), "more than 4096 bytes"),
+        (("a", "--unique", "-"), "--unique - is where the verdicts are"), (("x" * 5000,), "more than 4096 bytes"),
         (("a", "--json-id"), "--json-id: 'a' is no id as JSON"),
     ):  # fmt: skip
         assert message in delete(folder, *given, code=2).stderr, given

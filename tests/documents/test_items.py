@@ -70,7 +70,7 @@ def test_numbers_are_rounded_to_float32() -> None:
     assert made(VECTOR, np.array([1, 2, 3], np.uint8)).texts.decode() == encoded(1, 2, 3)
 
 
-NOT_FINITE = "holds a number that is none, infinite, or too large for float32"
+NOT_FINITE = "holds a number that is NaN, infinite, or too large for float32"
 
 
 @pytest.mark.parametrize(

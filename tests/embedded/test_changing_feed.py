@@ -272,7 +272,7 @@ def test_damage_of_where_an_representative_stood_is_told(tmp_path: Path) -> None
     store.write({rows_key(PLACES, 0, 0, row): value[:-1]})
     store.close()
     feed = write(tmp_path / "next", deletion("a"))
-    with pytest.raises(DamagedError, match="where rows of segment 0 stood in the inputs is damaged"):
+    with pytest.raises(DamagedError, match="the source positions of segment 0 are damaged"):
         run(tmp_path, [str(feed)])
 
 

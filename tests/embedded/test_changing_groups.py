@@ -379,7 +379,7 @@ def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
         list(deduplicator.process([Document("b", deleted=True)]))
     assert table(tmp_path / "index") == []
     refused = CliRunner().invoke(main, [*command, "--groups", "-"])
-    assert refused.exit_code == 2 and "--groups - goes where the verdicts go" in refused.output
+    assert refused.exit_code == 2 and "--groups - is where the verdicts are written" in refused.output
     plain = [
         "dedup",
         str(tmp_path / "feed"),

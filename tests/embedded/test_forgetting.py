@@ -102,7 +102,7 @@ def test_what_the_command_says(tmp_path: Path) -> None:
     command = ["dedup", str(feed), "--window", "2h", "--time-field", "at", "--unique", str(tmp_path / "unique.jsonl")]
     result = CliRunner().invoke(main, [*command, "--index", str(tmp_path / "index")])
     assert result.exit_code == 0
-    assert "went on by more than the window 1 time: all that came before was forgotten" in result.stderr
+    assert "advanced by more than the window 1 time: all earlier documents are forgotten" in result.stderr
     assert f"documents from {moment(START + 7 * HOUR)} on are remembered" in result.stderr
     result = CliRunner().invoke(main, ["info", "--index", str(tmp_path / "index")])
     assert re.search(

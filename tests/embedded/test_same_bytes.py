@@ -245,7 +245,7 @@ def test_what_came_through_a_pipe_cannot_be_written_again(tmp_path: Path, monkey
     assert run(lines[0], out) == lines[0]
     assert run(lines[1], other) == lines[1]
     assert run(b"", other, os.O_APPEND) == lines[1]
-    with pytest.raises(StoreError, match=r"standard output has had lines.*>> instead of >.*--only-new"):
+    with pytest.raises(StoreError, match=r"standard output lacks lines.*>> instead of >.*--only-new"):
         run(lines[0], other)
     assert run(lines[0], other, only_new=True) == b""
 

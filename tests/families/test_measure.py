@@ -164,10 +164,11 @@ def test_bands_keep_the_recall(given: dict[str, Any], recall: float) -> None:
     ("given", "message"),
     [
         ({**COSINE, "threshold": 0.9, "bands": 2}, "recall 0.999 at a cosine of 0.9, where a component is the same "
-         "with probability 0.856, cannot be had with bands = 2: .* set bands to 4 or more, or raise the threshold.$"),
+         "with probability 0.856, cannot be reached with bands = 2: .* "
+         "set bands to 4 or more, or raise the threshold.$"),
         ({**EUCLIDEAN, "max_distance": 0.5, "rows": 40}, "recall 0.999 at a distance of 0.5, where a component is the "
          "same "
-         "with probability 0.801, cannot be had with 4,096 .* or set rows to 16 or less.$"),
+         "with probability 0.801, cannot be reached with 4,096 .* or set rows to 16 or less.$"),
     ],
 )  # fmt: skip
 def test_bands_that_cannot_be_had_are_refused_in_terms_of_the_measure(given: dict[str, Any], message: str) -> None:
@@ -236,7 +237,9 @@ def test_strangers_hardly_meet() -> None:
 
 def test_a_distance_that_leaves_nothing_in_common_is_refused() -> None:
     for dimensions, distance, most in ((64, 64, 63), (8, 100, 7), (16384, 1024, 1023)):
-        with pytest.raises(UsageError, match=f"set at most {most}; rows that differ in more have no block in common"):
+        with pytest.raises(
+            UsageError, match=f"set at most {most}; vectors that differ in more have no block in common"
+        ):
             Settings.load(None, measure="hamming", dimensions=dimensions, max_distance=distance)
 
 

@@ -24,7 +24,7 @@ from stream_lsh.index.store.rocksdb import DEAD, Store, rows_key
 from stream_lsh.settings.model import Settings
 
 FEED = [Document(str(i), f"{i} {i} {i + 1}", time=START) for i in range(CHUNK + 5)]
-SAID = "what says which rows of shard 0 were replaced or deleted is damaged; restore the folder from a backup"
+SAID = "the marks of deleted rows of shard 0 are damaged; restore the folder from a backup"
 
 
 def met(index: Index, text: str) -> int:

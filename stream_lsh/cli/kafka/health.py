@@ -44,7 +44,7 @@ def health(context: click.Context, /, port: int | None, host: str | None, quiet:
     settings = load_settings(context, KafkaSettings)
     first = port or settings.http_port
     if first is None:
-        raise UsageError("http_port is not set, so the worker tells nothing; set it for both, or give --port")
+        raise UsageError("http_port is not set, so the worker does not answer; set it for both, or give --port")
     alive, lines = ask(host or settings.http_host, first)
     if not alive:
         raise StreamLshError("not alive: " + "; ".join(lines))

@@ -70,7 +70,7 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
             raise UsageError(f"{name} is a folder; name the files in it")
     if key is not None and not key:
         raise UsageError("--key is empty; name a field, or leave it out")
-    needed = {"on_conflict": "update"} if context.params["key_is_id"] else None  # by whoever reads such keys
+    needed = {"on_conflict": "update"} if context.params["key_is_id"] else None  # such keys need it
     settings = load_settings(context, KafkaSettings, defaults=needed)
     require_kafka()
     from stream_lsh.kafka.tools.produce import Feeder
@@ -85,8 +85,8 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
         except BaseException:
             if feeder.partitions:
                 complain(
-                    f"{count(feeder.sent, 'document')} acknowledged before it ended; to go on, send the same again: "
-                    "what comes a second time is recognised by its id (redelivered)"
+                    f"{count(feeder.sent, 'document')} acknowledged before it ended; to continue, send the same again: "
+                    "documents that arrive a second time are recognised by their ids (redelivered)"
                 )
             raise
     if not quiet:

@@ -85,7 +85,7 @@ Give it the settings of the workers. Each line below WRONG names an alert; its p
 def status(context: click.Context, /, once: bool, as_json: bool, workers: str, serve: int | None, **_: Any) -> None:
     firsts = places(workers)
     if serve is not None and (once or as_json or firsts):
-        raise UsageError("--serve goes on for ever, and asks no worker: leave out --once, --json and --workers")
+        raise UsageError("--serve does not end, and asks no worker: leave out --once, --json and --workers")
     settings = load_settings(context, KafkaSettings)
     require_kafka()
     from stream_lsh.kafka.client.connection import explained

@@ -1,17 +1,17 @@
-"""Erasing: what versions that were deleted or replaced said of id and text leaves the disk, some time after they went.
+"""Erasing: removing the ids and texts of deleted and replaced versions from the disk, some time after the deletion.
 
-It frees what nobody reads any more, and changes no answer: so it goes by the clock, and by rounds of bounded work, one
-with a commit. A round takes the versions of one page of rows that are due:
+Erasing removes what no query reads, and changes no verdict. It may therefore follow the clock. It runs in rounds of
+bounded work, one round after a commit. A round erases due versions of one page of rows:
 
-1. Their ids, texts and latest rows are written anew, in one atomic step with the keys that their rows were posted under
-   and new checksums. From then on they count as erased, in whatever order the following reaches the disk.
-2. Their rows in files are overwritten.
-3. Beside the work RocksDB writes the files with the values before anew.
+1. One atomic write replaces their ids, texts and latest rows, and adds the keys of their postings and new checksums.
+   From then on the versions count as erased, whichever of the next two steps reaches the disk first.
+2. The rows in files are overwritten.
+3. In the background, RocksDB rewrites the files that had the old values.
 
-Before that, in rounds of their own, dead letters of ids that were deleted are erased, and their ids are taken out of
-what is known of those that were dropped for them. When nothing is due any more, what each commit has counted of words
-becomes one sum, RocksDB's log, the latest rows and what is known of groups are swept, and only then is it forgotten
-that these versions had to be erased: what a crash breaks off is done again.
+Earlier rounds erase the dead letters of deleted ids, and remove these ids from the rows that were dropped for the
+versions. When nothing is due, a sweep follows. It replaces the document frequencies of each commit by one sum, and
+rewrites RocksDB's log, the latest rows and the group store. The entries of the erase queue are deleted after the sweep:
+after a crash the erasing is repeated.
 """
 
 from __future__ import annotations
@@ -52,31 +52,34 @@ from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import nobody_looking
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
 
-MOST = 64  # texts' frames, and values of ids, that a round writes anew
-PAST = 256  # versions that a round takes whose segment has gone
-IDS = 4096  # whose dead letters are looked for at a time
-MEMBERS = 4096  # of a group that a round reads
-REACH = 1 << 19  # rows behind the first of which ids are written anew in a round
-ROUNDS = 256  # after which there is a sweep, whatever is due still
-_LOOK = 4  # to look for members of a group costs as much as so many members
+MOST = 64  # text frames and id values that a round rewrites
+PAST = 256  # versions of a deleted segment that a round handles
+IDS = 4096  # ids whose dead letters are erased at a time
+MEMBERS = 4096  # members of a group that a round reads
+REACH = 1 << 19  # rows behind the first one in which a round rewrites ids
+ROUNDS = 256  # rounds between sweeps, even if something is still due
+_LOOK = 4  # a search for members of a group costs as much as reading this many
 
 Beside = Callable[[Sequence[Version]], tuple[dict[bytes, bytes], list[Range]]]
-"""What a store knows of versions beside the index: values without their ids, and ranges of the keys that had them."""
+"""What another store keeps of versions: the values to write, without their ids, and the ranges of keys that had the
+ids."""
 
 
 Patch = tuple[Shard, Segment, NDArray[np.int64], NDArray[np.uint64]]
-"""Rows of a file that are to be overwritten: their places, and what with."""
+"""Rows of a file to overwrite: their places, and their new words."""
 
 
 class Erasing:
-    """What is to be erased of an index that is being written.
+    """The erasing of an index that is open for writing.
 
     Args:
-        after: seconds after which a version is due. pool: a thread for what is done beside the work. id_field: where
-            dead letters have their ids. forgets: what was erased is forgotten at once; else when `forget` is called.
+        after: seconds from a deletion until a version is due.
+        pool: thread for the work in the background.
+        id_field: where dead letters have their ids.
+        forgets: entries are deleted as soon as they are erased; otherwise by `forget`.
 
     Attributes:
-        beside: what else has ids of versions, None = nothing.
+        beside: called for what else has ids of versions; None = nothing has.
     """
 
     def __init__(
@@ -93,13 +96,13 @@ class Erasing:
         self.beside: Beside | None = None
         self._waiting = list(waiting(store))
         self._patches: list[Patch] = []
-        self._spans: list[Range] = []  # whose values are to be swept
+        self._spans: list[Range] = []  # ranges of keys for the next sweep
         self._running: Future[None] | None = None
         self._sweeping = False
-        self._rounds = 0  # since the last sweep
+        self._rounds = 0  # number of rounds since the last sweep
 
     def enter(self, now: float) -> dict[str, Any]:
-        """The facts that make the next commit remember what went since the last one."""
+        """The facts that add the versions deleted since the last commit to the erase queue."""
         facts: dict[str, Any] = {}
         for shard in self._shards:
             facts |= left_by(shard, int(now), self._after)
@@ -107,24 +110,27 @@ class Erasing:
         return facts
 
     def add(self, facts: Mapping[str, Any]) -> None:
-        """These wait, too."""
+        """Add entries to the queue."""
         self._waiting += [of_fact(name, fact) for name, fact in facts.items()]
 
     @property
     def waiting(self) -> Sequence[Waiting]:
-        """What waits, or is not forgotten yet."""
+        """The queue, with entries that are erased and not forgotten yet."""
         return self._waiting
 
     def going(self, now: float) -> int | None:
-        """When the latest of the versions went that are erased from now on, None if none is due."""
+        """When the latest of the versions that are due now was deleted, in seconds since 1970; None if none is due."""
         return max((item.since for item in self._waiting if item.due <= now), default=None)
 
     def step(self, now: float, before: int | None = None) -> None:
-        """Begin the next round, if the one before is over and something is due; after a commit. before: only of what
-        went when there were fewer rows than that.
+        """After a commit, begin the next round if something is due and the previous round is over.
+
+        Args:
+            before: only entries made when the shard had fewer rows.
 
         Raises:
-            OutputError: the disk is full, or refuses. StoreError: likewise, or what is there is damaged.
+            OutputError: the disk is full or refuses the write.
+            StoreError: the same, or stored data is damaged.
         """
         if self._running is not None:
             if not self._running.done():
@@ -152,15 +158,15 @@ class Erasing:
             self._running = self._pool.submit(self._store.sweep, spans)
 
     def run(self, now: float) -> None:
-        """Erase all that is due."""
+        """Erase everything that is due."""
         while any(item.due <= now for item in self._waiting):
             self.step(now)
-            if self._patches:  # somebody checks the files
+            if self._patches:  # a reader holds the lock of the files
                 return
             self.finish()
 
     def finish(self) -> None:
-        """Wait for what is done beside the work."""
+        """Wait for the work in the background."""
         if self._running is not None:
             self._running.exception()
             self._take_over()
@@ -178,7 +184,7 @@ class Erasing:
                 self.forget()
 
     def forget(self) -> None:
-        """Forget that there was something to be erased of which nothing is left."""
+        """Delete the entries of which everything is erased."""
         gone = [item for item in self._waiting if item.swept]
         self._waiting = [item for item in self._waiting if not item.swept]
         done = (self._store.named(ERASED_VERSIONS) or 0) + sum(item.versions for item in gone)
@@ -188,9 +194,9 @@ class Erasing:
     # -- rounds -----------------------------------------------------------------------------------------------------
 
     def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
-        """A round with the first that is left, of entries of one shard; whether there was something to do."""
+        """One round: the first rows that are left, of entries of one shard. False if nothing is left."""
         gone = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
-        if past := list(islice(gone, PAST)):  # their segment is not there any more
+        if past := list(islice(gone, PAST)):  # rows of deleted segments
             self._write({}, self._nameless(past))
             return True
         row = next((int(item.rows[item.left][0]) for item in due if item.left.any()), None)
@@ -213,7 +219,7 @@ class Erasing:
         return True
 
     def _letters(self, due: Sequence[Waiting]) -> bool:
-        """Erase the dead letters of the ids of some of these, if there are any letters."""
+        """Erase the dead letters of the ids of some entries. False if there are none."""
         letters, ids = self._folder / DEAD_LETTERS, set[bytes]()
         for item in due if letters.exists() and letters.stat().st_size else ():
             shard = self._shards[item.shard]
@@ -226,7 +232,7 @@ class Erasing:
         return self._running is not None
 
     def _nameless(self, chosen: Sequence[tuple[Waiting, int]]) -> dict[bytes, bytes]:
-        """These are being erased: what is known of them beside the index, without their ids."""
+        """Mark these versions as erased; the values that other stores keep of them, without their ids."""
         versions = set()
         for item, at in chosen:
             item.left[at] = False
@@ -239,8 +245,8 @@ class Erasing:
         return values
 
     def _named(self, shard: Shard, versions: Iterable[tuple[Waiting, int]]) -> list[int]:
-        """Rows that were dropped for some versions and have their ids, as many as a round writes; whose rows are all
-        named can be erased."""
+        """Rows that were dropped for some of these versions and have their ids, as many as a round rewrites. A version
+        whose rows have all been listed can be erased."""
         named: list[int] = []
         blocks: set[int] = set()
         looked = 0
@@ -262,7 +268,12 @@ class Erasing:
         return named
 
     def _erase(self, shard: Shard, rows: NDArray[np.int64], more: dict[bytes, bytes]) -> None:
-        """Erase rows of one page, ascending; more: values that are written with theirs."""
+        """Erase rows of one page.
+
+        Args:
+            rows: int64[n], ascending.
+            more: values for the same write.
+        """
         segment = shard.segments.of(int(rows[0]))
         known = erased_of(self._store, shard.number, segment.number, int(rows[0]))
         block = shard.stored.at(rows)
@@ -291,7 +302,7 @@ class Erasing:
         self._write(anew, values | more)
 
     def _write(self, anew: dict[bytes, bytes], values: dict[bytes, bytes] | None = None) -> None:
-        """Write values, some of which are there already; RocksDB then writes the files of those anew."""
+        """Write values. In the background RocksDB rewrites the files that have an older value of `anew`."""
         keys = list(anew)
         self._store.settle(keys)
         self._store.write(anew if values is None else values)
@@ -300,27 +311,29 @@ class Erasing:
         self._running = self._pool.submit(self._store.purge, keys)
 
     def _write_patches(self) -> None:
-        """Overwrite rows in files, unless somebody compares them with their checksums."""
+        """Overwrite rows in files, unless a reader compares them with their checksums."""
         if not self._patches:
             return
         with nobody_looking(self._folder) as free:
             while free and self._patches:
                 shard, segment, places, rows = self._patches.pop()
-                if segment in shard.segments:  # else it has gone meanwhile
+                if segment in shard.segments:  # otherwise the segment was deleted
                     segment.rows.patch(places, rows)
 
 
 def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
-    """The facts of the versions of a shard that went since it was asked last, in seconds since 1970."""
+    """The facts of the versions of a shard that were deleted since the last call; times in seconds since 1970."""
     went = shard.rows.dead.took_leave()
-    # Under `all` others may be reached only through deleted rows; with several shards others know their ids, too.
+    # With `compare_with = all` deleted rows can be the only link to others; with several shards other shards have the
+    # ids.
     if not shard.limits.unique or shard.limits.late:
         return {}
-    return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))  # not named: the ids stay
+    # without updates no other row has these ids
+    return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))
 
 
 def _page(shard: Shard, row: int) -> tuple[int, int]:
-    """The rows of the page that a row is in, and of its segment."""
+    """First and last row (not included) of the part of a row's page that is in its segment."""
     segments = shard.segments
     return (
         max(segments.of(row).first, row // PAGE * PAGE),
@@ -329,6 +342,6 @@ def _page(shard: Shard, row: int) -> tuple[int, int]:
 
 
 def _behind(shard: Shard, group: np.uint64, row: int) -> NDArray[np.int64]:
-    """The oldest MEMBERS members of a group, from this row on."""
+    """The oldest MEMBERS members of a group, from a row on."""
     found: NDArray[np.int64] = oldest_members(group, np.int64(row), np.int64(MEMBERS), shard.table, shard.memory)
     return found

@@ -1,4 +1,5 @@
-"""Versions that were deleted or replaced and wait to be erased: facts of the store, by when they are due."""
+"""The erase queue: deleted and replaced versions that wait for their erasing. Entries are facts of the store, ordered
+by the time at which they are due."""
 
 from __future__ import annotations
 
@@ -11,25 +12,34 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.store.rocksdb import Store
 
-WAITING = "erase/"  # and when it is due, shard, and rows there were: versions to be erased
-ERASED_VERSIONS = "erased"  # how many versions were
-FACT = 1024  # versions of a fact
-# In the place of the first row that may have been dropped for a version: there is none; the row is none of a version.
+WAITING = "erase/"  # followed by: time at which it is due, shard, number of rows, index
+ERASED_VERSIONS = "erased"  # number of erased versions
+FACT = 1024  # most versions of a fact
+# Values of `begins`: no row was dropped for the version; the row is a representative row, which has no version of its
+# own.
 NONE_DROPPED, STAND_IN = -1, -2
 
 Version = tuple[int, int]
-"""Group and number."""
+"""Number of its group, and `seq`."""
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """Versions of a shard that are to be erased.
+    """An entry of the erase queue: versions of one shard.
 
-    name: of the fact. since, due: seconds since 1970, when they went and when they are due. rows; begins, ends: between
-    which rows others may have been dropped for each, who have its id. seqs, groups: of each version. deleted:
-    whether its id was. left: what is to be done. told: nobody has dead letters of them any more. versions: their
-    number, without rows that only stood for a new representative. there: rows there were when the first of them went.
-    swept: nothing of them is left, but that they are remembered here.
+    Attributes:
+        name: name of the fact.
+        due, since: when the versions are due, and when they were deleted or replaced, in seconds since 1970.
+        rows: int64[n], the rows to erase, ascending.
+        begins, ends: int64[n]; rows that were dropped for a version, and have its id in their verdict, are in [begin,
+            end).
+        seqs, groups: int64[n], of each version.
+        deleted: bool[n], whether the version's id was deleted (otherwise it was replaced).
+        left: bool[n], whether the row is still to be erased.
+        versions: number of rows that are not representative rows.
+        there: number of rows of the shard when the first of the versions was deleted.
+        told: the dead letters of these ids are erased.
+        swept: everything is erased; only the entry is left.
     """
 
     name: str
@@ -52,8 +62,12 @@ class Waiting:
 def facts_of(
     went: NDArray[np.int64], shard: int, now: int, after: int, *, named: bool
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Names and facts of versions that went now, as `deleted_rows.DeletedRows.went` has them. named: others
-    may have their ids."""
+    """Names and facts of deleted versions.
+
+    Args:
+        went: as `deleted_rows.DeletedRows.went` has them.
+        named: the ids of these versions may be in the rows of documents that were dropped for them.
+    """
     own = went.copy()
     own[:, 1] = np.where((went[:, 1] >= 0) & named, went[:, 1] + 1, NONE_DROPPED)
     representatives = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]
@@ -66,13 +80,13 @@ def facts_of(
 
 
 def waiting(store: Store) -> Iterator[Waiting]:
-    """What is to be erased of an index, what is due first at first."""
+    """The erase queue of an index, the entry that is due first in front."""
     for name, fact in store.items(WAITING):
         yield of_fact(name, fact)
 
 
 def of_fact(name: str, fact: Any) -> Waiting:
-    """What a fact says."""
+    """Decode a fact."""
     due, shard, there, _ = name.removeprefix(WAITING).split("/")
     rows, begins, ends, seqs, groups, deleted = (np.array(column, np.int64) for column in fact[1:])
     left, version = np.ones(len(rows), np.bool_), begins != STAND_IN
@@ -83,8 +97,11 @@ def of_fact(name: str, fact: Any) -> Waiting:
 
 
 def in_rows(due: Sequence[Waiting], begin: int, end: int, *, named: bool) -> Iterator[tuple[Waiting, int]]:
-    """What is left of these entries in some rows, in their order, so that whole frames are written anew at a time.
-    named: those whose ids others may have; or all others."""
+    """What is left of these entries in the rows [begin, end), ordered by row: a text frame is then rewritten once.
+
+    Args:
+        named: yield the versions whose ids other rows may have, instead of all others.
+    """
     places = [
         np.flatnonzero(item.left & (item.rows >= begin) & (item.rows < end) & ((item.begins >= 0) == named))
         for item in due

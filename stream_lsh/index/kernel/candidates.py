@@ -1,4 +1,4 @@
-"""Candidates: the rows in a document's buckets, and the best of them by the agreement of signatures."""
+"""Candidates: the rows in a document's buckets, and the best of them by the agreement of signatures (MMDS 3.4)."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from stream_lsh.index.rows.layout import FOLLOWED, FOLLOWS
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
 _AGREEMENT_BITS, _AGREEMENTS = np.uint64(24), np.uint64((1 << 24) - 1)
 _ONE, _FIRST = np.uint64(1), np.int64(0)
-_AHEAD = 12  # rows between the one that is compared and the one that is fetched into the cache
-ENTRIES = np.int64(16)  # under `all` so many times as many rows of a bucket are read where some are not visible
+_AHEAD = 12  # rows between the one compared and the one prefetched into the cache
+ENTRIES = np.int64(16)  # with `all`, this many times more rows of a bucket are read where some are not visible
 
 
 @njit(forceinline=True)
 def home(row, table):  # type: ignore[no-untyped-def]
-    """Where in the table of the rows met one is looked for first."""
+    """First slot for a row in the table of the rows met."""
     return (row * np.int64(0x9E3779B1)) >> np.int64(7) & np.int64(len(table) - 1)
 
 
 @njit
 def _meet(i, n, band, work):  # type: ignore[no-untyped-def]
-    """Meet the n rows in `scratch.out`: whoever is new is compared with document i by the heads of the signatures.
-    band: the one that they were met in, or -1."""
+    """Compare the rows in `scratch.out` that were not met before with document i, by the heads of their signatures.
+    band: of the bucket, or -1."""
     rows, limits, scratch, signatures = work.rows, work.limits, work.scratch, work.batch.signatures
     out, table, met, bands, histogram = scratch.out, scratch.table, scratch.met, scratch.bands, scratch.histogram
     ring, at, size, tops = rows.ring, i * limits.signature, limits.head, limits.tops
@@ -76,7 +76,7 @@ def _meet(i, n, band, work):  # type: ignore[no-untyped-def]
 
 @njit
 def forget(scratch):  # type: ignore[no-untyped-def]
-    """Empty the table, beginning with the row that came last: so the chains of probes stay whole meanwhile."""
+    """Empty the table, beginning with the row added last, so that chains of probes stay whole meanwhile."""
     table, met, histogram = scratch.table, scratch.met, scratch.histogram
     mask = np.int64(len(table) - 1)
     for m in range(scratch.met_count - 1, -1, -1):
@@ -90,8 +90,8 @@ def forget(scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def gather(i, work):  # type: ignore[no-untyped-def]
-    """Meet the rows in the buckets of document i; under `all` also those behind whom it meets. Returns how many of what
-    it looked into was not read to the end, or -1 if there is no room."""
+    """Meet the rows in the buckets of document i; with `compare_with = all` also the followers of rows met. Returns how
+    many buckets were not read to the end, or -1 if there is no room."""
     batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
     first, row, entries = batch.starts[i], rows.seen, limits.bucket
     if not limits.unique and rows.guides < rows.seen:
@@ -99,7 +99,8 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     if not limits.unique and any_dead(rows.dead):
         entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
-    for j in range(bands if limits.unique else bands + 1):  # the bucket of its text: known already, or like a band
+    # with `all`, its text is looked up like a band; otherwise it was looked up before
+    for j in range(bands if limits.unique else bands + 1):
         slot, at = scratch.slots[j], first + j
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
@@ -137,8 +138,7 @@ def gather(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def pass_by(work):  # type: ignore[no-untyped-def]
-    """Of the rows met leave aside those that are not visible, unless there are copies of them that are. Returns whether
-    there was room to look."""
+    """Remove the rows met that are not visible, unless they have visible copies. Returns False if there was no room."""
     rows, limits, scratch = work.rows, work.limits, work.scratch
     met, histogram = scratch.met, scratch.histogram
     for m in range(scratch.met_count):
@@ -158,13 +158,14 @@ def pass_by(work):  # type: ignore[no-untyped-def]
 @far(NUMBER(NUMBER, WORK))
 def gather_provisional(i, work):  # type: ignore[no-untyped-def]
     """Meet the provisional rows in the buckets of document i and make candidates of the oldest and the best, the oldest
-    first. Returns how many agree well enough and buckets were not read to the end; -1 if there is no room."""
+    first. Returns the number of rows that agree well enough plus the number of buckets that were not read to the end;
+    -1 if there is no room."""
     batch, limits, scratch, n, cut = work.batch, work.limits, work.scratch, _FIRST, _FIRST
     forget(scratch)
     scratch.old_first = True
     scratch.candidates = 0
     entries = ENTRIES * limits.bucket if any_dead(work.rows.dead) else limits.bucket
-    for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text, too
+    for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text too
         if len(scratch.out) - n < entries:
             return NOBODY
         key, row, out = batch.keys[j], work.rows.seen, scratch.out[n:]
@@ -180,9 +181,9 @@ def gather_provisional(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
-    """Of the n provisional rows in `out`, the oldest first, leave those that live, and in the place of one that stands
-    for a new representative the new representative; if they are more than `limit`, half of them the oldest, half the
-    newest. Returns their number, and whether there are more."""
+    """Keep the live ones of the n provisional rows in `out`, oldest first; a representative row becomes the row of its
+    representative. Of more than `limit`, half are the oldest and half the newest. Returns their number, and whether
+    there are more."""
     there = _FIRST
     for k in range(n):
         met = stands_for(rows, out[k])
@@ -200,8 +201,8 @@ def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
 @njit
 def _choose(limits, scratch):  # type: ignore[no-untyped-def]
     """Make candidates of the provisional rows met, as many as are verified: half of them the oldest, half those that
-    agree best, the oldest first among equals; how many agree well enough in all. Those that are thought to match are
-    equals here, too: of a family of copies the oldest is the one that is kept."""
+    agree best, the oldest first among equals. Rows that probably match count as equal, because the oldest of a family
+    of copies is the one that is kept. Returns how many agree well enough."""
     met, there, least = scratch.met, _FIRST, limits.floor
     for agreement in range(limits.floor, len(scratch.histogram)):
         there += scratch.histogram[agreement]
@@ -224,7 +225,8 @@ def _choose(limits, scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
-    """The n-th oldest of the rows met that agree in so many components, of which there are as many; -1 if n is 0."""
+    """The n-th oldest of the rows met whose agreement is in [lowest, highest], of which there are at least n; -1 if n
+    is 0."""
     met, heap, count = scratch.met, scratch.heap, _FIRST
     if n == 0:
         return NOBODY
@@ -242,8 +244,8 @@ def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def leader(work):  # type: ignore[no-untyped-def]
-    """The place of the row to follow among those met: who agrees best, and well enough, of those of this segment
-    that live and stand for themselves; -1 if there is none."""
+    """The place among the rows met of the one to follow: the best agreement, at least `follow`, of the visible rows of
+    this segment that follow no other; -1 if there is none."""
     met, best, place = work.scratch.met, work.limits.follow - 1, NOBODY
     first = max(work.memory.first, work.rows.seen)
     for m in range(work.scratch.met_count):
@@ -255,8 +257,8 @@ def leader(work):  # type: ignore[no-untyped-def]
 
 @njit
 def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
-    """Read what stands behind a row, from the row `first` on, the newest first: how many rows are in `scratch.out`, -1
-    if there is no room for them; and how many more there are."""
+    """Read the rows posted behind a row, from the row `first` on, newest first, into `scratch.out`. Returns their
+    number, -1 if there is no room; and how many more there are."""
     memory, scratch = work.memory, work.scratch
     key = key_behind(name_of(work.rows, row, work.limits), what)
     probe(key, work.runs, scratch.hits)
@@ -271,9 +273,9 @@ def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
 
 @njit
 def copies(row, work):  # type: ignore[no-untyped-def]
-    """The newest copies of a row that are visible, as many as are listed, in `scratch.out`: their number, -1 if there
-    is no room for them; and how many more there are. Where some are dead ENTRIES times as many are read; those behind
-    are counted, whether they live or not."""
+    """The newest visible copies of a row, as many as are listed, in `scratch.out`. Returns their number, -1 if there is
+    no room; and how many more there are. Where rows are deleted ENTRIES times as many are read; the copies behind these
+    are counted without a check."""
     rows, most, out = work.rows, work.limits.copies, work.scratch.out
     if not any_dead(rows.dead):
         return behind(row, COPIES, rows.seen, most, work)
@@ -285,7 +287,7 @@ def copies(row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def oldest_copy(row, work):  # type: ignore[no-untyped-def]
-    """The oldest copy of a row that is visible, of the first ones as of the newest; there is one among the latter."""
+    """The oldest visible copy of a row, among the first ones or the newest; there is one among the newest."""
     rows, memory, scratch, most = work.rows, work.memory, work.scratch, np.int64(1)
     if any_dead(rows.dead):
         most = min(ENTRIES * work.limits.copies, np.int64(len(scratch.out)))
@@ -301,7 +303,7 @@ def oldest_copy(row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
-    """Make a row a candidate."""
+    """Add a row to the candidates."""
     value = np.uint64(agreement) << _ROW_BITS | np.uint64(row)
     if scratch.old_first:
         value = (_ROWS - np.uint64(row)) << _AGREEMENT_BITS | np.uint64(agreement)
@@ -311,9 +313,9 @@ def nominate(row, agreement, scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def rank(limits, scratch):  # type: ignore[no-untyped-def]
-    """Make candidates of the best of the rows met, as many as are verified and those that agree as well as the last of
-    them; how many agree well enough in all. Of those that are thought to match the newest come first, and before them
-    only who agrees fully: so enough matches are found among sets that are still at hand, whatever the index holds."""
+    """Make candidates of the best rows met, as many as are verified, and of all that agree as well as the last of
+    these. Returns how many agree well enough. Rows that probably match are ordered newest first, after those that agree
+    fully. Enough matches are then found among sets in memory, whatever the size of the index."""
     histogram, met, others = scratch.histogram, scratch.met, _FIRST
     least, _ = _cut(limits.max_candidates, limits, scratch)
     for agreement in range(limits.floor, least):
@@ -326,8 +328,7 @@ def rank(limits, scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def _cut(n, limits, scratch):  # type: ignore[no-untyped-def]
-    """The agreement of the n-th best of the rows met, or from which they are thought to match if it is more; how many
-    agree better. It is the least that counts if they are fewer."""
+    """The agreement of the n-th best of the rows met, at most `likely`, at least `floor`; and how many agree better."""
     histogram, better = scratch.histogram, _FIRST
     least = np.int64(len(histogram) - 1)
     while least > limits.floor and (least > limits.likely or better + histogram[least] < n):
@@ -338,7 +339,8 @@ def _cut(n, limits, scratch):  # type: ignore[no-untyped-def]
 
 @njit
 def best(scratch):  # type: ignore[no-untyped-def]
-    """Row and agreement of the best candidate, the newest among equals, or just the oldest; it is none any more."""
+    """Remove the best candidate, the newest among equals, or the oldest one if `old_first`. Returns its row and
+    agreement."""
     value = pop(scratch.heap, scratch.candidates)
     scratch.candidates -= 1
     if scratch.old_first:
@@ -358,7 +360,7 @@ def push(heap, n, value):  # type: ignore[no-untyped-def]
 
 @njit
 def pop(heap, n):  # type: ignore[no-untyped-def]
-    """Take the largest value out of a heap of n."""
+    """Remove the largest value from a heap of n."""
     first, value, at, last = heap[0], heap[n - 1], _FIRST, n - 1
     while 2 * at + 1 < last:
         child = 2 * at + 1

@@ -1,4 +1,4 @@
-"""The rule by which a document matches rows: candidates, then verification, by whatever measure but `tf_idf`."""
+"""Matching of a document against rows: candidates, then verification. For all measures but `tf-idf`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_lsh.index.rows.layout import EXACT, INCOMPLETE, KIND, MORE, OLDEST, 
 
 @njit
 def begin(i, found, work):  # type: ignore[no-untyped-def]
-    """Nothing matches document i yet; found: the matches of those before it."""
+    """Reset the results of document i; found: number of matches of the documents before it."""
     columns = work.results.columns
     columns[i, KIND], columns[i, OLDEST], columns[i, MORE], columns[i, INCOMPLETE] = UNIQUE, -1, 0, 0
     work.results.similarity[i] = 0.0
@@ -25,14 +25,14 @@ def begin(i, found, work):  # type: ignore[no-untyped-def]
 
 @njit
 def compare(i, work):  # type: ignore[no-untyped-def]
-    """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
-    (under `all` that of the same text in this segment) and the place of its leader among the rows met; either may be
-    -1."""
+    """Find the matches of a document. Returns DONE or what is missing; the row that it is certainly dropped for (with
+    `compare_with = all`, the row of the same text in this segment); and the place of its leader among the rows met.
+    Both may be -1."""
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
     begin(i, before, work)
     if limits.unique:
         row = with_text(i, work)
-        if row >= 0:  # the only candidate, unless somebody knows the key and has made two texts with one hash
+        if row >= 0:  # the only candidate, unless two texts were made with the same hash by knowledge of the key
             nominate(row, limits.full, scratch)
             code, _, _ = verify(i, work)
             if code != DONE or columns[i, KIND] == EXACT:
@@ -58,13 +58,14 @@ def compare(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def resembles(i, old, work):  # type: ignore[no-untyped-def]
-    """Whether document i is similar to a row, as it says itself: DONE or what is missing, and that row or -1."""
+    """Whether document i is similar to a row. Returns DONE or what is missing, and the row or -1. The results of i are
+    not changed."""
     limits, signatures, results = work.limits, work.batch.signatures, work.results
     if limits.samples:
         if word(work.rows, old, work.rows.signature_at) != signatures[i * limits.signature]:
             return DONE, NOBODY
     elif agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
-        return DONE, NOBODY  # nor does anybody match whom it must not match within
+        return DONE, NOBODY  # documents of another scope end here too
     columns, found, similarity = results.columns, results.found, results.similarity[i]
     kind, oldest, number, more = columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE]
     work.scratch.candidates, work.scratch.old_first = 0, False

@@ -1,7 +1,8 @@
-"""The very first start: the kernels of the index are compiled beside the others, by a process of its own.
+"""Compilation of the index's kernels at the very first start, by a process of its own, while other kernels are
+compiled.
 
 Numba compiles one kernel at a time in a process, and these take as long as all others together. What the other process
-has compiled is loaded from the cache; if it fails, a kernel is compiled where it is needed.
+has compiled is loaded from the cache. If it fails, a kernel is compiled where it is needed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from stream_lsh.index.kernel.work import Work
 from stream_lsh.settings.model import Settings
 
 TYPES = (types.int64, types.int64, Work.numba_type)
-"""What `match` gets."""
+"""Argument types of `match`."""
 FAR: dict[str, tuple[FarKernel, ...]] = {
     "tf-idf": (weigh, compare, counted, resembles),
     "samples": (gather_sharing, containment_in),
@@ -35,12 +36,12 @@ FAR: dict[str, tuple[FarKernel, ...]] = {
     "deletions": (delete,),
 }
 """Kernels that `match` calls with some settings only."""
-_LOOK = 0.02  # seconds between two looks whether the other process has compiled a kernel
+_LOOK = 0.02  # seconds between two checks whether the other process has compiled a kernel
 _process: subprocess.Popen[bytes] | None = None
 
 
 def needed(settings: Settings) -> list[str]:
-    """The names of FAR that settings need, but for deletions that come without `deleted_field`."""
+    """The names in FAR that settings need, without deletions where there is no `deleted_field`."""
     measure = settings.measure
     chosen = {
         "tf-idf": measure == "tf-idf",
@@ -54,14 +55,14 @@ def needed(settings: Settings) -> list[str]:
 
 
 def begin(settings: Settings) -> subprocess.Popen[bytes] | None:
-    """Compile what an index with these settings needs, if that has not been done and is not under way. Returns the
-    process that does it, if there is one."""
+    """Start a process that compiles what these settings need, unless it is compiled or being compiled. Returns the
+    process, if there is one."""
     global _process
     names = needed(settings)
     there = match.ready(*TYPES) and all(kernel.ready() for name in names for kernel in FAR[name])
     if not there and cache.FOLDER is not None and (_process is None or _process.poll() is not None):
         silent = subprocess.DEVNULL
-        # -P: nothing is imported from where the caller happens to be.
+        # -P: no module is imported from the working directory.
         command = [sys.executable, "-P", "-m", __name__, *names]
         with suppress(OSError):
             _process = subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
@@ -70,8 +71,7 @@ def begin(settings: Settings) -> subprocess.Popen[bytes] | None:
 
 
 def have(names: list[str]) -> None:
-    """Load or compile `match` and, by their names in FAR, what it calls. What the other process compiles is waited
-    for."""
+    """Load or compile `match` and the kernels of these names in FAR. Waits for what the other process compiles."""
     _wait(match, *TYPES)
     match.compile(TYPES)
     for name in names:

@@ -1,8 +1,9 @@
-"""Candidates where keys are a sample of the shingles: the rows that share enough of them, the best first.
+"""Containment candidates: the rows that share enough sampled keys with a document, the best first.
 
-What two documents share of their sampled shingles says what they share of all. A bucket of more rows than are read is a
-phrase that many have: it is left aside, and shares are of the other keys. Only where so many are left aside that a
-partner could be in these alone they are read as well, the newest rows, and the verdict says that it is incomplete.
+The share of sampled shingles that two documents have in common estimates their containment. A bucket that has more rows
+than are read belongs to a common phrase. It is left out, and the shares are of the other keys. These buckets are read
+after all, the newest rows, if so many are left out that a match could be in them alone; the verdict counts them as not
+compared.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SURE = np.int64(1 << 40)  # more than a document has keys
 
 @far(NUMBER(NUMBER, WORK))
 def gather_sharing(i, work):  # type: ignore[no-untyped-def]
-    """As `candidates.gather`, where keys are sampled."""
+    """As `candidates.gather`, with sampled keys."""
     batch, limits, rows = work.batch, work.limits, work.rows
     first = batch.starts[i]
     keys, cut = batch.starts[i + 1] - first - 2, _FIRST
@@ -47,7 +48,7 @@ def gather_sharing(i, work):  # type: ignore[no-untyped-def]
                 return NOBODY
             if more:
                 share(n, _ONE, work)
-    if not limits.unique:  # what has its text shares all, and may have no key
+    if not limits.unique:  # a row with the same text shares all keys, and may have none
         n, more = _read(keys, first + keys, work)
         if n < 0:
             return NOBODY
@@ -62,7 +63,7 @@ def gather_sharing(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _read(j, at, work):  # type: ignore[no-untyped-def]
-    """The newest rows in the bucket of the document's key j, which is `at` among those of the batch, in `scratch.out`:
+    """The newest rows in the bucket of the document's key j, which is key `at` of the batch, in `scratch.out`. Returns
     their number, -1 if there is no room; and whether there are more."""
     batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
     slot, out, key = scratch.slots[j], scratch.out, batch.keys[at]
@@ -88,7 +89,7 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
 
 @njit
 def share(n, times, work):  # type: ignore[no-untyped-def]
-    """The n rows in `scratch.out` have a key of the document; it counts so many times, or so much."""
+    """Add `times` to the number or weight of the keys that the n rows in `scratch.out` share with the document."""
     scratch = work.scratch
     out, table, met, met_count = scratch.out, scratch.table, scratch.met, scratch.met_count
     mask = np.int64(len(table) - 1)
@@ -110,14 +111,15 @@ def share(n, times, work):  # type: ignore[no-untyped-def]
 
 @njit
 def needed(keys, limits):  # type: ignore[no-untyped-def]
-    """As `families.containment.needed`, of a number of keys that may be an estimate."""
+    """As `families.containment.needed`, for a number of keys that may be an estimate."""
     return max(1.0, math.ceil(limits.threshold * keys - limits.slack * math.sqrt(keys) - 1e-9))
 
 
 @njit
 def _rank(left, keys, work):  # type: ignore[no-untyped-def]
-    """Make agreements of the numbers of keys that the document shares with the rows met, of `left` of its `keys` that
-    were looked at. Who shares too few has none. Of the row's own keys the same part is taken to be looked at."""
+    """Convert the number of keys that a row met shares with the document into its agreement; `left` of the document's
+    `keys` were read. A row that shares too few has none. The same part of the row's own keys is assumed to have been
+    read."""
     limits, scratch, rows = work.limits, work.scratch, work.rows
     met, histogram, part = scratch.met, scratch.histogram, left / max(keys, _ONE)
     own, kept, ring_mask = needed(np.float64(left), limits), in_ring(rows), np.int64(len(rows.notes) - 1)

@@ -1,15 +1,15 @@
-"""How rare terms are: of how many documents of the log each is, by a hash of it. What stories weigh terms by.
+"""Document frequencies: how many documents of the log have a term, counted by a hash of the term. `tf-idf` weighs terms
+by them.
 
-A function of the documents that were stored and count (`tf_idf`), in their order: whatever the batches, flushes and
-restarts. Where there is a window an eighth of all counts goes whenever a segment begins, which is where an eighth
-of the window ends.
+They are a function of the stored documents in their order, whatever the batches, flushes and restarts. With a window,
+all counts lose an eighth whenever a segment begins, which is after an eighth of the window.
 
-The store has what it was at one commit, and what every commit since has added; when that is more than the whole, or
-where a segment has begun with which something fades, the whole is written again. On Kafka each of these values is in
-the change of its frame, too, the first one that a copy has is a whole one, and the last one says what all come to.
+The store has the state at one commit, and the increments of each later commit. When these are larger than the state, or
+a segment has begun, the whole state is written again. On Kafka each of these values is also in the change of its frame;
+the first value of a replica is a whole state.
 
-Nobody is named in it: which documents a count comes from cannot be told, so it stays when they are erased. But what a
-commit of few documents has added says what words they have: where something is erased, all values become one.
+Counts do not name documents, and remain when documents are erased. The increments of a commit with few documents would
+reveal their words: erasing replaces all values by one.
 """
 
 from __future__ import annotations
@@ -29,32 +29,37 @@ from stream_lsh.index.store.rocksdb import FREQUENCIES, Range, Store, parts_of, 
 from stream_lsh.settings.model import Settings
 
 SLOTS = 1 << 22
-"""Counters: 16 MB. The terms of a million posts are some 500,000."""
+"""Counters: 16 MB. A million posts have some 500,000 terms."""
 OWN_SLOTS = 512
 BEFORE = 8
-"""Documents that are thought to have been before the first one, with other terms: or else what the first two share
-would say nothing."""
-UNIT = 16  # that a document counts, so that what fades does so in small steps
+"""Documents assumed before the first one, with other terms. Without them, terms that the first two documents share
+would weigh nothing."""
+UNIT = 16  # what a document counts: a multiple, so that counts can decay in small steps
 BITMAP = 16  # words of the bitmap of a row's terms
-_HEAD = struct.Struct("<BqqI")  # whole or added; segment, number of the value; counts
-_WHOLE = b"\1"  # with which a whole one begins
+_HEAD = struct.Struct("<BqqI")  # whole state or increments; segment, number of the value; number of counts
+_WHOLE = b"\1"  # first byte of a whole state
 _POWER = 0.8
-# log2(x) ** 0.8 in steps of 1/64, rounded: the same on every machine. Terms that are twice as rare do not say twice as
-# much: without it one misspelt word outweighs the name of the town.
+# log2(x) ** 0.8 in steps of 1/64, rounded: the same on every machine. Without the exponent a misspelt word outweighs
+# the name of the town.
 _POWERS = np.round((np.arange(64 * 64) / 64) ** _POWER * 2.0**20) / 2.0**20
 _MOST = np.uint32(0xFFFFFFFF - UNIT)
 
 
 class DocumentFrequency(Struct):
-    """The counts, of UNIT a document; and scratch for the document at hand, and for the rows that it is compared with.
+    """The counts, UNIT for each document; and scratch for the current document and for the rows that it is compared
+    with.
 
-    among: how many documents there are that the one at hand may match, and some. log: slots that were counted since the
-    last commit, `logged` of them.
-    own, own_weights: a hash table of the document's heaviest terms. norm, names: sums of the squares of their weights,
-    of all and of names; pad: what is not looked at. keys: how many of the heaviest there are, up to STORY_KEYS, with
-    the weights of these; rarest: their order, the rarest first. near: the signatures of rows, with their bitmaps,
-    groups and similarities; apart: how far these are in time (ms); tellers: how many of them are of the document's
-    story.
+    Attributes:
+        among: number of documents that the current one may match, and BEFORE more.
+        log: slots counted since the last commit, the first `logged` of it.
+        own, own_weights: a hash table of the document's heaviest terms.
+        norm, names: sums of the squares of their weights: of all, of names.
+        pad: the same of terms that are not stored.
+        heaviest: the heaviest terms. The first `keys` of them, up to STORY_KEYS, are its keys, with `key_weights`.
+        rarest: the order of the keys, the rarest first.
+        near, bitmaps, groups, cosines: signatures of rows, their bitmaps, groups and similarities.
+        apart: time between them and the document, in ms.
+        tellers: number of rows of the document's story among them.
     """
 
     counts: Halves
@@ -82,7 +87,12 @@ class DocumentFrequency(Struct):
 
     @classmethod
     def of(cls, candidates: int, keys: int, words: int) -> Self:
-        """Nothing is known yet; candidates: rows that a document is compared with, 0 = of an index without stories."""
+        """Without counts.
+
+        Args:
+            candidates: rows that a document is compared with, 0 = not `tf-idf`.
+            words: of a signature.
+        """
         some = candidates > 0
         return cls(
             counts=np.zeros(SLOTS if some else 0, np.uint32), among=0.0,
@@ -98,44 +108,44 @@ class DocumentFrequency(Struct):
 
     @classmethod
     def of_shard(cls, settings: Settings, words: int) -> Self:
-        """That of an index with these settings, whose signatures have so many words."""
+        """Of an index with these settings, whose signatures have this many words."""
         stories = settings.measure == "tf-idf"
         return cls.of(settings.max_candidates * stories, STORY_KEYS * stories, words)
 
     def enlarge(self) -> None:
-        """Twice the room for what is counted."""
+        """Double the room of the log."""
         self.log = np.concatenate((self.log, np.empty_like(self.log)))
 
 
 @njit(forceinline=True)
 def slot_of(term):  # type: ignore[no-untyped-def]
-    """Where a term is counted."""
+    """The counter of a term."""
     return np.int64(term & np.uint64(SLOTS - 1))
 
 
 @njit
 def weigh_among(frequencies, every):  # type: ignore[no-untyped-def]
-    """Weigh terms among the documents that have the term `every`."""
+    """Set the number of documents to that of the documents with the term `every`."""
     frequencies.among = np.float64(frequencies.counts[slot_of(every)]) / UNIT + (2.0 + BEFORE)
 
 
 @njit
 def idf_of(frequencies, term, own):  # type: ignore[no-untyped-def]
-    """How much a term says by being rare, seen from a document that has it (own = 1) or not (0): the logarithm of the
-    documents for one that has it, the document at hand among them."""
+    """The weight of a term by its document frequency: a power of the logarithm of the number of documents for each that
+    has it. own: 1 if the current document has it, otherwise 0."""
     count = np.float64(frequencies.counts[slot_of(term)]) / UNIT + own
     return _POWERS[np.int64(64.0 * log2(max(1.0, frequencies.among / (count + 0.5))))]
 
 
 @njit
 def most_rare(frequencies):  # type: ignore[no-untyped-def]
-    """That of a term that no document has had."""
+    """The weight of a term that no document has."""
     return _POWERS[np.int64(64.0 * log2(frequencies.among))]
 
 
 @njit
 def count(frequencies, terms, first, last, shift):  # type: ignore[no-untyped-def]
-    """A document is stored, which has terms[first:last]; the caller has seen to room in the log."""
+    """Count the terms[first:last] of a stored document. There must be room in the log."""
     for k in range(first, last):
         slot = slot_of(terms[k] >> shift)
         if frequencies.counts[slot] < _MOST:
@@ -145,30 +155,30 @@ def count(frequencies, terms, first, last, shift):  # type: ignore[no-untyped-de
 
 
 class Counted:
-    """The counts of a shard, and how they are kept.
+    """The document frequencies of a shard, and their values in the store.
 
     Args:
-        trimmed: the changelog that the store comes from has lost its beginning: if there is no whole value, they begin
-            with what is left.
+        trimmed: the changelog of this store has lost its beginning: without a whole state, counts begin with what is
+            left.
 
     Raises:
-        DamagedError: a value is missing, or damaged.
+        DamagedError: a value is missing or damaged.
     """
 
     def __init__(self, store: Store, shard: int, frequencies: DocumentFrequency, *, trimmed: bool = False) -> None:
         self.frequencies = frequencies
         self.trimmed = trimmed
         self._shard = shard
-        self._segment = -1  # the last one that began
+        self._segment = -1  # the latest segment
         self._number = 0  # of the next value
-        self._whole = 0  # bytes of the last whole one
-        self._since = 0  # and of those since
+        self._whole = 0  # bytes of the last whole state
+        self._since = 0  # bytes of the increments after it
         self._anew = True
         if len(frequencies.counts):
             self._restore(store)
 
     def begin(self, segment: int, fades: bool) -> None:
-        """A segment begins; whether an eighth goes."""
+        """A segment begins. fades: all counts lose an eighth."""
         if not len(self.frequencies.counts) or segment == self._segment:
             return
         if fades and self._segment >= 0:
@@ -179,7 +189,7 @@ class Counted:
         self._segment = segment
 
     def take(self) -> tuple[dict[bytes, bytes], list[Range]]:
-        """The values that make the counts durable, and the ranges of keys that are needed no more."""
+        """The values that make the counts durable, and the ranges of keys that are obsolete with them."""
         frequencies = self.frequencies
         if not len(frequencies.counts):
             return {}, []
@@ -193,7 +203,7 @@ class Counted:
             counts = times.astype(np.uint32) * np.uint32(UNIT)
         whole, frequencies.logged = bool(ranges), 0
         head = _HEAD.pack(whole, self._segment, self._number, len(slots))
-        # Neighbours are near, and most counts are equal, which takes a third when it is compressed.
+        # Steps are small, and most counts are equal: compressed they take a third.
         steps = np.diff(slots, prepend=np.uint32(0)).astype("<u4")
         value = head + zlib.compress(steps.tobytes() + counts.astype("<u4").tobytes(), 1)
         values = {self._key(self._number): value}
@@ -203,7 +213,7 @@ class Counted:
         return values, ranges
 
     def folded(self) -> tuple[dict[bytes, bytes], list[Range]]:
-        """As `take`, where nothing was counted since: all values as one, in place of the last one."""
+        """As `take`, where nothing was counted since the last commit: one whole state in place of all values."""
         if not self._number:
             return {}, []
         self._number, self._anew = self._number - 1, True
@@ -218,12 +228,12 @@ class Counted:
                 self._add(number, value)
             except (struct.error, ValueError, IndexError, zlib.error):
                 raise DamagedError(
-                    f"{store.path}: what shard {self._shard} knows of how rare terms are is damaged; restore the "
-                    "folder from a backup"
+                    f"{store.path}: the document frequencies of shard {self._shard} are damaged; restore the folder "
+                    "from a backup"
                 ) from None
 
     def _add(self, number: int, value: bytes) -> None:
-        """Take over a value: a whole one, or what was added to the one before."""
+        """Add a value: a whole state, or the increments after the value before."""
         whole, self._segment, named, n = _HEAD.unpack_from(value)
         begins = self.trimmed and not self._number
         if named != number or not (whole or begins or number == self._number):
@@ -240,7 +250,7 @@ class Counted:
 
 
 def folded(store: Store, shard: int, *, trimmed: bool) -> tuple[dict[bytes, bytes], list[Range]]:
-    """All values that a store has, as one, in place of the last one, and the ranges of keys that are needed no more.
+    """One whole state in place of all values of a store, and the ranges of keys that are obsolete with it.
 
     Raises:
         DamagedError: see `Counted`.
@@ -251,8 +261,8 @@ def folded(store: Store, shard: int, *, trimmed: bool) -> tuple[dict[bytes, byte
 
 
 def superseded(values: dict[bytes, bytes]) -> list[Range]:
-    """Take out of values that are to be stored what a later whole one of them says anyway; the ranges of keys of the
-    store that are needed no more with it."""
+    """Remove from values those before the last whole state. Returns the ranges of keys of the store that are obsolete
+    with it."""
     mine = sorted(key for key in values if key.startswith(FREQUENCIES))
     whole = next((key for key in reversed(mine) if values[key][:1] == _WHOLE), None)
     if whole is None:

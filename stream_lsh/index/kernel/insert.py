@@ -41,8 +41,11 @@ _FIRST = np.int64(0)
 
 @njit
 def store(i, original, leader, work):  # type: ignore[no-untyped-def]
-    """Make document i the next row. original: the row that it is dropped for, or a copy of; leader: the place among the
-    rows met of the one that it follows; -1 if there is none."""
+    """Make document i the next row.
+
+    original: the row that it is dropped for or a copy of, -1 = none. leader: the place among the rows met of the row
+    that it follows, -1 = none.
+    """
     batch, rows, memory, limits, sets = work.batch, work.rows, work.memory, work.limits, work.sets
     row, columns, scratch = rows.total, work.results.columns, work.scratch
     columns[i, ROW_OF] = row
@@ -70,7 +73,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     kind = columns[i, KIND] if limits.alone else UNKNOWN
     recent[place + FLAGS] |= np.uint64(flags) | np.uint64(kind) << KIND_BITS
     recent[place + OF] = of
-    if limits.late:  # nothing is known yet; every shard that hears of it later says the same
+    if limits.late:  # nothing is decided yet; all shards write the same later
         recent[place + SIMILARITY] = np.uint64(0)
         recent[place + GROUP] = batch.words[i, SEQ]
     else:
@@ -112,12 +115,12 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
 
 @njit
 def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_at, mask_words):  # type: ignore[no-untyped-def]
-    """Post a row of the newest segment (counted in it) under its id, and as its flags say under its text, the bands
-    of its mask, and behind the row with the hash `link`, or the group with that number.
+    """Post a row of the newest segment (counted from its first) under its id and, as its flags say, under its text, the
+    bands of its mask, and behind the row with the hash `link` or the group with this number.
 
-    keys: from `first` on those of its bands, at `text` behind it that of its text, then its id's.
-    slots: where they were found, or belong unless another key has come there since. masks: from `mask_at` on the mask;
-    no words = all bands.
+    keys: from `first` on those of its bands; at `text` behind it that of its text, then that of its id. slots: where
+    they were found or belong, unless another key was entered since. masks: the mask begins at `mask_at`; no words = all
+    bands.
     """
     if flags & DELETED or not flags & REPRESENTATIVE:
         append(memory, slots[text + 1], keys[first + text + 1], row)
@@ -138,8 +141,8 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
 
 @njit(allocates=True)
 def replay(block, first, mask_words, keys, starts, bands, memory):  # type: ignore[no-untyped-def]
-    """Post rows uint64[n, width] of the newest segment again, which are the rows from `first` on in it; their keys
-    are given as those of a batch; bands: of each, if it has as many."""
+    """Post rows uint64[n, width] of the newest segment again, the first of which is `first` in it. keys, starts: as of
+    a batch; bands: of each row, if it has as many."""
     most = np.int64(0)
     for i in range(len(starts) - 1):
         most = max(most, starts[i + 1] - starts[i])

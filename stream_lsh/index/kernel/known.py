@@ -1,4 +1,4 @@
-"""What an index knows of a document before it is compared: the rows with its id, and with its text."""
+"""Look-ups before a document is compared: the rows with its id, and with its text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stream_lsh.index.rows.deleted_rows import any_dead
 from stream_lsh.index.rows.layout import ID, KNOWN, TEXT
 
 _FIRST = np.int64(0)
-_SAME_TEXT = np.int64(64)  # kept ones with one text that are looked at
+_SAME_TEXT = np.int64(64)  # rows read of kept documents with one text
 
 
 @njit
@@ -28,7 +28,7 @@ def newest_of_id(i, work):  # type: ignore[no-untyped-def]
             row = _provisional_with_id(i, work.older, work)
         if row >= 0:
             return row
-    if _under(i, place, n, work):  # an id that was updated again and again has many rows; more than one key, nobody
+    if _under(i, place, n, work):  # an id with many updates has many rows; other ids have the key by chance only
         row = _same(i, ID, n, work)
         if row < 0:
             row = _same(i, ID, _under(i, place, np.int64(len(work.scratch.out)), work), work)
@@ -37,7 +37,7 @@ def newest_of_id(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def look_up(start, stop, work):  # type: ignore[no-untyped-def]
-    """The rows of the documents that have the ids of the documents [start, stop), in KNOWN; -1 where there is none."""
+    """Write the live rows with the ids of the documents [start, stop) into KNOWN; -1 where there is none."""
     batch, columns = work.batch, work.results.columns
     for i in range(start, stop):
         if work.limits.window:
@@ -50,8 +50,8 @@ def look_up(start, stop, work):  # type: ignore[no-untyped-def]
 
 @njit
 def with_text(i, work):  # type: ignore[no-untyped-def]
-    """The row of who was kept and has the text of document i, or -1; the oldest one, as a new representative may have
-    the text of one that was kept meanwhile."""
+    """The row of a kept document with the text of document i, or -1; the oldest, because a new representative may have
+    the text of a document that was kept meanwhile."""
     rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
     if not any_dead(rows.dead):
         return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
@@ -65,8 +65,8 @@ def with_text(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _under(i, place, most, work):  # type: ignore[no-untyped-def]
-    """The newest rows, at most so many, under the key of document i at `place`: in `scratch.out`; their number. More
-    than one id or text has one such key by accident only."""
+    """The newest rows, at most `most`, under the key of document i at `place`, in `scratch.out`. Returns their number.
+    Other ids or texts have this key by chance only."""
     batch, scratch = work.batch, work.scratch
     at, slot, out = batch.starts[i] + place, scratch.slots[place], scratch.out
     if empty(work.memory, slot) and nowhere(batch.hits, at):
@@ -89,7 +89,7 @@ def _provisional_with_id(i, segment, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _same(i, what, n, work):  # type: ignore[no-untyped-def]
-    """The first of the n rows in `scratch.out` that has the same hash as document i, or -1."""
+    """The first of the n rows in `scratch.out` with the same hash as document i, or -1."""
     out = work.scratch.out
     for k in range(n):
         if same_hash(work.rows, out[k], what, work.batch, i):

@@ -1,4 +1,4 @@
-"""The limits of a shard's kernel, from its settings."""
+"""The limits of a shard's kernels, from its settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stream_lsh.settings.model import Settings
 
 
 def _agreements(settings: Settings, ranked: int) -> tuple[int, int]:
-    """Of so many components that are compared, those that are equal at the threshold: at least, and as a rule."""
-    if settings.measure in ("hamming", "levenshtein"):  # all bits that differ may be among those that are ranked
-        bits = int(settings.signing.max_distance)  # an edit changes how often a text has at most two characters, by one
+    """Of `ranked` components, the number that is equal at the threshold: at least, and typically."""
+    if settings.measure in ("hamming", "levenshtein"):  # all differing bits may be among the ranked ones
+        bits = int(settings.signing.max_distance)  # an edit changes at most two counts of characters, by one each
         return (max(1, ranked - (2 * bits if settings.measure == "levenshtein" else bits)),) * 2
-    if settings.measure == "tf-idf":  # ranked by what they share, not by how much
+    if settings.measure == "tf-idf":  # ranked by the weights of shared keys
         return 1, 1
     p = collision(settings.measure, settings.threshold, 1.0)
     sigma = (p * (1 - p) / ranked) ** 0.5
@@ -26,10 +26,10 @@ def _agreements(settings: Settings, ranked: int) -> tuple[int, int]:
 
 
 def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
-    """What the kernel compares with. secret: of the bands' keys.
+    """The limits. secret: of the keys of bands.
 
-    A candidate is discarded below p - 4 sigma. Disagreement of signatures is a metric: who agrees with a follower on as
-    much as a candidate must, agrees with the follower's leader on at least `expand`.
+    A candidate is discarded below p - 4 sigma. The number of differing components is a metric: a document that agrees
+    with a follower as much as a candidate must, agrees with the follower's leader in at least `expand` components.
     """
     size, bits = settings.signing.signature_size, shape.components.bits
     lanes = 64 // bits

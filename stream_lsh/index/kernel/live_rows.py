@@ -1,4 +1,4 @@
-"""Who lives in a bucket: deleted rows are read past, and count in no limit."""
+"""Reading the live rows of a bucket: deleted rows are skipped, and count towards no limit."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ _FIRST, _ONE = np.int64(0), np.int64(1)
 
 @njit
 def read_live(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
-    """The newest rows under a key that are visible, at most `limit`, in `scratch.out`, which has room for one more: the
-    newest first, and in the place of one that stands for a new representative the new representative. slot, hits[at]:
-    as for `read`.
+    """The newest live rows in the window under a key, at most `limit`, newest first, in `scratch.out`, which has room
+    for one more. A representative row is read as the row of its representative. slot, hits[at]: as for `read`.
 
     Returns their number, and whether there are more.
     """
     rows, scratch = work.rows, work.scratch
     deleted_ranges, aside, out = rows.dead.deleted_ranges, rows.dead.aside, scratch.out
     n, below, most = _FIRST, BEHIND_ALL, limit + _ONE
-    newest, oldest, passed = NOBODY, NOBODY, _FIRST  # deleted rows since the last one that was none
+    newest, oldest, passed = NOBODY, NOBODY, _FIRST  # deleted rows since the last live one
     more = True
     while more and below > rows.seen:
         room = out[n : n + most]
@@ -56,5 +55,5 @@ def read_live(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
         below = min(below, last)
         most *= 2
     if passed >= SHORTEST:
-        remember(deleted_ranges, key, newest, _FIRST)  # nor is there anybody older
+        remember(deleted_ranges, key, newest, _FIRST)  # all older rows are deleted too
     return n, False

@@ -1,17 +1,18 @@
-"""The kernel of the index: documents in the order of the log against one shard.
+"""The matching kernel: documents in the order of the log against one shard.
 
-Each document sees all rows before it, those of its own batch included, so that the answers do not depend on how the
-log was cut into batches. The rule (docs/architecture.md, "Matching"), as `_judge` and `compare.compare` have it:
+A document is compared with all rows before it, including those of its own batch. The verdicts therefore do not depend
+on how the log was cut into batches. The steps (docs/architecture.md, "Matching"), in `_judge` and `compare.compare`:
 
-0. With a window, rows older than it are not seen, wherever below rows are read.
-1. An id that is known makes a document redelivered, or rejected, or replaces what was there; a deletion lets it go
-   (`replace`). Under `kept` a text that was kept is decided by one look-up.
-2. Of each of its buckets the newest rows are read. Whoever agrees with it well enough in the signature is a candidate.
+0. With a window, rows that have left it are read nowhere.
+1. A known id makes a document redelivered, or rejected, or an update; a deletion deletes the id's version (`replace`).
+   With `compare_with = kept`, a text that was kept is found by one look-up.
+2. The newest rows of each of its buckets are read. A row whose signature agrees well enough is a candidate.
 3. Candidates are verified in the order of their agreement, the newest first among equals, until enough match.
-4. With several shards under `kept`, if nothing matches: the same with those that are not decided yet, but half of
-   what is read and verified are the oldest. Who was kept is for others to say, who know all shards' answers.
-5. It is stored. Under `kept` it is posted in its buckets only if nothing matched. Under `all` a copy or a follower is
-   posted behind the row that it follows, which whoever would have met it meets instead, and looks behind.
+4. With several shards and `kept`, a document without a match is compared with the provisional rows too: half of what is
+   read and verified are the oldest. Whether they were kept is decided by the resolution, from the matches of all
+   shards.
+5. The document is stored. With `kept` it is posted in its buckets only if nothing matched. With `all` a copy or
+   follower is posted behind the row that it follows. A document that meets this row also reads what is behind it.
 """
 
 from __future__ import annotations
@@ -59,9 +60,8 @@ from stream_lsh.index.rows.layout import (
 def match(start, stop, work):  # type: ignore[no-untyped-def]
     """Match and store the documents [start, stop) of a batch; fills `work.results`.
 
-    Returns the position reached, and why no further: DONE if all of them are done. Called again from there, it goes on.
-    REPRESENTATIVE_POSTED: the last row stands for a new representative, which the caller has to post, as keys are made
-    of its text.
+    Returns the position reached, and DONE or what is missing to go on from there. REPRESENTATIVE_POSTED: the last row
+    is a representative row, which the caller has to post, because its keys are sampled from its text.
     """
     i = start
     while i < stop:
@@ -76,7 +76,7 @@ def match(start, stop, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _judge(i, work):  # type: ignore[no-untyped-def]
-    """Match and store one document; DONE, or what is missing, with nothing changed."""
+    """Match and store one document. Returns DONE, or what is missing, with nothing changed."""
     batch, scratch, results = work.batch, work.scratch, work.results
     columns, what, slots = results.columns, batch.what[i], scratch.slots
     if not what & (VALID | DELETION):
@@ -86,7 +86,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     code = prepare(i, work)
     if code != DONE:
         return code
-    # All look-ups first: they do not depend on each other, so that the waits for memory overlap.
+    # All look-ups first: they are independent, and their memory latencies overlap.
     keys, first = batch.keys, batch.starts[i]
     for k in range(batch.starts[i + 1] - first):
         slots[k] = find(work.memory, keys[first + k])
@@ -127,13 +127,13 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _answered(i, row, work):  # type: ignore[no-untyped-def]
-    """Whether what is known of the id of document i, its newest row, decides; if it has the same text, the first
-    verdict on it is said again."""
+    """Whether the newest row of document i's id decides the verdict. For the same text, the first verdict is
+    repeated."""
     rows, results, limits = work.rows, work.results, work.limits
     columns, deleted = results.columns, was_deleted(rows, row)
     if (
         deleted and word(rows, row, SEQ) == work.batch.words[i, SEQ]
-    ):  # by this document, for which a new representative was posted
+    ):  # deleted by this document, for which a representative row was added
         return False
     same = not deleted and same_hash(rows, row, TEXT, work.batch, i)
     if not same and (deleted or limits.update):
@@ -145,7 +145,7 @@ def _answered(i, row, work):  # type: ignore[no-untyped-def]
         columns[i, OLDEST] = WENT_SINCE
     if limits.late:
         columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
-        if row >= work.older.first:  # its first verdict is for others to say
+        if row >= work.older.first:  # its first verdict is decided by the resolution
             columns[i, KIND], columns[i, GROUP_OF], results.similarity[i] = UNKNOWN, NO_GROUP, 0.0
             return True
     columns[i, KIND] = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))

@@ -1,8 +1,8 @@
-"""What the next documents of a batch will ask for: rows whose sets have to be read, guessed for many of them at once.
+"""Reading ahead: the rows whose sets the next documents of a batch will probably need.
 
-A document that is similar to an old row stops the kernel until that row's text is read. Where most documents do, a feed
-of corrections or of copies of old pages, reading the texts of many in one go is several times as fast. It is a guess:
-who is not in it is read when it is asked for, and no answer depends on it.
+A document that is similar to an old row stops the kernel until that row's text is read. Where most documents are, as in
+a feed of corrections or of copies of old pages, reading the texts of many documents together is several times as fast.
+A wrong guess changes no verdict: a missing set is read when it is needed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from stream_lsh.index.postings.memtable import find
 from stream_lsh.index.rows.layout import OWNED, TEXT, VALID
 
 MOST = 4
-"""Rows that are guessed for a document."""
+"""Rows guessed for a document."""
 _FIRST = np.int64(0)
 
 
 @njit
 def guess(start, stop, work, rows):  # type: ignore[no-untyped-def]
-    """Rows, at most MOST for each of the documents [start, stop), that these are likely to be compared with and that
-    are not at hand: in `rows`, which has room for them; their number. Nothing else is changed."""
+    """Rows, at most MOST for each of the documents [start, stop), that these will probably be compared with and whose
+    sets are not in memory, in `rows`, which has room for them. Returns their number. Nothing else is changed."""
     batch, scratch, n = work.batch, work.scratch, _FIRST
     if len(scratch.out) < AT_LEAST:
         return n
@@ -48,14 +48,14 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
     batch, limits, scratch, sets = work.batch, work.limits, work.scratch, work.sets
     scratch.candidates, scratch.old_first = _FIRST, False
     old = newest_of_id(i, work) if limits.update and batch.what[i] & OWNED else NOBODY
-    if old >= 0 and was_deleted(work.rows, old):  # such a row has no text
+    if old >= 0 and was_deleted(work.rows, old):  # a deletion has no text
         old = NOBODY
-    if old >= 0 and same_hash(work.rows, old, TEXT, batch, i):  # it is delivered again
+    if old >= 0 and same_hash(work.rows, old, TEXT, batch, i):  # redelivered
         return n
     kept = with_text(i, work) if limits.unique else NOBODY
     if kept >= 0:
         nominate(kept, limits.full, scratch)
-    elif limits.unique and old >= 0 and _alike(i, old, work):  # nobody else who is like it was kept beside it
+    elif limits.unique and old >= 0 and _alike(i, old, work):  # no other similar document was kept beside it
         nominate(old, limits.likely, scratch)
     elif (gather_sharing(i, work) if limits.samples else gather(i, work)) < 0:
         return n
@@ -73,7 +73,7 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _alike(i, row, work):  # type: ignore[no-untyped-def]
-    """Whether document i is thought to be similar to a row."""
+    """Whether document i is probably similar to a row."""
     limits, signatures = work.limits, work.batch.signatures
     agreement = agreement_with(work.rows, row, signatures, i * limits.signature, limits.head, limits.tops)
     return agreement >= limits.likely

@@ -1,15 +1,14 @@
-"""Versions that go: one that was deleted, or replaced by another text under its id; and the new representative of one
-that was kept.
+"""Deleted and replaced versions, and the new representatives of their groups.
 
-Under `kept` a kept document that goes leaves its group to the oldest live member that is seen. The new
-representative has a row already, which was dropped and is in no bucket. So it is posted by a row more, the next one,
-that has its signature and says whose it is: rows are posted in their order and never again, and whatever is rebuilt
-from rows has representatives in it.
+With `compare_with = kept`, when a representative is deleted or replaced, the oldest live member of its group in the
+window becomes the new representative. The row of this member was dropped, and is in no bucket. A representative row is
+added: the next row, with the member's signature, and the member's row in OF. Rows are posted in their order and only
+once; postings that are rebuilt from rows include representatives.
 
-With several shards members stand in all of them, and who went stood in one. So what went is told to all as what was
-kept is, and with the block that begins then each names its oldest live member. All of them are posted among the
-provisional; whoever knows the answers of all shards knows which is the oldest. The rows of the others say from where on
-their shards look the next time.
+With several shards the members are in all of them, and the deleted version was in one. All shards learn its group
+together with the decisions of its block. When the next block begins, each adds a representative row for its oldest live
+member among the provisional rows, and the resolution chooses the oldest of all. The rows of the others mark where their
+shards search from the next time.
 """
 
 from __future__ import annotations
@@ -61,32 +60,32 @@ _FIRST, _ONE = np.int64(0), np.int64(1)
 
 @njit
 def time_of(rows, row):  # type: ignore[no-untyped-def]
-    """The event time that a row has, or NO_TIME."""
+    """Event time of a row, or NO_TIME."""
     return np.int64(word(rows, row, TIME))
 
 
 @njit
 def older(i, row, work):  # type: ignore[no-untyped-def]
-    """Whether document i has an event time before that of a row."""
+    """Whether document i has an earlier event time than a row."""
     mine, other = np.int64(work.batch.words[i, TIME]), time_of(work.rows, row)
     return mine != NO_TIME and other != NO_TIME and mine < other
 
 
 @njit
 def was_deleted(rows, row):  # type: ignore[no-untyped-def]
-    """Whether a row says that its id was deleted."""
+    """Whether a row is a deletion."""
     return word(rows, row, FLAGS) & np.uint64(DELETED) != 0
 
 
 @njit
 def stands(row, work):  # type: ignore[no-untyped-def]
-    """The row by which a version is met that was kept: its own, or that of a new representative; -1 if it was not kept.
-    Under `all` of several shards nobody knows."""
+    """The row by which a representative is met: its own, or a representative row; -1 if the row is no representative.
+    With `compare_with = all` and several shards it is not known."""
     rows = work.rows
     if not work.limits.unique:
         kind = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
         return row if kind in (UNIQUE, UNKNOWN) else NOBODY
-    if work.limits.late and row >= work.older.first:  # it is for others to say
+    if work.limits.late and row >= work.older.first:  # the resolution decides
         return row
     if not word(rows, row, FLAGS) & np.uint64(DROPPED):
         return row
@@ -98,13 +97,13 @@ def stands(row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _newest_representative(group, work):  # type: ignore[no-untyped-def]
-    """The row by which the last representative of a group is met, or -1. With several shards another one's may stand
-    instead of the one that this shard named last: then that row says that it was dropped."""
+    """The newest representative row of a group, or -1. With several shards the representative may be in another shard;
+    then this shard's row is marked as dropped."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     key = key_behind(group, REPRESENTATIVES)
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
-    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another group has the key, by accident
+    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another group has the same key by chance
         n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
         for k in range(n):
             newest = scratch.out[k]
@@ -115,7 +114,7 @@ def _newest_representative(group, work):  # type: ignore[no-untyped-def]
 
 @far(types.boolean(NUMBER, WORK))
 def went_since(row, work):  # type: ignore[no-untyped-def]
-    """Whether the version that a row was dropped for was replaced or deleted since: there is a newer row of that id."""
+    """Whether the version that a row was dropped for was replaced or deleted since: its id has a newer row."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     if not word(rows, row, FLAGS) & np.uint64(DROPPED):
         return False
@@ -123,7 +122,7 @@ def went_since(row, work):  # type: ignore[no-untyped-def]
     key = posting_key(hashed)
     probe(key, work.runs, scratch.hits)
     slot = find(memory, key)
-    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another id has the key, by accident
+    for most in (_ONE, np.int64(len(scratch.out))):  # the newest; more if another id has the same key by chance
         n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, rows.seen, most, scratch.room, scratch.out)
         for k in range(n):
             if word(rows, scratch.out[k], ID) == hashed:
@@ -133,11 +132,11 @@ def went_since(row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def representative_of(group, row, work):  # type: ignore[no-untyped-def]
-    """The new representative of a group but for one row, or -1; the caller has seen to room for AT_LEAST rows. Members
-    that have died are passed over by one representative only, the next one is looked for behind it."""
+    """The new representative of a group without one row, or -1. There must be room for AT_LEAST rows. Deleted members
+    are skipped once: the next search begins behind them."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     newest, first = _newest_representative(group, work), rows.seen
-    if newest >= 0:  # whoever is older than the last representative was dead by then
+    if newest >= 0:  # older members were deleted before the last representative was chosen
         left = np.int64(word(rows, newest, FLAGS) & np.uint64(DROPPED))
         first = max(first, np.int64(word(rows, newest, OF)) + _ONE - left)
     key, n = key_behind(group, FOLLOWERS), AT_LEAST
@@ -157,14 +156,14 @@ def representative_of(group, row, work):  # type: ignore[no-untyped-def]
 
 @far(CODE(NUMBER, NUMBER, WORK))
 def delete(i, row, work):  # type: ignore[no-untyped-def]
-    """Document i says that its id is deleted, of which the newest row is this one, or -1."""
+    """Delete the id of document i. row: the id's newest row, or -1."""
     rows, columns = work.rows, work.results.columns
     time = np.int64(work.batch.words[i, TIME])
     columns[i, STATUS] = GONE
     if row < 0 or was_deleted(rows, row):
-        if row >= 0 and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this record: it is done
+        if row >= 0 and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this record: nothing is left to do
             return DONE
-        if time != NO_TIME and (row < 0 or time > time_of(rows, row)):  # for older versions that come later
+        if time != NO_TIME and (row < 0 or time > time_of(rows, row)):  # for older versions that arrive later
             _store(i, NOBODY, NOBODY, time, work)
         return DONE
     if older(i, row, work):
@@ -179,8 +178,8 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def inherit(i, groups, found, work):  # type: ignore[no-untyped-def]
-    """With document i a block begins: who may stand for these groups from here on gets a row more, which is the
-    caller's to post. found: int64[g, 2], row and number of each; how many there are."""
+    """A block begins with document i: add a representative row for each possible representative of these groups. The
+    caller posts the rows. found: int64[g, 2], row and number of each. Returns how many there are."""
     rows, log, n = work.rows, work.batch.log[i], _FIRST
     if work.limits.window:
         see(rows, log - work.limits.window)
@@ -202,9 +201,9 @@ def inherit(i, groups, found, work):  # type: ignore[no-untyped-def]
 
 @far(CODE(NUMBER, NUMBER, NUMBER, WORK))
 def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
-    """Document i replaces a version. stays: that version, if it takes its place in the group; else it is as if it had
-    been deleted before, and it is compared with the new representative, if there is one. With several shards others say
-    whether it does."""
+    """Document i replaces a version. stays: that version, if document i becomes the representative in its place,
+    otherwise -1. Without it the version counts as deleted before, and document i is compared with the new
+    representative, if there is one. With several shards the resolution decides."""
     work.results.columns[i, LIKE] = stays >= 0
     if stays >= 0 and not work.limits.late:
         work.results.columns[i, STOOD] = 1
@@ -219,7 +218,7 @@ def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _go(i, row, work):  # type: ignore[no-untyped-def]
-    """A version goes by document i; its representative, or -1."""
+    """Delete a version because of document i. Returns the new representative, or -1."""
     rows, columns, representative = work.rows, work.results.columns, NOBODY
     met_by = stands(row, work)
     columns[i, STOOD] = met_by >= 0
@@ -236,7 +235,7 @@ def _go(i, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _bury(i, row, met_by, work):  # type: ignore[no-untyped-def]
-    """A version is seen no more, by document i; met_by: the row by which it was."""
+    """Mark a version as deleted because of document i. met_by: the row by which it was met."""
     columns, rows = work.results.columns, work.rows
     columns[i, REPLACES], columns[i, LEFT] = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
     deleted = work.batch.what[i] & DELETION != 0
@@ -245,8 +244,8 @@ def _bury(i, row, met_by, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _store(i, representative, row, time, work):  # type: ignore[no-untyped-def]
-    """The next row says that document i's id was deleted, whose version was `row`, and stands for a new representative;
-    -1 if there is none."""
+    """Add a row for the deletion of document i's id, whose version was `row`, which is also a representative row. -1 =
+    there is none."""
     batch, rows, memory = work.batch, work.rows, work.memory
     at, new = rows.total, rows.recent[rows.total - rows.base]
     flags, kind = DELETED, UNIQUE if work.limits.late else UNKNOWN
@@ -279,7 +278,7 @@ def _clear(new):  # type: ignore[no-untyped-def]
 
 @njit
 def _stand_for(representative, new, work):  # type: ignore[no-untyped-def]
-    """A row in memory stands for a new representative: it is met as that one would be."""
+    """Make a row in memory a representative row: it is met as the representative would be."""
     rows = work.rows
     _clear(new)
     new[OF] = np.uint64(representative)
@@ -297,13 +296,13 @@ def _added(at, mark, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _post_representative(new, row, work):  # type: ignore[no-untyped-def]
-    """Post the next row, as `insert.post` would, where its representative is met, and behind the group."""
+    """Post a representative row, as `insert.post` would, in the buckets of its representative, and behind the group."""
     memory, limits = work.memory, work.limits
     _post(key_behind(new[GROUP], REPRESENTATIVES), row, memory)
-    if limits.stories:  # it is met where it is posted itself
+    if limits.stories:  # a member of a story is posted in its buckets itself
         return
     _post(posting_key(new[TEXT]), row, memory)
-    if limits.samples:  # under the shingles of its text by whoever has that
+    if limits.samples:  # the caller posts it under keys sampled from the text
         return
     for band in range(limits.bands):
         if len(limits.masks):
@@ -322,7 +321,7 @@ def _post(key, row, memory):  # type: ignore[no-untyped-def]
 
 @njit(allocates=True)
 def oldest_members(group, row, most, runs, memory):  # type: ignore[no-untyped-def]
-    """The oldest members of a group from a row on, at most so many."""
+    """The oldest members of a group from a row on, at most `most`."""
     key, hits = key_behind(group, FOLLOWERS), np.zeros((1, (len(runs) + 63) >> 6), np.uint64)
     room, out = np.empty(512, np.uint64), np.empty(most, np.int64)
     probe(key, runs, hits)
@@ -331,7 +330,7 @@ def oldest_members(group, row, most, runs, memory):  # type: ignore[no-untyped-d
 
 @njit(allocates=True)
 def dropped_for(hashed, members, rows):  # type: ignore[no-untyped-def]
-    """Which of these rows say that they were dropped for an id with this hash."""
+    """Which of these rows were dropped for an id with this hash."""
     out = np.empty(len(members), np.bool_)
     for k in range(len(members)):
         flags = word(rows, members[k], FLAGS)

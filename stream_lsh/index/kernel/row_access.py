@@ -1,4 +1,4 @@
-"""Rows as the kernel reads them: from memory, from the ring of heads, or from a segment's file."""
+"""Access of kernels to rows: in memory, in the ring of heads, or in a segment's file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORD, _FIRST, _UNKNOWN = np.int64(1), np.int64(0), np.int64(-1)
 
 @njit
 def _read_words(rows, row, column, size):  # type: ignore[no-untyped-def]
-    """Read words of a row that is in a file into `rows.read`."""
+    """Read words of a row in a file into `rows.read`."""
     segments = rows.segments
     g = len(segments) - 1
     while segments[g, FIRST_ROW] > row:
@@ -44,7 +44,7 @@ def word(rows, row, column):  # type: ignore[no-untyped-def]
     if column >= MASK:
         _read_words(rows, row, column, _WORD)
         return rows.read[0]
-    if row != rows.known:  # as a rule more words of it are asked for
+    if row != rows.known:  # more of its words are usually read next
         _read_words(rows, row, _FIRST, MASK)
         for k in range(MASK):
             rows.begin[k] = rows.read[k]
@@ -54,7 +54,7 @@ def word(rows, row, column):  # type: ignore[no-untyped-def]
 
 @njit
 def copy_words(rows, row, column, out):  # type: ignore[no-untyped-def]
-    """Fill `out` with words of a row."""
+    """Copy words of a row to `out`."""
     if row >= rows.base:
         for k in range(len(out)):
             out[k] = rows.recent[row - rows.base, column + k]
@@ -66,16 +66,16 @@ def copy_words(rows, row, column, out):  # type: ignore[no-untyped-def]
 
 @njit
 def name_of(rows, row, limits):  # type: ignore[no-untyped-def]
-    """What those that stand behind a row know of it: the first word of its id's hash. With a window or updates an id
-    may come again; under `all`, where copies are listed unread, it is also known which of its rows is meant."""
+    """What identifies a row in the rows that follow it: the first word of the hash of its id. With a window or updates
+    an id can have several rows: with `compare_with = all`, where copies are listed unread, its number is mixed in."""
     hashed = word(rows, row, ID)
     return hashed ^ word(rows, row, SEQ) if (limits.window or limits.update) and not limits.unique else hashed
 
 
 @njit
 def see(rows, oldest):  # type: ignore[no-untyped-def]
-    """Pass over the rows whose stream time is before `oldest`: nobody who comes sees them again. In steps that double,
-    then by bisection, as rows may be in files."""
+    """Set `rows.seen` to the first row whose stream time is not before `oldest`. Earlier rows have left the window for
+    all later documents. In doubling steps, then by bisection, because rows may be in files."""
     if rows.seen_log >= oldest:
         return
     low = rows.seen + (rows.seen_log >= 0)
@@ -103,10 +103,10 @@ def see(rows, oldest):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def equal(one, at, other, where, size, tops):  # type: ignore[no-untyped-def]
-    """Components in which one[at:at + size] and other[where:where + size] are equal, whose highest bits are at `tops`:
-    those of the exclusive or that are zero, all of a word at once (Warren, Hacker's Delight, 6-1)."""
+    """Number of components in which one[at:at + size] and other[where:where + size] are equal, whose highest bits are
+    `tops`: those of the exclusive or that are zero, all of a word at once (Warren, Hacker's Delight, 6-1)."""
     low, total = ~tops, np.uint64(0)
-    first, second = np.uint64(at), np.uint64(where)  # of what has a sign it is asked each time whether it is negative
+    first, second = np.uint64(at), np.uint64(where)  # a signed index would be checked for being negative each time
     for k in range(np.uint64(size)):
         x = one[first + k] ^ other[second + k]
         total += popcount(~(((x & low) + low) | x | low))
@@ -131,7 +131,7 @@ def in_ring(rows):  # type: ignore[no-untyped-def]
 
 @njit
 def note_of(rows, row):  # type: ignore[no-untyped-def]
-    """What is known of a row: FOLLOWS, FOLLOWED. An old one may be followed."""
+    """FOLLOWS and FOLLOWED of a row. An old row is taken to be followed."""
     if row >= in_ring(rows):
         return np.int64(rows.notes[row & (len(rows.notes) - 1)])
     behind = word(rows, row, FLAGS) & np.uint64(FOLLOWER | COPY)
@@ -146,14 +146,14 @@ def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
 
 @njit
 def visible(rows, row):  # type: ignore[no-untyped-def]
-    """Whether a row is seen and lives."""
+    """Whether a row is live and in the window."""
     return row >= rows.seen and mark_of(rows.dead, row) == LIVES
 
 
 @njit
 def up_to(rows, n, out, most):  # type: ignore[no-untyped-def]
-    """How many of the n rows in `out`, the newest first, there are with so many that are visible, and those
-    between; and whether another visible one follows."""
+    """How many of the n rows in `out`, newest first, hold `most` visible ones, with those between; and whether another
+    visible one follows."""
     there, end = _FIRST, _FIRST
     for k in range(n):
         if visible(rows, out[k]):
@@ -166,7 +166,7 @@ def up_to(rows, n, out, most):  # type: ignore[no-untyped-def]
 
 @njit
 def live(rows, n, out):  # type: ignore[no-untyped-def]
-    """Of the n rows in `out` leave those that are visible; their new number."""
+    """Keep the visible ones of the n rows in `out`. Returns their number."""
     left = _FIRST
     for k in range(n):
         if visible(rows, out[k]):
@@ -177,8 +177,8 @@ def live(rows, n, out):  # type: ignore[no-untyped-def]
 
 @njit
 def stands_for(rows, row):  # type: ignore[no-untyped-def]
-    """Who is met where this row is posted: the row itself, or the new representative that it stands for; -1 if nobody
-    is any more, who is aside for the moment not among them."""
+    """The row that is met where this row is posted: itself, or that of its representative; -1 if it is deleted. The row
+    `aside` counts as live here."""
     mark = lasting_mark_of(rows.dead, row)
     if mark == STANDS:
         row = np.int64(word(rows, row, OF))

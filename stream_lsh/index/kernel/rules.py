@@ -1,4 +1,4 @@
-"""What differs between the two rules that `match` follows: that of stories (`tf_idf`), that of all else (`compare`)."""
+"""Where `match` differs between `tf-idf` (`tf_idf`) and all other measures (`compare`)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from stream_lsh.index.kernel.work import CODE_AND_ROW, DONE, NOBODY, NUMBER, WOR
 
 @njit
 def prepare(i, work):  # type: ignore[no-untyped-def]
-    """Make what is posted of document i, if it depends on the documents before it; DONE, or what is missing."""
+    """Compute keys and signature of document i if they depend on earlier documents. Returns DONE, or what is
+    missing."""
     return weigh(i, work) if work.limits.stories else DONE
 
 
 @njit
 def matches_of(i, work):  # type: ignore[no-untyped-def]
-    """Find the matches of a document. Returns DONE or what is missing, the row that it is stored behind for certain
-    (under `any` that of the same text in this segment) and the place of its leader among the rows met; either may be
-    -1."""
+    """Find the matches of a document. Returns DONE or what is missing; the row that it is certainly dropped for (with
+    `compare_with = all`, the row of the same text in this segment); and the place of its leader among the rows met.
+    Both may be -1."""
     if not work.limits.stories:
         return compare(i, work)
     begin(i, work.results.found, work)
@@ -31,9 +32,9 @@ def matches_of(i, work):  # type: ignore[no-untyped-def]
 
 @far(CODE_AND_ROW(NUMBER, NUMBER, WORK))
 def stays_with(i, old, work):  # type: ignore[no-untyped-def]
-    """Whether document i, which nothing matches, is similar to the version that it replaces, and that one was kept:
-    DONE or what is missing, and that version or -1. With several shards others say whether it was kept, and whether
-    anything matches."""
+    """Whether document i, which matches nothing, is similar to the version that it replaces, and that version was a
+    representative. Returns DONE or what is missing, and that version or -1. With several shards the resolution decides
+    whether the version was a representative, and whether anything matches."""
     if not work.limits.late and stands(old, work) < 0:
         return DONE, NOBODY
     if work.limits.stories:
@@ -43,6 +44,6 @@ def stays_with(i, old, work):  # type: ignore[no-untyped-def]
 
 @njit
 def stored(i, work):  # type: ignore[no-untyped-def]
-    """Document i is stored."""
+    """Count document i, which was stored."""
     if work.limits.stories:
         counted(i, work)

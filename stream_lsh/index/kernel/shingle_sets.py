@@ -1,10 +1,10 @@
-"""Exact Jaccard similarity of shingle sets (MMDS 3.1.1), and where the sets of the latest rows are kept.
+"""Exact similarity of shingle sets (MMDS 3.1.1), and the cache of the sets of the latest rows.
 
-Sets are compared as 64-bit integers in the order in which their texts have them. The newcomer's stand in a hash table
-with their places; an older set is followed along the newcomer's as long as both go on alike, which near-duplicates do
-nearly everywhere, and only where they part is the table asked. A comparison ends as soon as so many have been missed
-that the threshold cannot be reached. Who is hardly similar enough is first looked up in a bitmap of the older set, a
-sixth as large and therefore kept for longer: it says how much the two share at the most.
+Sets are compared as 64-bit integers in the order of their texts. The new document's are in a hash table with their
+places. The row's set is compared place by place with the new document's as long as both are equal, which is the usual
+case for near-duplicates; only where they differ the table is used. A comparison ends when so many elements are missing
+that the threshold cannot be reached. A row that is hardly similar enough is first checked against a bitmap of its set,
+an upper bound of what the two share. A bitmap takes a sixth of a set, and is cached for longer.
 """
 
 from __future__ import annotations
@@ -16,31 +16,35 @@ from stream_lsh.families.distances import COPIES, EDIT, QUOTATIONS, SETS, edits,
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
-BELOW = -1.0  # instead of a similarity: it is below the threshold
+BELOW = -1.0  # a similarity under the threshold
 CONTAINS = -1024.0
-"""So many times the similarity stands for it where the document contains the other one, and not the other way."""
+"""Factor of a similarity that says: the document contains the row, and is not contained in it."""
 LARGE = 4096
-"""Elements from which a set is kept as a hash table, where containment is asked: whoever is compared with it looks up
-his own."""
-_STEP = 8  # elements compared at once where two sets go on alike
+"""Size from which a set is cached as a hash table under `containment`: the new document's elements are looked up in
+it."""
+_STEP = 8  # elements compared at once where two sets are equal
 _LEAST_LARGE = 1 << 24  # words; a set takes a quarter of them at most: that of a text of some 16 MB
-_LARGE_WORDS = 4  # of hash tables of large sets for each shingle of others that there is room for, used as they come
-_MARK_BITS = 8  # bits of a bitmap for an element, or up to twice as many: one foreign element in nine to 16 passes
-# Columns of a ring's slots: row, position ever written at, words, elements of its set; a later row takes the place of
-# an earlier one.
+_LARGE_WORDS = 4  # words of the ring of hash tables for each shingle of the other ring, used as they are needed
+_MARK_BITS = 8  # bits of a bitmap for an element, up to twice as many: one other element in nine to 16 passes
+# Columns of a ring's slots: row, position ever written at, words, elements of its set. A later row overwrites an
+# earlier one.
 ROW, AT, WORDS, SIZE = (np.int64(column) for column in range(4))
 
 
 class Sets(Struct):
-    """Whatever sets are at hand for a batch of n documents.
+    """The sets in memory for a batch of n documents, and the caches. Rings are overwritten from the oldest on; rows are
+    found through direct-mapped tables.
 
-    shingles, offsets, have: the batch's own, document i has shingles[offsets[i]:offsets[i + 1]] if have[i]. documents:
-    those that became the rows from `first` on. ring, slots: the sets of the latest rows; bits, bit_slots: bitmaps of
-    the sets of more rows; rings are overwritten from the oldest on, rows are found through direct-mapped tables; kept,
-    marked: words ever written to them. large, large_slots, large_kept: the same, of hash tables of sets of more than
-    LARGE elements, where containment is asked. table: scratch, a hash table of the elements of document `filled`, and
-    their places; or room for `distances.edits`. loaded, similarity: rows (ascending) whose similarity with the document
-    `document` was computed elsewhere.
+    Attributes:
+        shingles, offsets, have: the batch's own; document i has shingles[offsets[i]:offsets[i + 1]] if have[i].
+        documents: those that became the rows from `first` on.
+        ring, slots, kept: the sets of the latest rows; `kept`: words ever written.
+        bits, bit_slots, marked: the same, of bitmaps of the sets of more rows.
+        large, large_slots, large_kept: the same, of hash tables of sets of more than LARGE elements, under
+            `containment`.
+        table: scratch: a hash table of the elements of document `filled`, and their places; or room for
+            `distances.edits`.
+        loaded, similarity: rows (ascending) and their similarities to document `document`, which were computed before.
     """
 
     shingles: Words
@@ -54,7 +58,7 @@ class Sets(Struct):
     bits: Words
     bit_slots: Numbers2  # [s, 4]
     marked: Number
-    measure: Number  # how two of them are compared, see `families.distances`
+    measure: Number  # of the index, see `families.distances`
     dimensions: Number  # of vectors or bit vectors
     large: Words
     large_slots: Numbers2  # [s, 4]
@@ -67,8 +71,8 @@ class Sets(Struct):
 
     @classmethod
     def of(cls, shingles: int, measure: int = int(COPIES), dimensions: int = 0) -> Sets:
-        """Nothing at hand yet; room for so many shingles of rows, of copies twice as many words of bitmaps, and where
-        containment is asked four times as many of hash tables."""
+        """Empty caches with room for this many shingles of rows; under `jaccard` twice as many words of bitmaps, under
+        `containment` four times as many of hash tables."""
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
         ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (measure == COPIES)))
@@ -84,11 +88,11 @@ class Sets(Struct):
 
 @njit
 def _take_place(capacity, slots, written, row, words, size):  # type: ignore[no-untyped-def]
-    """Where in a ring, to which so much was written, words of a row go (-1 if they are too many), and what has been
-    written then."""
+    """Reserve words for a row in a ring. Returns where they begin (-1 if they are too many), and the words written
+    then. written: words written so far."""
     if words > capacity >> 2:
         return np.int64(-1), written
-    if written % capacity + words > capacity:  # what belongs together is never split over the ring's end
+    if written % capacity + words > capacity:  # a set is never split at the end of the ring
         written += capacity - written % capacity
     slot = row & (len(slots) - 1)
     slots[slot, ROW], slots[slot, AT], slots[slot, WORDS], slots[slot, SIZE] = row, written, words, size
@@ -97,7 +101,7 @@ def _take_place(capacity, slots, written, row, words, size):  # type: ignore[no-
 
 @njit
 def place_of(ring, slots, written, row):  # type: ignore[no-untyped-def]
-    """Where the words of a row begin and end in a ring, -1 if they are not there; the size of its set."""
+    """Begin and end of a row's words in a ring, -1 if they are not there; and the size of its set."""
     slot = row & (len(slots) - 1)
     if slots[slot, ROW] != row or slots[slot, AT] < written - len(ring):
         return np.int64(-1), np.int64(-1), np.int64(0)
@@ -107,7 +111,7 @@ def place_of(ring, slots, written, row):  # type: ignore[no-untyped-def]
 
 @njit
 def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
-    """Keep the set shingles[start:stop] of a row, and its bitmap."""
+    """Cache the set shingles[start:stop] of a row, and its bitmap."""
     size, ring, bits = stop - start, sets.ring, sets.bits
     if sets.measure == QUOTATIONS and size > LARGE:
         _keep_table(sets, row, shingles, start, stop)
@@ -131,7 +135,7 @@ def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
 
 @njit
 def _keep_table(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
-    """Keep the set shingles[start:stop] of a row as a hash table; 0 is a free entry."""
+    """Cache the set shingles[start:stop] of a row as a hash table; 0 is a free entry."""
     size, large = stop - start, sets.large
     slots = size + (size >> 1)
     at, sets.large_kept = _take_place(len(large), sets.large_slots, sets.large_kept, row, slots, size)
@@ -153,7 +157,7 @@ def _entry(value, slots):  # type: ignore[no-untyped-def]
 
 @njit
 def at_hand(sets, row):  # type: ignore[no-untyped-def]
-    """Whether the set of a row is kept."""
+    """Whether the set of a row is cached."""
     if place_of(sets.ring, sets.slots, sets.kept, row)[0] >= 0:
         return True
     return place_of(sets.large, sets.large_slots, sets.large_kept, row)[0] >= 0
@@ -161,14 +165,14 @@ def at_hand(sets, row):  # type: ignore[no-untyped-def]
 
 @njit
 def keep_all(sets, rows, shingles, offsets):  # type: ignore[no-untyped-def]
-    """Keep sets that were made again from texts."""
+    """Cache sets that were made from texts."""
     for i in range(len(rows)):
         keep(sets, rows[i], shingles, offsets[i], offsets[i + 1])
 
 
 @njit
 def hopeless(bits, start, stop, other, shingles, begin, end, threshold):  # type: ignore[no-untyped-def]
-    """Whether the set shingles[begin:end] shares too little with a set of `other` elements, by the bitmap of that one
+    """Whether the set shingles[begin:end] shares too little with a set of `other` elements, by the bitmap of that set
     in bits[start:stop]."""
     size, missed = end - begin, np.int64(0)
     least = _needed(size, other, threshold)
@@ -185,14 +189,14 @@ def hopeless(bits, start, stop, other, shingles, begin, end, threshold):  # type
 
 @njit(forceinline=True)
 def _needed(one, other, threshold):  # type: ignore[no-untyped-def]
-    """How many elements sets of these sizes share at the least if they are similar enough; one less than that, so that
-    rounding decides nothing here."""
+    """How many elements two sets of these sizes share at least at the threshold, less one, so that rounding decides
+    nothing."""
     return np.int64(threshold / (1.0 + threshold) * (one + other)) - 1
 
 
 @njit
 def table_size(size):  # type: ignore[no-untyped-def]
-    """Entries of the hash table of a set: a power of two, at most half of them taken."""
+    """Entries of the hash table of a set: a power of two, of which at most half are used."""
     slots = np.int64(16)
     while slots < 2 * size:
         slots *= 2
@@ -215,7 +219,7 @@ def _shift_of(slots):  # type: ignore[no-untyped-def]
 
 @njit
 def _fill(sets, document):  # type: ignore[no-untyped-def]
-    """Enter a document's set into the table; no shingle is 0, which marks a free entry."""
+    """Enter a document's set into the table. No shingle is 0, which marks a free entry."""
     if sets.filled == document:
         return
     sets.filled = document
@@ -235,7 +239,7 @@ def _fill(sets, document):  # type: ignore[no-untyped-def]
 
 @njit
 def jaccard(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
-    """Exact similarity of a document of the batch with the set other[start:stop]; BELOW if it is smaller than the
+    """Exact Jaccard similarity of a document of the batch to the set other[start:stop]; BELOW if it is under the
     threshold."""
     _fill(sets, document)
     table, mine, begin, end = sets.table, sets.shingles, sets.offsets[document], sets.offsets[document + 1]
@@ -245,9 +249,9 @@ def jaccard(sets, document, other, start, stop, threshold):  # type: ignore[no-u
     least = _needed(size, candidates, threshold)
     if min(size, candidates) < least:
         return BELOW
-    missing = candidates - least  # so many may be missed
+    missing = candidates - least  # elements that may be missing
     missed = np.int64(0)
-    k, p = start, begin  # where the two go on
+    k, p = start, begin  # current places in both
     while k < stop:
         while k + _STEP <= stop and p + _STEP <= end:
             difference = np.uint64(0)
@@ -280,8 +284,7 @@ def jaccard(sets, document, other, start, stop, threshold):  # type: ignore[no-u
 
 @njit
 def containment(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
-    """The larger of the shares of what a document of the batch and the set other[start:stop] have in common, as
-    `_of_shares` says it."""
+    """The containment of a document of the batch and the set other[start:stop], as `_of_shares` returns it."""
     _fill(sets, document)
     table, size = sets.table, sets.offsets[document + 1] - sets.offsets[document]
     candidates, slots = stop - start, table_size(size)
@@ -301,7 +304,7 @@ def containment(sets, document, other, start, stop, threshold):  # type: ignore[
 
 @far(types.float64(Sets.numba_type, types.int64, types.int64, types.int64, types.int64, types.float64))
 def containment_in(sets, document, start, stop, other, threshold):  # type: ignore[no-untyped-def]
-    """The same with a set of `other` elements whose hash table is sets.large[start:stop]."""
+    """The same for a set of `other` elements whose hash table is sets.large[start:stop]."""
     large, begin, end = sets.large, sets.offsets[document], sets.offsets[document + 1]
     size, slots, missed = end - begin, stop - start, np.int64(0)
     missing = size - _least_shared(size, other, threshold)
@@ -319,15 +322,15 @@ def containment_in(sets, document, start, stop, other, threshold):  # type: igno
 
 @njit
 def _least_shared(one, other, threshold):  # type: ignore[no-untyped-def]
-    """How much sets of these sizes share at the least if a share of either reaches the threshold; one less, so that
-    rounding decides nothing here."""
+    """How many elements two sets of these sizes share at least if the share of either reaches the threshold, less one,
+    so that rounding decides nothing."""
     return np.int64(threshold * min(one, other)) - 1
 
 
 @njit
 def _of_shares(shared, size, other, threshold):  # type: ignore[no-untyped-def]
-    """The larger of two shares; BELOW if it is below the threshold, CONTAINS times as much if only that of the other
-    set reaches it."""
+    """The larger of the two shares: BELOW if it is under the threshold, multiplied by CONTAINS if only the other set's
+    share reaches it."""
     mine, theirs = shared / size, shared / other
     if mine >= threshold:
         return max(mine, theirs)
@@ -336,8 +339,8 @@ def _of_shares(shared, size, other, threshold):  # type: ignore[no-untyped-def]
 
 @njit
 def similarity(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
-    """Exact similarity of a document of the batch with what stands in other[start:stop], by the index's measure; BELOW
-    if it is smaller than the threshold."""
+    """Exact similarity of a document of the batch to the set in other[start:stop] by the index's measure; BELOW if it
+    is under the threshold."""
     if sets.measure == COPIES:
         return jaccard(sets, document, other, start, stop, threshold)
     return measured(sets, document, other, start, stop, threshold)
@@ -345,13 +348,13 @@ def similarity(sets, document, other, start, stop, threshold):  # type: ignore[n
 
 @far(types.float64(Sets.numba_type, types.int64, types.uint64[::1], types.int64, types.int64, types.float64))
 def measured(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
-    """As `similarity`, where it is not `jaccard`."""
+    """As `similarity`, for measures other than `jaccard`."""
     if sets.measure == QUOTATIONS:
         return containment(sets, document, other, start, stop, threshold)
     mine, begin = sets.shingles, sets.offsets[document]
     size = sets.offsets[document + 1] - begin
     if sets.measure == EDIT:
-        most = np.int64(1.0 / threshold - 0.5)  # which is 1 / (1 + most)
+        most = np.int64(1.0 / threshold - 0.5)  # the threshold is 1 / (1 + most)
         found = edits(mine, begin, size, other, start, stop - start, most, sets.table)
         return 1.0 / (1.0 + found) if found <= most else BELOW
     if sets.measure == SETS:
@@ -365,6 +368,6 @@ def measured(sets, document, other, start, stop, threshold):  # type: ignore[no-
 
 @njit
 def similarities(sets, document, shingles, offsets, threshold, out):  # type: ignore[no-untyped-def]
-    """Similarity of a document of the batch with sets shingles[offsets[i]:offsets[i + 1]]: out float64[n]."""
+    """Similarity float64[n] of a document of the batch to the sets shingles[offsets[i]:offsets[i + 1]], in `out`."""
     for i in range(len(out)):
         out[i] = similarity(sets, document, shingles, offsets[i], offsets[i + 1], threshold)

@@ -1,16 +1,16 @@
-"""The kernel's part of stories: which story a document belongs to, that tells of the same event in other words.
+"""Stories (`measure = "tf-idf"`): which story a document belongs to, one that reports the same event in other words.
 
-1. Its terms weigh by what the text says of them and by how rare they are in the log so far (`frequencies`). The
-heaviest
-   stand in its row; the heaviest of these are its keys.
-2. Of the bucket of each key the newest rows are read, those of the rarest first: what they leave is for the others.
-   Who shares the weightiest keys is compared: the cosine of all terms, and that of names, together.
-3. The similarity with a story is the mean of that with its three most similar members, near-duplicates counted once.
-   A story that slept is less similar. The most similar one is joined, or else one is founded. Every document is posted,
-   so that the next ones meet it.
+1. A term's weight is its weight in the text (tf) times its weight by its document frequency so far (idf). The heaviest
+   terms are stored in the row; the heaviest of these are its keys.
+2. Of the bucket of each key the newest rows are read, the rarest key first; what it leaves of the limit is for the
+   others. The rows that share the weightiest keys are compared: by the cosine of all terms and the cosine of names,
+   combined.
+3. The similarity to a story is the mean of the similarities to its three most similar members, near-duplicates counted
+   once. It is reduced for a story without recent members. The document joins the most similar story, or becomes the
+   first member of a new one. Each document is posted.
 
-Everybody's terms weigh what they do now: what a row keeps is what its text says of them. How rare they are is a matter
-of stories, not of documents: who joins one that is told often counts no more.
+A row stores the weights of its terms in the text. The document frequencies are those of now, for all rows. They count
+stories more than documents: members of a large story are not counted any more.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ from stream_lsh.index.rows.layout import (
 )
 
 MEMBERS = 3
-"""Members of a story that a document is compared with, the most similar."""
+"""Members of a story that a document is compared with, the most similar ones."""
 PAD = 12.0
-"""Terms of its own that every text has besides those that are looked at, as rare as can be: or else a few words would
-be enough for two short texts to be taken for one story."""
+"""Terms of its own that each text is assumed to have besides the stored ones, as rare as possible. Without them a few
+words would suffice for two short texts to be one story."""
 TELLERS = np.int64(8)
-"""Members of a story that a document meets from which on it counts no more: or else the words of a story that is told
-very often would not be rare any longer, and the story would fall apart."""
+"""Members of its story among the candidates from which on a document is not counted. Otherwise the terms of a large
+story would become frequent, and the story would fall apart."""
 SLEEP, LOST = np.int64(7 * 24 * 3600 * 1000), 0.5
-"""A story that slept so long (ms) has lost half of the share of its similarity that it may lose: what happens again
-after weeks, to the same people in the same place, is another event most often."""
+"""After this time (ms) without a member, half of LOST of a story's similarity is lost: the same people in the same
+place after weeks are usually another event."""
 _SAME = 0.6  # share of terms in common from which two texts are near-duplicates
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
-_FIXED = 65536.0  # weights as whole numbers, for their order
-_GRID = 2.0**30  # of similarities: the same terms are as similar in whatever order they are added up
+_FIXED = 65536.0  # scale of weights as integers, for their order
+_GRID = 2.0**30  # grid of similarities: the same in whatever order terms are added up
 _ENTRY = np.uint64(0xFFFFFFFF)
 _HALF, _ONE = np.uint64(32), np.uint64(1)
 _FEW = np.int64(4)
@@ -89,7 +89,7 @@ _FIRST, _MASK = np.int64(0), np.uint64(OWN_SLOTS - 1)
 
 @far(CODE(NUMBER, WORK))
 def weigh(i, work):  # type: ignore[no-untyped-def]
-    """Fill in signature and keys of document i, by the documents before it; DONE, or what is missing."""
+    """Compute signature and keys of document i by the documents before it. Returns DONE, or what is missing."""
     batch, sets, frequencies, limits = work.batch, work.sets, work.frequencies, work.limits
     if not batch.what[i] & VALID:
         return DONE
@@ -131,7 +131,7 @@ def weigh(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _sort_in(k, frequencies):  # type: ignore[no-untyped-def]
-    """Put the k-th of the heaviest among those before it, by how rare they are."""
+    """Insert the k-th heaviest term into the order of the terms before it by document frequency."""
     rarest, at = frequencies.rarest, k
     mine = _times(k, frequencies)
     while at > 0 and _times(rarest[at - 1], frequencies) > mine:
@@ -142,13 +142,13 @@ def _sort_in(k, frequencies):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def _times(k, frequencies):  # type: ignore[no-untyped-def]
-    """How often the k-th of the heaviest terms was counted."""
+    """The count of the k-th heaviest term."""
     return frequencies.counts[slot_of((frequencies.heaviest[k] & _ENTRY) >> TERM_SHIFT)]
 
 
 @njit
 def _heaviest(terms, first, last, frequencies):  # type: ignore[no-untyped-def]
-    """The heaviest of terms[first:last], weight and entry of each, the heaviest first; their number."""
+    """The heaviest of terms[first:last], the heaviest first, as weight and entry. Returns their number and the heap."""
     heap, n = frequencies.heaviest, _FIRST
     for k in range(first, last):
         entry = terms[k] & _ENTRY
@@ -179,7 +179,7 @@ def _slot(own, term):  # type: ignore[no-untyped-def]
 
 @far(types.none(NUMBER, WORK))
 def counted(i, work):  # type: ignore[no-untyped-def]
-    """Document i is stored: its terms are less rare from now on, unless it is one of many of its story."""
+    """Count the terms of document i, which was stored, unless its story has many members."""
     sets = work.sets
     if work.frequencies.tellers < TELLERS:
         count(work.frequencies, sets.shingles, sets.offsets[i], sets.offsets[i + 1], TERM_SHIFT)
@@ -187,8 +187,8 @@ def counted(i, work):  # type: ignore[no-untyped-def]
 
 @far(CODE_AND_ROW(NUMBER, WORK))
 def compare(i, work):  # type: ignore[no-untyped-def]
-    """Find the story of a document, as `compare.compare` finds a match: DONE or what is missing, and the row that it is
-    stored behind, the most similar member, or -1."""
+    """Find the story of a document, as `compare.compare` finds matches. Returns DONE or what is missing, and the row
+    that it is dropped for, the most similar member, or -1."""
     rows, frequencies, limits, columns = work.rows, work.frequencies, work.limits, work.results.columns
     if work.results.found + MEMBERS > len(work.results.similarities):
         return FULL, NOBODY
@@ -226,8 +226,8 @@ def compare(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _with_text(i, work):  # type: ignore[no-untyped-def]
-    """The newest row with the text of document i, or -1; of the newest few under its key, as others have that by
-    accident only."""
+    """The newest row with the text of document i, or -1; among the newest few under its key, which other texts have by
+    chance only."""
     place = work.batch.starts[i + 1] - work.batch.starts[i] - 2
     slot, at = work.scratch.slots[place], work.batch.starts[i] + place
     if empty(work.memory, slot) and nowhere(work.batch.hits, at):
@@ -247,7 +247,7 @@ def resembles(i, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _likened(row, work):  # type: ignore[no-untyped-def]
-    """Similarity of the document that was weighed with one row."""
+    """Similarity of the document that was weighed to one row."""
     frequencies = work.frequencies
     _load(row, _FIRST, work)
     return _similarity(frequencies, frequencies.near[0], frequencies.bitmaps[0])
@@ -255,8 +255,8 @@ def _likened(row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def liken(n, row, work):  # type: ignore[no-untyped-def]
-    """Similarity of the first n documents of a batch with one row, as terms weigh now, in `results.similarity`: DONE,
-    or what is missing."""
+    """Similarity of the first n documents of a batch to one row by the current document frequencies, in
+    `results.similarity`. Returns DONE, or what is missing."""
     for i in range(n):
         code = weigh(i, work)
         if code != DONE:
@@ -268,7 +268,7 @@ def liken(n, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _goes_on(rows, group):  # type: ignore[no-untyped-def]
-    """Whether a story can be joined: not when its first member has left the window, for then it ends."""
+    """Whether a story can be joined: it ends when its first member leaves the window."""
     return rows.seen >= rows.total or group >= np.int64(word(rows, rows.seen, SEQ))
 
 
@@ -301,13 +301,13 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _candidates(work):  # type: ignore[no-untyped-def]
-    """Of the rows met those that share the weightiest keys, the newest first among equals, in `frequencies.found`: how
-    many, and how many were met."""
+    """The rows met that share the weightiest keys, the newest first among equals, in `frequencies.found`. Returns their
+    number, and how many were met."""
     scratch, frequencies, n = work.scratch, work.frequencies, _FIRST
     met, heap = scratch.met, scratch.heap
     for m in range(scratch.met_count):
         push(heap, m, np.uint64(met[m, 1]) << _ROW_BITS | np.uint64(met[m, 0]))
-        met[m, 1] = 0  # an agreement, to `forget`
+        met[m, 1] = 0  # reset for `forget`
     while n < scratch.met_count and n < len(frequencies.found):
         frequencies.found[n] = np.int64(pop(heap, scratch.met_count - n) & _ROWS)
         n += 1
@@ -316,7 +316,7 @@ def _candidates(work):  # type: ignore[no-untyped-def]
 
 @njit
 def _load(row, k, work):  # type: ignore[no-untyped-def]
-    """Have the signature of a row, and the bitmap of its terms, as the k-th."""
+    """Read the signature of a row, and the bitmap of its terms, into place k."""
     rows, limits, near, bitmap = work.rows, work.limits, work.frequencies.near[k], work.frequencies.bitmaps[k]
     if row >= in_ring(rows):
         at = (row & np.int64(len(rows.notes) - 1)) * limits.head
@@ -335,8 +335,8 @@ def _load(row, k, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _similarity(frequencies, near, bitmap):  # type: ignore[no-untyped-def]
-    """Similarity of the document that was weighed with a row: the geometric mean of the cosines of all terms (three
-    parts) and of names (one part), each with what is not looked at."""
+    """Similarity of the document that was weighed to a row: the weighted geometric mean of the cosine of all terms
+    (3/4) and the cosine of names (1/4), both padded."""
     norm = names = shared = shared_names = 0.0
     own, weights = frequencies.own, frequencies.own_weights
     for w in range(2 * len(near)):
@@ -364,14 +364,14 @@ def _similarity(frequencies, near, bitmap):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def _apart(one, other):  # type: ignore[no-untyped-def]
-    """Milliseconds between two event times, as a real number; none where one is not known."""
+    """Milliseconds between two event times, 0.0 if one is missing."""
     return abs(np.float64(one) - np.float64(other)) if one != NO_TIME and other != NO_TIME else 0.0
 
 
 @njit
 def _best_story(n, rows, frequencies):  # type: ignore[no-untyped-def]
     """The most similar member of the most similar story, the older story among equals, as a place in `found`, or -1;
-    and how similar it is. chosen[c]: how many members of its story were chosen, with this one; 0 if it is not."""
+    and the story's similarity. chosen[c]: 1, 2 or 3 for the members that count, in order; 0 for others."""
     order, chosen, cosines, groups, bitmaps = (
         frequencies.order,
         frequencies.chosen,
@@ -426,7 +426,7 @@ def _before(one, other, cosines, found):  # type: ignore[no-untyped-def]
 
 @njit
 def _alike(one, other):  # type: ignore[no-untyped-def]
-    """Whether two bitmaps are of near-duplicates."""
+    """Whether two bitmaps are those of near-duplicates."""
     both = either = np.uint64(0)
     for w in range(BITMAP):
         both += popcount(one[w] & other[w])

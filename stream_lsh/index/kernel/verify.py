@@ -1,4 +1,4 @@
-"""Verification: which candidates are similar enough, exactly or by the whole signature (MMDS 3.4.1, last step)."""
+"""Verification: which candidates match, exactly or by the whole signature (MMDS 3.4.1, last step)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def verify(i, work):  # type: ignore[no-untyped-def]
                 _want(row, work)
             if code != DONE:
                 return code, compared, original
-            same = same and similar == 1.0  # equal hashes of other texts: somebody knows the key
+            same = same and similar == 1.0  # equal hashes of other texts: possible only with knowledge of the key
         else:
             similar = 1.0 if same else _estimate(i, row, work)
         compared += 1
@@ -71,8 +71,8 @@ def verify(i, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
-    """Exact similarity of a document with a row, or BELOW; DONE, or what is missing: for NO_OWN_SET it is said whose.
-    likely: they are thought to match."""
+    """Exact similarity of a document to a row, or BELOW; and DONE or what is missing, with the document in `wanted` for
+    NO_OWN_SET. likely: they probably match."""
     sets, limits, wanted, threshold = work.sets, work.limits, work.scratch.wanted, work.limits.threshold
     if not sets.have[i]:
         wanted[0] = i
@@ -103,7 +103,8 @@ def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
 
 @njit
 def ruled_out(i, row, work):  # type: ignore[no-untyped-def]
-    """Whether the bitmap of a row's set says that it shares too little with the set of document i, which is at hand."""
+    """Whether the bitmap of a row's set shows that it shares too little with the set of document i, which is in
+    memory."""
     sets, threshold = work.sets, work.limits.threshold
     start, stop, size = place_of(sets.bits, sets.bit_slots, sets.marked, row)
     begin, end = sets.offsets[i], sets.offsets[i + 1]
@@ -112,7 +113,8 @@ def ruled_out(i, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _want(row, work):  # type: ignore[no-untyped-def]
-    """Write down whose sets are missing: that of a row, and of the other candidates that may be asked for next."""
+    """Write into `wanted` the rows whose sets are missing: this row, and further candidates that may be verified
+    next."""
     sets, scratch, n = work.sets, work.scratch, np.int64(1)
     scratch.wanted[0] = row
     elements = _ENOUGH if work.limits.samples else np.int64(EVERYTHING)  # each may be the set of a book
@@ -128,8 +130,8 @@ def _want(row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _estimate(i, row, work):  # type: ignore[no-untyped-def]
-    """Similarity of a document with a row by their whole signatures, corrected for components that are equal by
-    accident; BELOW if it is smaller than the threshold."""
+    """Similarity of a document to a row by their whole signatures, corrected for components that are equal by chance;
+    BELOW if it is under the threshold."""
     limits, size = work.limits, work.limits.signature
     equal = agreement_with(work.rows, row, work.batch.signatures, i * size, size, limits.tops) - limits.padding
     similar = max(0.0, (equal / limits.components - limits.accident) / (1.0 - limits.accident))
@@ -138,19 +140,20 @@ def _estimate(i, row, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
-    """Add a verified match, and under `all` the newest of its copies, as many as are listed; the others are counted.
-    One that is not visible is there for its copies only. Returns DONE or what there is no room for."""
+    """Add a verified match; with `compare_with = all` also the newest of its copies, as many as are listed, and the
+    number of the others. A row outside the window is there for its copies only. Returns DONE or what there is no room
+    for."""
     results, limits, out, rows = work.results, work.limits, work.scratch.out, work.rows
     columns, room, oldest = results.columns, len(results.similarities), row
     if results.found == room:
         return FULL
-    larger = similar < BELOW  # it contains the row, and is not contained in it
+    larger = similar < BELOW  # the document contains the row, and is not contained in it
     if larger:
         similar /= CONTAINS
-    if larger and limits.unique:  # that is no reason to drop it
+    if larger and limits.unique:  # that does not drop the document
         emit(i, row, similar, same, work)
         return DONE
-    if limits.unique or visible(rows, row):  # of what is aside it is asked whether it is similar
+    if limits.unique or visible(rows, row):  # for a version that is being replaced, only its similarity is wanted
         emit(i, row, similar, same, work)
         number = results.matches[results.found - 1, NUMBER]
     else:
@@ -175,7 +178,7 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
 
 @njit
 def emit(i, row, similar, same, work):  # type: ignore[no-untyped-def]
-    """Add a match; the caller has seen to the room."""
+    """Add a match. There must be room."""
     results, at = work.results, work.results.found
     results.found = at + 1
     results.matches[at, DOCUMENT] = i

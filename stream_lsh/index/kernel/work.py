@@ -1,4 +1,4 @@
-"""What the kernel works with: one struct with the batch, the shard, room for one document, and the results."""
+"""The arguments of the kernels: one struct with the batch, the shard, scratch for one document, and the results."""
 
 from __future__ import annotations
 
@@ -12,37 +12,36 @@ from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.rows.layout import INCOMPLETE, INVALID, KIND, MORE, RESULTS, STATUS, Batch, Limits, Rows
 
 DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, REPRESENTATIVE_POSTED, NO_LOG = (np.int64(code) for code in range(7))
-"""Why the kernel returns: all is done; sets of rows are needed, or of a document of the batch, which are in `wanted`;
-room for the rows that a document meets; room for matches; room for the terms that were counted. REPRESENTATIVE_POSTED,
-within the
-kernel: there is a row more, so the document is to be looked at once more."""
+"""Why a kernel returns. DONE: nothing is missing. NO_SETS, NO_OWN_SET: the sets of the rows, or of a document of the
+batch, in `wanted`. NO_ROOM: room for the rows that a document meets. FULL: room for matches. NO_LOG: room for counted
+terms. REPRESENTATIVE_POSTED: a representative row was added, and the document is processed again."""
 EVERYTHING = 1 << 40  # more rows than a shard can have
 NOBODY = np.int64(-1)
 AT_LEAST = np.int64(256)
-"""Rows that `Scratch.out` has room for where versions go, or have gone."""
+"""Least room of `Scratch.out` where versions are deleted or were deleted."""
 
 
 class Scratch(Struct):
-    """What one document needs while it is worked on; lengths are limits that the caller raises at NO_ROOM."""
+    """Scratch for one document. Its lengths are limits, which the caller raises at NO_ROOM."""
 
-    slots: Numbers  # where the document's keys are in memory
+    slots: Numbers  # slots of the document's keys in the memtable
     out: Numbers  # rows of a bucket
-    room: Words  # what is read of a run
-    hits: Words2  # [1, w] runs that may hold a key that is not the document's
-    table: Numbers  # hash table of the rows met: their places, -1; a power of two, at most half full
-    met: Numbers2  # [m, 2] the rows met, in order, and their agreements
+    room: Words  # postings read from a run
+    hits: Words2  # [1, w], runs that may have a key that is not the document's
+    table: Numbers  # hash table of the rows met, with their places or -1; a power of two, at most half full
+    met: Numbers2  # [m, 2], the rows met, in order, and their agreements
     met_count: Number
-    bands: Words2  # under `all`: bits of the bands that they were met in
-    histogram: Numbers  # rows met by agreement
+    bands: Words2  # with `all`: bits of the bands that they were met in
+    histogram: Numbers  # number of rows met by agreement
     heap: Words  # the candidates: agreement and row, the best first
     candidates: Number
-    old_first: Flag  # the oldest is the best
+    old_first: Flag  # the oldest candidate is the best
     wanted: Numbers
     wanted_count: Number
 
     @classmethod
     def of(cls, keys: int, runs: int, rows: int, band_words: int, most: int) -> Scratch:
-        """For documents of so many keys that meet so many rows (a power of two); most: the largest agreement."""
+        """For documents with this many keys that meet this many rows (a power of two). most: the largest agreement."""
         return cls(
             slots=np.empty(keys, np.int64), out=np.empty(rows, np.int64), room=np.empty(512, np.uint64),
             hits=np.zeros((1, (runs + 63) >> 6), np.uint64), table=np.full(2 * rows, -1, np.int64),
@@ -54,17 +53,18 @@ class Scratch(Struct):
 
 
 class Results(Struct):
-    """What was found for n documents: a table with a line for each, and one of their matches, `found` so far."""
+    """Results of n documents: a table with a line for each, and a table of their matches, of which `found` lines are
+    used."""
 
     columns: Numbers2  # [n, RESULTS], see `layout`
-    similarity: Reals  # [n] with the oldest match
+    similarity: Reals  # [n], with the oldest match
     matches: Numbers2  # [m, 4], see `layout`
     similarities: Reals  # [m]
     found: Number
 
     @classmethod
     def of(cls, n: int, matches: int) -> Results:
-        """For n documents, with room for so many matches."""
+        """For n documents, with room for this many matches."""
         columns = np.full((n, RESULTS), -1, np.int64)
         columns[:, STATUS] = INVALID
         columns[:, [KIND, MORE, INCOMPLETE]] = 0
@@ -72,13 +72,18 @@ class Results(Struct):
         return cls(columns=columns, similarity=np.zeros(n), matches=room[0], similarities=room[1], found=0)
 
     def enlarge(self) -> None:
-        """Twice the room for matches."""
+        """Double the room for matches."""
         self.matches = np.concatenate((self.matches, np.empty_like(self.matches)))
         self.similarities = np.concatenate((self.similarities, np.empty_like(self.similarities)))
 
 
 class Work(Struct):
-    """Everything. runs int64[r, COLUMNS]: the table of runs, the newest first. older, newer: what is provisional."""
+    """All arguments.
+
+    Attributes:
+        runs: int64[r, COLUMNS], the table of runs, newest first.
+        older, newer: postings of provisional rows.
+    """
 
     batch: Batch
     rows: Rows
@@ -96,4 +101,4 @@ class Work(Struct):
 CODE = NUMBER = types.int64
 CODE_AND_ROW = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
 WORK = Work.numba_type
-"""Types of far kernels: what they return, and what they get."""
+"""Signatures of far kernels."""

@@ -1,4 +1,4 @@
-"""Reading a bucket: the rows posted under a key, newest first, from the memtable and the runs on disk."""
+"""Reading a bucket: the rows posted under a key, from the memtable and the runs on disk, newest first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ __all__ = [
     "read_before",
 ]
 
-# What stands behind a row; under `kept`, behind the number of a group: its dropped members, and its representatives.
+# What is posted behind a row; with `compare_with = kept`, behind a group's number: its dropped members, and its
+# representative rows.
 FOLLOWERS, COPIES, REPRESENTATIVES = np.uint64(1), np.uint64(2), np.uint64(3)
 _ONE = np.uint64(1)
 _HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.uint64(1 << 32)
@@ -34,8 +35,8 @@ _HIGH, _ROW, _LOWEST = np.uint64(0xFFFFFFFF00000000), np.uint64(0xFFFFFFFF), np.
 
 @njit
 def key_behind(hashed, what):  # type: ignore[no-untyped-def]
-    """The key under which is posted what stands behind the row with this hash of the id, or under `kept` what belongs
-    to the group with this number (splitmix64's finaliser)."""
+    """The key of what is posted behind a row, by the hash of its id, or behind a group, by its number (splitmix64's
+    finaliser)."""
     x = hashed ^ (what * np.uint64(0x9E3779B97F4A7C15))
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -44,8 +45,8 @@ def key_behind(hashed, what):  # type: ignore[no-untyped-def]
 
 @njit(allocates=True)
 def passing(keys, runs):  # type: ignore[no-untyped-def]
-    """Which runs may hold each key: bits uint64[n, w], the newest run the lowest. One run after the other, so that the
-    memory's latencies overlap."""
+    """The runs that may have each key, by their filters: bits uint64[n, w], the newest run the lowest bit. The loop is
+    over runs first, so that memory latencies overlap."""
     out = np.zeros((len(keys), (len(runs) + 63) >> 6), np.uint64)
     for r in range(len(runs)):
         filter, words, bit = runs[r, FILTER], np.uint64(runs[r, WORDS]), np.uint64(r & 63)
@@ -70,7 +71,7 @@ def probe(key, runs, out):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def nowhere(hits, at):  # type: ignore[no-untyped-def]
-    """Whether no run may hold the key `at`, by `passing`."""
+    """Whether no run may have the key `at`, by `passing`."""
     bits = np.uint64(0)
     for w in range(hits.shape[1]):
         bits |= hits[at, w]
@@ -79,7 +80,8 @@ def nowhere(hits, at):  # type: ignore[no-untyped-def]
 
 @njit
 def _load(runs, r, start, stop, room):  # type: ignore[no-untyped-def]
-    """The postings [start, stop) of a run in `room`: the rest of the key in the high half, the row in the low one."""
+    """Read the postings [start, stop) of a run into `room`: the rest of the key in the high half, the row in the low
+    half."""
     if runs[r, FILE] >= 0:
         read_at(runs[r, FILE], room.ctypes.data, 8 * (stop - start), runs[r, POSTINGS] + 8 * start)
     else:
@@ -89,7 +91,7 @@ def _load(runs, r, start, stop, room):  # type: ignore[no-untyped-def]
 
 @njit
 def _bound(runs, r, start, stop, posting, room):  # type: ignore[no-untyped-def]
-    """Position of the first posting in [start, stop) that is not smaller than the given one."""
+    """Position of the first posting in [start, stop) that is not less than the given one."""
     while start < stop:
         middle = (start + stop) >> 1
         _load(runs, r, middle, middle + 1, room)
@@ -102,10 +104,10 @@ def _bound(runs, r, start, stop, posting, room):  # type: ignore[no-untyped-def]
 
 @njit
 def key_range(runs, r, key, row, end, room):  # type: ignore[no-untyped-def]
-    """Where the rows of `key` from `row` on and before `end` begin and end among the postings of run r of the table;
-    the position of what is in `room`, or -1.
+    """Begin and end of the rows of `key` in [row, end) among the postings of run r; and the position of what is in
+    `room`, or -1.
 
-    room: uint64[m], for what is read from the file: as a rule all that share the directory's entry, with one read.
+    room: uint64[m], for postings read from the file: mostly all of one entry of the directory, with one read.
     """
     if row >= runs[r, LAST] or end <= runs[r, FIRST]:
         return np.int64(0), np.int64(0), np.int64(-1)
@@ -113,10 +115,10 @@ def key_range(runs, r, key, row, end, room):  # type: ignore[no-untyped-def]
     entry = np.int64(key >> (np.uint64(64) - bits))
     rest = (key << bits) & _HIGH
     least = rest + np.uint64(max(row - runs[r, FIRST], np.int64(0)))
-    wide = min(np.uint64(end - runs[r, FIRST]), _LOWEST)  # so far behind `rest` they end
+    wide = min(np.uint64(end - runs[r, FIRST]), _LOWEST)  # they end this far behind `rest`
     low = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry))
     high = np.int64(half_at(runs[r, DIRECTORY] + 4 * entry + 4))
-    if high - low > len(room):  # an entry with a bucket of very many postings
+    if high - low > len(room):  # an entry with a very long bucket
         start = _bound(runs, r, low, high, least, room)
         if rest + wide == 0:
             return start, high, np.int64(-1)
@@ -133,8 +135,8 @@ def key_range(runs, r, key, row, end, room):  # type: ignore[no-untyped-def]
 
 @njit
 def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-untyped-def]
-    """Append the rows at [start, stop) of a run, the last first, to the n in `out`; their new number. loaded: position
-    of what is in `room`, or -1."""
+    """Append the rows at [start, stop) of a run, the last first, to the n in `out`. Returns their new number. loaded:
+    position of what is in `room`, or -1."""
     while stop > start:
         begin = start
         if loaded < 0:
@@ -143,8 +145,9 @@ def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-unt
         first = begin - loaded if loaded >= 0 else np.int64(0)
         for k in range(stop - begin - 1, -1, -1):
             row = runs[r, FIRST] + np.int64(room[first + k] & _ROW)
-            if row >= runs[r, LAST]:  # nobody checks postings when they are read, but what would be read next is no row
-                raise OSError("a file of the index is damaged: it has postings of rows that are not there")
+            # postings are not checksummed when they are read, and a wrong row would be read out of bounds
+            if row >= runs[r, LAST]:
+                raise OSError("a file of the index is damaged: it has postings of rows that do not exist")
             out[n] = row
             n += 1
         stop = begin
@@ -155,7 +158,7 @@ def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-unt
 def read(key, slot, hits, at, runs, memory, row, limit, room, out):  # type: ignore[no-untyped-def]
     """The newest rows under `key` from `row` on, at most `limit`, newest first, in `out`.
 
-    slot: the key's in memory. hits[at]: the runs that may hold it, by `passing`.
+    slot: the key's in the memtable. hits[at]: the runs that may have it, by `passing`.
 
     Returns their number, and whether there are more.
     """
@@ -164,7 +167,7 @@ def read(key, slot, hits, at, runs, memory, row, limit, room, out):  # type: ign
 
 @njit
 def read_before(key, slot, hits, at, runs, memory, row, end, limit, room, out):  # type: ignore[no-untyped-def]
-    """The same, of those before the row `end`."""
+    """The same, of the rows in [row, end)."""
     there = since(memory, slot, key, row)
     if end < BEHIND_ALL:
         there -= since(memory, slot, key, end)
@@ -182,7 +185,7 @@ def read_before(key, slot, hits, at, runs, memory, row, end, limit, room, out): 
 
 @njit
 def count(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-def]
-    """How many rows are posted under a key from `row` on; hits: uint64[1, w], of `probe`."""
+    """Number of rows posted under a key from `row` on. hits: uint64[1, w], from `probe`."""
     total = since(memory, slot, key, row)
     for r in range(len(runs)):
         if hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:
@@ -193,8 +196,8 @@ def count(key, slot, hits, runs, memory, row, room):  # type: ignore[no-untyped-
 
 @njit
 def earliest(key, slot, hits, runs, memory, row, limit, room, out):  # type: ignore[no-untyped-def]
-    """The oldest rows under a key from `row` on, at most `limit`, oldest first, in `out`; their number. hits:
-    uint64[1, w], of `probe`."""
+    """The oldest rows under a key from `row` on, at most `limit`, oldest first, in `out`. Returns their number. hits:
+    uint64[1, w], from `probe`."""
     n = np.int64(0)
     for r in range(len(runs) - 1, -1, -1):
         if n < limit and hits[0, r >> 6] >> np.uint64(r & 63) & _ONE:

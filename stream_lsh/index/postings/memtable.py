@@ -1,9 +1,9 @@
-"""Recent postings: a hash table in memory from key to the rows posted under it.
+"""The memtable: a hash table from keys to the rows posted under them.
 
-A slot is the key's high bits (linear probing), so that reading the slots in order gives the keys almost sorted, and a
-flush is one pass. Nearly all keys have one row, which stands in the slot itself. Those of a longer bucket stand in
-blocks that grow, each with a pointer to the one before: the newest rows of a bucket of any length are read first, side
-by side.
+A key's slot is given by its high bits (linear probing). Reading the slots in order yields the keys almost sorted, and a
+flush is one pass. Nearly all keys have one row, which is in the slot itself. The rows of a longer bucket are in blocks
+of growing size, each with a pointer to the one before. The newest rows of a bucket are therefore read first, from
+adjacent memory.
 """
 
 from __future__ import annotations
@@ -19,24 +19,29 @@ from stream_lsh.hashing.structs import Halves, Number, Struct, Unsigned, Words2
 EMPTY = np.uint64(0)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-BEHIND_ALL = np.int64(1 << 62)  # a row behind all others
-# A block of the pool: where the block before begins (0: none), rows in it, rows it has room for, then the rows.
+BEHIND_ALL = np.int64(1 << 62)  # greater than any row
+# A block of the pool: where the block before begins (0: none), number of rows, room for rows, then the rows.
 _BEFORE, _USED, _ROOM, _ROWS = 0, 1, 2, 3
 _SMALLEST, _LARGEST = 4, 256
-POOL_WORDS = 4  # of the pool a posting takes at the most: two rows in a block of four
+POOL_WORDS = 4  # most words of the pool for one posting: two rows in a block of four
 
 
 def power_of_two(least: int) -> int:
-    """The smallest that is not less."""
+    """The least power of two that is at least this."""
     return 1 << max(0, least - 1).bit_length()
 
 
 class Memtable(Struct):
-    """The arrays of one memtable; some slots are always empty.
+    """The arrays of a memtable; some slots are always empty.
 
-    slots: uint64[s, 2], key and value; the key is 0 where the slot is empty. The value's high half is the newest block,
-    the low half the number of rows; without a block the low half is the row. pool: the blocks; used: its words in use.
-    postings: their number. shift: home slot of a key = key >> shift. first: the shard's row that rows are counted from.
+    Attributes:
+        slots: uint64[s, 2], key and value. An empty slot has the key 0. The value's high half is the newest block, its
+            low half the number of rows; without a block the low half is the row.
+        pool: the blocks.
+        used: words of the pool in use.
+        postings: their number.
+        shift: the home slot of a key is key >> shift.
+        first: the shard's row that rows are counted from.
     """
 
     slots: Words2
@@ -48,7 +53,7 @@ class Memtable(Struct):
 
     @classmethod
     def of(cls, postings: int) -> Self:
-        """An empty segment for at most so many postings, at most two thirds full."""
+        """An empty memtable with room for this many postings, which fill at most two thirds of the slots."""
         bits = max(10, int(np.ceil(np.log2(postings * 1.5))))
         return cls(
             slots=np.zeros((1 << bits, 2), np.uint64), pool=np.empty(POOL_WORDS * postings + 1, np.uint32), used=1,
@@ -65,7 +70,7 @@ class Memtable(Struct):
         self.first = first
 
     def reserve(self, postings: int) -> None:
-        """Have room for so many postings more, of documents with many keys."""
+        """Make room for this many more postings, for documents with many keys."""
         there = int(self.postings) + postings
         if 3 * there > 2 * len(self.slots):
             larger = Memtable.of(2 * there)
@@ -77,7 +82,7 @@ class Memtable(Struct):
             self.pool = pool
 
     def shrink(self, postings: int) -> None:
-        """Have room for so many postings again, empty."""
+        """Reduce an empty memtable to room for this many postings."""
         if POOL_WORDS * postings + 1 < len(self.pool):
             usual = Memtable.of(postings)
             self.slots, self.shift, self.pool = usual.slots, usual.shift, usual.pool
@@ -91,7 +96,7 @@ class Memtable(Struct):
 
 @njit
 def move(slots, larger, shift):  # type: ignore[no-untyped-def]
-    """Enter the slots of a table into a larger one, which is empty."""
+    """Copy the slots of a table into a larger, empty one."""
     for slot in range(len(slots)):
         if slots[slot, 0] != EMPTY:
             to = _from(larger, np.int64(slots[slot, 0] >> shift), slots[slot, 0])
@@ -115,7 +120,7 @@ def _from(slots, slot, key):  # type: ignore[no-untyped-def]
 
 @njit
 def append(memory, slot, key, row):  # type: ignore[no-untyped-def]
-    """Post `row` (larger than all before it) under `key`, probing from `slot` on."""
+    """Post `row`, greater than all before it, under `key`, probing from `slot` on."""
     slots, pool = memory.slots, memory.pool
     slot = _from(slots, slot, key)
     memory.postings += 1
@@ -128,7 +133,7 @@ def append(memory, slot, key, row):  # type: ignore[no-untyped-def]
     count = value & _LOW
     if block == 0:
         block = _new_block(memory, np.int64(0), np.int64(_SMALLEST))
-        pool[block + _ROWS] = np.uint32(count)  # the row that stood in the slot
+        pool[block + _ROWS] = np.uint32(count)  # the row that was in the slot
         pool[block + _USED] = 1
         count = np.uint64(1)
     elif pool[block + _USED] == pool[block + _ROOM]:
@@ -157,13 +162,13 @@ def _new_block(memory, before, room):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def empty(memory, slot):  # type: ignore[no-untyped-def]
-    """Whether nothing is posted there."""
+    """Whether a slot is empty."""
     return memory.slots[slot, 0] == EMPTY
 
 
 @njit
 def posted(memory, slot, key):  # type: ignore[no-untyped-def]
-    """How many rows are posted under the key whose slot this is."""
+    """Number of rows under the key with this slot."""
     if memory.slots[slot, 0] != key:
         return np.int64(0)
     value = memory.slots[slot, 1]
@@ -172,7 +177,7 @@ def posted(memory, slot, key):  # type: ignore[no-untyped-def]
 
 @njit
 def since(memory, slot, key, row):  # type: ignore[no-untyped-def]
-    """How many rows are posted under the key from `row` on."""
+    """Number of rows under the key from `row` on."""
     n = posted(memory, slot, key)
     if n == 0 or row <= memory.first:
         return n
@@ -190,9 +195,9 @@ def since(memory, slot, key, row):  # type: ignore[no-untyped-def]
 
 @njit
 def _before(pool, block, first):  # type: ignore[no-untyped-def]
-    """How many rows of a block are older than `first`."""
+    """Number of rows of a block that are older than `first`."""
     low, high = np.int64(0), np.int64(pool[block + _USED])
-    if np.int64(pool[block + _ROWS]) >= first:  # of a long bucket nearly always
+    if np.int64(pool[block + _ROWS]) >= first:  # the usual case in a long bucket
         return low
     while low < high:
         middle = (low + high) // 2
@@ -205,13 +210,13 @@ def _before(pool, block, first):  # type: ignore[no-untyped-def]
 
 @njit
 def newest(memory, slot, key, limit, out):  # type: ignore[no-untyped-def]
-    """The newest rows under a key, at most `limit`, newest first, in `out`; their number."""
+    """The newest rows under a key, at most `limit`, newest first, in `out`. Returns their number."""
     return newest_before(memory, slot, key, BEHIND_ALL, limit, out)
 
 
 @njit
 def newest_before(memory, slot, key, row, limit, out):  # type: ignore[no-untyped-def]
-    """The same, of those before `row`."""
+    """The same, of the rows before `row`."""
     if limit <= 0 or memory.slots[slot, 0] != key:
         return np.int64(0)
     value, pool, first = memory.slots[slot, 1], memory.pool, memory.first
@@ -236,7 +241,8 @@ def newest_before(memory, slot, key, row, limit, out):  # type: ignore[no-untype
 
 @njit
 def oldest(memory, slot, key, skipped, limit, out):  # type: ignore[no-untyped-def]
-    """The oldest rows under a key but for so many, at most `limit`, oldest first, in `out`; their number."""
+    """The oldest rows under a key without the newest `skipped`, at most `limit`, oldest first, in `out`. Returns their
+    number."""
     end = posted(memory, slot, key) - skipped
     n = min(limit, end)
     if n <= 0:
@@ -260,7 +266,7 @@ def _sorted(slots, pool, shift, keys, rows):  # type: ignore[no-untyped-def]
     for slot in range(len(slots)):
         if slots[slot, 0] != EMPTY and np.int64(slots[slot, 0] >> shift) <= slot:
             n = _placed(slots, order, n, slot)
-    # The largest keys stand at the beginning if there was no room for them at the end.
+    # The largest keys are at the beginning if there was no room for them at the end.
     first = np.int64(0)
     while slots[first, 0] != EMPTY:
         if np.int64(slots[first, 0] >> shift) > first:
@@ -289,7 +295,7 @@ def _sorted(slots, pool, shift, keys, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _placed(slots, order, n, slot):  # type: ignore[no-untyped-def]
-    """Enter a slot where its key belongs. Probing displaces a key by a few slots at most: insertion sort is linear."""
+    """Insert a slot where its key belongs. Probing displaces a key by a few slots at most: insertion sort is linear."""
     at = n
     while at > 0 and slots[order[at - 1], 0] > slots[slot, 0]:
         order[at] = order[at - 1]

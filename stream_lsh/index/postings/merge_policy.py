@@ -1,8 +1,8 @@
-"""Which runs of a segment are merged next, and how much a feed is slowed that outruns the merges; no disk, no clock.
+"""The merge policy: which runs of a segment are merged next, and how much a feed is slowed that outruns the merges.
 
-The pattern is Lucene's tiered merging: four neighbours of a level become one of the next, so that a posting is written
-again once a level and the number of runs grows with the logarithm of the segment. A run's level says how often
-what is in it was merged.
+It is Lucene's tiered merging: four neighbours of a level become one run of the next level. A posting is rewritten once
+for each level, and the number of runs grows with the logarithm of the segment. A run's level is the number of merges of
+its postings.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 FANOUT = 4
 SHORT_LEVEL = 1  # runs up to this level are merged within seconds
 TOLERATED = 2 * FANOUT  # runs of a level before the feed is slowed
-PAUSE, DOUBLINGS = 0.001, 12  # seconds for 1,000 documents at the first run too many; doubled with each further one
+PAUSE, DOUBLINGS = 0.001, 12  # seconds per 1,000 documents for the first excess run, doubled for each further one
 
 
 class Merge(NamedTuple):
-    """The runs [first, last) are to be merged."""
+    """A merge of the runs [first, last)."""
 
     first: int
     last: int
@@ -26,16 +26,16 @@ class Merge(NamedTuple):
 
 
 def next_merge(levels: Sequence[int], busy: Sequence[bool], *, closed: bool = False, short: bool) -> Merge | None:
-    """The next merge for the worker of short or of long merges; None if there is nothing to do for it.
+    """The next merge for the thread of short or of long merges; None if there is none.
 
     Args:
-        levels, busy: of the runs that are on disk, oldest first; busy ones are being merged, or not written yet.
-        closed: no more runs will come: all are merged to one.
+        levels, busy: of the runs on disk, oldest first. Busy runs are being merged or written.
+        closed: there are no further runs: all are merged into one.
     """
     if closed:
         whole = len(levels) > 1 and not any(busy)
         return Merge(0, len(levels), False) if whole and not short else None
-    # The smallest level first: merging an older one meanwhile would strand the younger ones before it.
+    # Lowest level first: merging an older level before would leave these runs without neighbours.
     for level in sorted(set(levels)):
         if (level <= SHORT_LEVEL) is not short:
             continue
@@ -47,6 +47,6 @@ def next_merge(levels: Sequence[int], busy: Sequence[bool], *, closed: bool = Fa
 
 
 def pause(levels: Sequence[int]) -> float:
-    """Seconds to wait for every 1,000 documents, so that merges keep up: a feed is slowed, never refused."""
+    """Seconds to wait per 1,000 documents, so that merges keep up. A feed is slowed, never refused."""
     excess = sum(max(0, count - TOLERATED) for count in Counter(levels).values())
     return PAUSE * 2 ** min(excess, DOUBLINGS) if excess else 0.0

@@ -1,9 +1,9 @@
-"""Documents whose fate is not known yet: with several shards under `kept`, whether one is kept is decided from the
-answers of all of them, and a shard learns it later.
+"""Postings of provisional rows: with several shards and `compare_with = kept`, a shard learns later whether a row was
+kept.
 
-The log is cut into blocks of documents. Whoever arrives in a block meets what was kept of all blocks but the last two
-in the buckets of the index, and everybody of the last two here, where each block has a segment of its own. When the
-next block begins, the older of the two is decided, and its segment begins again.
+The log is cut into blocks of documents. A document is looked up in two places: in the buckets of the index, which have
+the kept rows of all blocks before the last two; and here, where each of the last two blocks has a memtable of its own
+with all its rows. When the next block begins, the older of the two is resolved, and its memtable is emptied.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from stream_lsh.index.rows.layout import CERTAIN, DELETED, REPRESENTATIVE
 
 @njit
 def post_provisional(segment, key, row):  # type: ignore[no-untyped-def]
-    """Post a row (not before any posted earlier) under a key."""
+    """Post a row, not before any posted earlier, under a key."""
     append(segment, np.int64(key >> segment.shift), key, row - segment.first)
 
 
 @njit
 def post_again(segment, keys, starts, bands, row, flags):  # type: ignore[no-untyped-def]
-    """Post rows from `row` on again, whose keys are given as those of a batch; bands: of each. flags: int64[n]. Who is
-    certain to be dropped and what was deleted are posted under their ids only, representatives not under theirs."""
+    """Post the rows from `row` on again. Rows that are certainly dropped and deletions are posted only under their ids,
+    representative rows under all other keys.
+
+    keys, starts: as of a batch. bands: bands of each. flags: int64[n].
+    """
     for i in range(len(flags)):
         id_at = starts[i + 1] - 1
         if not flags[i] & (CERTAIN | DELETED):
@@ -37,8 +40,8 @@ def post_again(segment, keys, starts, bands, row, flags):  # type: ignore[no-unt
 
 @njit
 def read_provisional(older, newer, key, row, limit, out):  # type: ignore[no-untyped-def]
-    """The rows of both blocks under a key from `row` on, in `out`, the oldest first; if they are more than `limit`,
-    half of them the oldest, half the newest. Returns their number, and whether there are more."""
+    """The rows of both blocks under a key from `row` on, oldest first, in `out`. If they are more than `limit`: half of
+    it the oldest, half the newest. Returns their number, and whether there are more."""
     before, after = find(older, key), find(newer, key)
     first, second = since(older, before, key, row), since(newer, after, key, row)
     there = first + second

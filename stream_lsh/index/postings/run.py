@@ -1,11 +1,16 @@
-"""A run: sorted, immutable postings of a range of rows of a segment, in a file that never changes.
+"""A run: sorted, immutable postings of a range of rows of a segment, in a file.
 
-Layout (little endian): a header of 4096 bytes, then the bloom filter (uint64[words]), the directory (uint32[2^d + 1],
-where the keys with given d high bits begin) and the postings (uint64[n]: the 32 bits of the key behind those d in the
-high half, the row in the low one), each section padded to 4096 bytes. Filter and directory are read into memory when
-the file is opened; postings are read where they are needed, by `pread`. (Mapped, a look-up would cost a page fault, and
-the pages that it maps count as memory of the process: hundreds of megabytes.) Keys are uniform hashes, so a filter's
-word and a directory's entry are simply a key's high bits, and building both from sorted keys is sequential.
+Layout (little endian), each section padded to 4096 bytes:
+
+- a header of 4096 bytes;
+- the Bloom filter, uint64[words];
+- the directory, uint32[2^d + 1]: where the keys with given d high bits begin;
+- the postings, uint64[n]: the 32 bits of the key behind those d in the high half, the row in the low half.
+
+Filter and directory are read into memory when the file is opened. Postings are read by `pread` when they are needed:
+mapped, a look-up would cost a page fault, and mapped pages count as memory of the process. Keys are uniform hashes. A
+filter's word and a directory's entry are therefore given by a key's high bits, and both are built sequentially from
+sorted keys.
 """
 
 from __future__ import annotations
@@ -30,10 +35,10 @@ from stream_lsh.index.store.errors import refused
 from stream_lsh.index.store.files import PAGE, checksum, fill, sync_folder
 
 MAGIC = b"stream_lsh run 2\n"
-FILTER_BITS = 10  # per key; four bits of one 64-bit word are set: under 2 % of foreign keys pass
-ENTRY_KEYS = 32  # of a directory's entry, about
-FEWEST_BITS = KEY_BITS - 32  # of the directory: what it does not say of a key has 32 bits
-MOST_POSTINGS = (1 << 32) - 1  # of a segment: places in a run have 32 bits
+FILTER_BITS = 10  # per key; four bits of one 64-bit word are set: under 2 % of other keys pass
+ENTRY_KEYS = 32  # keys of an entry of the directory, about
+FEWEST_BITS = KEY_BITS - 32  # bits of the directory at least: the rest of a key must fit into 32 bits
+MOST_POSTINGS = (1 << 32) - 1  # of a segment: positions in a run have 32 bits
 SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("postings", np.uint64))
 CHUNK = 1 << 20  # postings merged at a time
 _HIGH = np.uint64(0xFFFFFFFF00000000)
@@ -42,10 +47,13 @@ REMEDY = "delete the folder {} and start again: postings are rebuilt from the ro
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Postings of the rows [first, last) of a segment: in memory, or in a file that is open.
+    """Postings of the rows [first, last) of a segment: in memory, or in an open file.
 
-    size: number of postings. postings: those of a run in memory, else None. file: descriptor, -1 in memory. start:
-    position of the postings in it.
+    Attributes:
+        size: number of postings.
+        postings: of a run in memory, otherwise None.
+        file: descriptor, -1 in memory.
+        start: position of the postings in the file.
     """
 
     level: int
@@ -61,7 +69,7 @@ class Run:
 
     @property
     def bits(self) -> int:
-        """High bits of a key that the directory knows."""
+        """High bits of a key that give its entry in the directory."""
         return (len(self.directory) - 2).bit_length()
 
     @classmethod
@@ -75,7 +83,7 @@ class Run:
         return cls(0, first, last, len(keys), filter, directory, postings)
 
     def write(self, path: Path) -> None:
-        """Write the file of a run in memory; it has its name only when it is complete and on disk."""
+        """Write a run in memory to a file. The file gets its name when it is complete and on disk."""
         with _Writer(path, self.level, self.first, self.last, self.size) as writer:
             writer.put("postings", self._slice(0, self.size))
             writer.put("filter", self.filter)
@@ -86,8 +94,8 @@ class Run:
         """Open a run's file. Header, filter and directory are verified, with `check` the postings too.
 
         Raises:
-            DamagedError: naming the file, if it is missing, short, or damaged.
-            StoreError: the system does not let it be read.
+            DamagedError: the file is missing, short or damaged; the message names it.
+            StoreError: the system refuses to read it.
         """
         try:
             return cls._open(path, check)
@@ -118,7 +126,7 @@ class Run:
         return run
 
     def between(self, start: int, stop: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        """The keys, whole, and the rows at [start, stop)."""
+        """The whole keys and the rows at [start, stop)."""
         entry = int(np.searchsorted(self.directory, start, "right")) - 1
         keys, rows = np.empty(stop - start, np.uint64), np.empty(stop - start, np.uint32)
         _take_apart(self.directory, entry, start, self._slice(start, stop), self.bits, keys, rows)
@@ -133,7 +141,8 @@ class Run:
         """An array from the file.
 
         Raises:
-            DamagedError: the file has become shorter. OSError: it cannot be read.
+            DamagedError: the file has been truncated.
+            OSError: it cannot be read.
         """
         out = np.empty(count, kind)
         if not fill(self.file, start, out.data.cast("B")):
@@ -141,7 +150,7 @@ class Run:
         return out
 
     def position(self, bound: int) -> int:
-        """Number of keys below `bound`."""
+        """Number of keys less than `bound`."""
         if bound >> 64:
             return self.size
         entry = bound >> (64 - self.bits)
@@ -149,7 +158,11 @@ class Run:
         return start + int(np.searchsorted(self.between(start, stop)[0], np.uint64(bound)))
 
     def line(self, first: int) -> NDArray[np.int64]:
-        """The run as a line of the kernel's table, for a segment whose first row is `first`; it must outlive it."""
+        """The run as a line of the kernels' table. It must outlive the table.
+
+        Args:
+            first: first row of the segment.
+        """
         postings = self.start if self.postings is None else self.postings.ctypes.data
         line = (
             self.filter.ctypes.data, len(self.filter), self.directory.ctypes.data, self.bits, self.file, postings,
@@ -164,11 +177,11 @@ class Run:
 
 
 def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda: False) -> None:
-    """Merge adjacent runs (oldest first) into one file, a chunk at a time: memory is some 40 MB and the new
+    """Merge adjacent runs, oldest first, into one file. A chunk is merged at a time: it takes some 40 MB and the new
     directory.
 
     Raises:
-        InterruptedError: `stopped` was true between two chunks; there is no file.
+        InterruptedError: `stopped` returned true between two chunks; there is no file.
     """
     n = sum(run.size for run in runs)
     words, bits = filter_words(n), directory_bits(n)
@@ -180,7 +193,7 @@ def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda:
             if stopped():
                 raise InterruptedError
             parts = [run.between(start, stop) for run, start, stop in zip(runs, low, high, strict=True)]
-            while len(parts) > 1:  # neighbours in pairs, so that nothing is copied more often than it must be
+            while len(parts) > 1:  # in pairs of neighbours, so that postings are copied as seldom as possible
                 pairs = [_merge(*parts[i], *parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
                 parts = pairs + parts[2 * len(pairs) :]
             keys, rows = parts[0]
@@ -196,7 +209,7 @@ def read_header(path: Path) -> dict[str, Any]:
     """The header of a run's file.
 
     Raises:
-        DamagedError: naming the file, if it is no run, short, or of another version.
+        DamagedError: the file is no run, short, or of another version; the message names it.
     """
     with path.open("rb") as file:
         page = file.read(PAGE)
@@ -216,7 +229,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 class _Writer:
-    """Writes a run's sections side by side, then the header, then gives the file its name."""
+    """Writes the sections of a run in any order, then the header, then gives the file its name."""
 
     def __init__(self, path: Path, level: int, first: int, last: int, n: int) -> None:
         self._path = path
@@ -265,27 +278,27 @@ def filter_words(n: int) -> int:
 
 
 def directory_bits(n: int) -> int:
-    """High bits of a key by which the directory of n keys has its entries."""
+    """High bits of a key that give its entry in a directory of n keys."""
     return max(FEWEST_BITS, (max(n, ENTRY_KEYS) // ENTRY_KEYS - 1).bit_length())
 
 
 def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[int]]]:
-    """Where to cut all runs at the same keys, such that each chunk has words of the filter for itself.
+    """Cut all runs at the same keys, such that no two chunks share a word of the filter.
 
-    Returns chunks + 1 pairs: the filter's word, and the position in each run.
+    Returns chunks + 1 pairs: word of the filter, and position in each run.
     """
     cuts = [(0, [0] * len(runs))]
     for chunk in range(1, chunks):
         word = words * chunk // chunks
-        bound = -(-(word << 32) // words) << 32  # the smallest key of the word, see `filter_word`
+        bound = -(-(word << 32) // words) << 32  # the least key of the word, see `filter_word`
         cuts.append((word, [run.position(bound) for run in runs]))
     return [*cuts, (words, [run.size for run in runs])]
 
 
 @njit
 def _add(keys, rows, filter, first_word, words, directory, bits, postings):  # type: ignore[no-untyped-def]
-    """Enter sorted keys in the filter's part that begins at `first_word`, in the directory (as counts), and with their
-    rows in the postings."""
+    """Enter sorted keys into the part of the filter that begins at `first_word`, into the directory (as counts), and
+    with their rows into the postings."""
     shift = np.uint64(64 - bits)
     for i in range(len(keys)):
         key = keys[i]
@@ -296,14 +309,14 @@ def _add(keys, rows, filter, first_word, words, directory, bits, postings):  # t
 
 @njit
 def _close(directory):  # type: ignore[no-untyped-def]
-    """Counts become positions."""
+    """Turn counts into positions."""
     for i in range(1, len(directory)):
         directory[i] += directory[i - 1]
 
 
 @njit
 def _take_apart(directory, entry, start, postings, bits, keys, rows):  # type: ignore[no-untyped-def]
-    """Keys and rows of the postings from position `start` on, the first of which is in the directory's `entry`."""
+    """Keys and rows of the postings from position `start` on, the first of which is in `entry` of the directory."""
     for i in range(len(postings)):
         while np.int64(directory[entry + 1]) <= start + i:
             entry += 1
@@ -318,7 +331,7 @@ def filter_word(key, words):  # type: ignore[no-untyped-def]
 
 @njit(forceinline=True)
 def filter_mask(key):  # type: ignore[no-untyped-def]
-    """Four bits by the key's other half; a multiplication brings what there is of it up."""
+    """Four bits of a word of the filter, by a hash of the key."""
     one, low = np.uint64(1), np.uint64(63)
     mixed = (key >> np.uint64(16)) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
     mask = (one << (mixed & low)) | (one << ((mixed >> np.uint64(6)) & low))
@@ -327,7 +340,7 @@ def filter_mask(key):  # type: ignore[no-untyped-def]
 
 @njit(allocates=True)
 def _merge(keys, rows, more_keys, more_rows):  # type: ignore[no-untyped-def]
-    """Merge two sorted lists of postings; at equal keys the first list's, which are older, come first."""
+    """Merge two sorted lists of postings. At equal keys those of the first list, which are older, are first."""
     n = len(keys) + len(more_keys)
     out_keys = np.empty(n, np.uint64)
     out_rows = np.empty(n, np.uint32)

@@ -1,8 +1,8 @@
-"""The postings of one segment of a shard on disk: runs, written and merged in the background.
+"""The runs of one segment of a shard, flushed and merged in the background.
 
-A flush makes a run in memory that answers at once and is written by another thread. The manifest, which says what runs
-count, goes into the store with the next commit, and files are deleted only after it; whatever else lies in the folder
-after a crash is swept. Which runs are merged says `merge_policy`.
+A flush makes a run in memory, which can be read at once, and which another thread writes. The next commit writes the
+manifest, which lists the committed runs, into the store; files are deleted only after it. Other files in the folder,
+left by a crash, are deleted at the start. `merge_policy` chooses what is merged.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from stream_lsh.index.store.errors import refused, remedy
 from stream_lsh.index.store.files import nobody_looking
 from stream_lsh.index.store.heap import trim
 
-LARGEST = (1 << 30) - 1  # postings of a run that is merged with others: four such can be counted with 32 bits
+LARGEST = (1 << 30) - 1  # postings of a run that is merged again: four of these can be counted with 32 bits
 
 
 @dataclass
 class Workers:
-    """The background threads of an index: nothing short ever waits for a long merge."""
+    """The background threads of an index. No short task waits for a long merge."""
 
     writes: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "write"))
     short: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "merge"))
@@ -52,15 +52,20 @@ class Postings:
     """The runs of one segment of a shard, oldest first.
 
     Args:
-        state: folder of the index. folder: where the files are. shard: that they are named by. listed: the runs that
-            the manifest names. next: number of the next file. workers: None = read only.
+        state: folder of the index.
+        folder: folder of the files.
+        shard: part of their names.
+        listed: the runs that the manifest lists.
+        next: number of the next file.
+        workers: None = read only.
 
     Attributes:
-        changed: whether the manifest is another than was committed last. rows: how many of the segment's rows are
-        committed; what covers later ones does not count yet.
+        changed: whether the manifest differs from the last commit.
+        rows: number of the segment's committed rows; runs of later rows are not in the manifest.
+        closed: there are no further runs.
 
     Raises:
-        DamagedError: a run is missing, or damaged; the message names the file.
+        DamagedError: a run is missing or damaged; the message names the file.
     """
 
     def __init__(
@@ -81,7 +86,7 @@ class Postings:
         self.rows = self._runs[-1].last if self._runs else 0
         self._writing: Future[Run] | None = None
         self._merging: dict[bool, _Merging] = {}  # the short one, the long one
-        self._stop = Event()  # merges that are under way end without a result, and no others begin
+        self._stop = Event()  # interrupts running merges, and begins no other
         self._garbage: list[Path] = []
         self.closed = False
         self.changed = False
@@ -93,7 +98,7 @@ class Postings:
         return run
 
     def sweep(self) -> None:
-        """Delete what a crash has left: files of the shard that do not count."""
+        """Delete files that a crash has left: those of the shard that are not in the manifest."""
         names = {run.path.name for run in self._runs if run.path is not None}
         self._garbage += [path for path in self._folder.glob(f"run-{self._shard}-*") if path.name not in names]
         self._delete()
@@ -103,7 +108,11 @@ class Postings:
     def add(
         self, keys: NDArray[np.uint64], rows: NDArray[np.uint32], first: int, last: int, before: Callable[[], object]
     ) -> None:
-        """Add the run of a flush: it answers at once, and is on the disk later. before: what must be durable first."""
+        """Add the run of a flush. It can be read at once, and is written later.
+
+        Args:
+            before: makes durable what must precede it.
+        """
         self.settle()
         run = Run.of(keys, rows, first, last)
         self._runs.append(run)
@@ -120,8 +129,8 @@ class Postings:
         self.poll()
 
     def poll(self) -> bool:
-        """Take over what the background threads have finished, begin what is to be done next; whether runs are others
-        now. Call it between batches."""
+        """Take over what the background threads have finished, and begin the next merges. Returns whether runs have
+        changed. Call it between batches."""
         changed = False
         if self._writing is not None and self._writing.done():
             run, self._writing = self._result(self._writing), None
@@ -162,15 +171,15 @@ class Postings:
             self.poll()
 
     def merged(self) -> None:
-        """Wait until nothing is left to be merged."""
+        """Wait until there is nothing left to merge."""
         self.settle()
         while self._merging:
             wait([merging.result for merging in self._merging.values()])
             self.poll()
 
     def finish(self) -> None:
-        """Wait until the last flush is on disk, and begin no merge any more; one that is not at its end is dropped, to
-        be done again by who opens this next."""
+        """Wait until the last flush is on disk, and begin no merge. A running merge is dropped, and done again after
+        the next opening."""
         self._stop.set()
         for short, merging in list(self._merging.items()):
             if not merging.result.cancel():
@@ -180,7 +189,7 @@ class Postings:
         self.settle()
         self.poll()
 
-    # -- what counts ------------------------------------------------------------------------------------------------
+    # -- manifest -----------------------------------------------------------------------------------------------------
 
     @property
     def levels(self) -> list[int]:
@@ -193,7 +202,7 @@ class Postings:
         return self._runs[::-1]
 
     def manifest(self) -> dict[str, Any]:
-        """What the store must say so that the runs on disk count."""
+        """The entry of the manifest: the runs on disk whose rows are committed."""
         runs = [
             {"file": run.path.name, "level": run.level, "first": run.first, "last": run.last}
             for run in self._runs
@@ -202,7 +211,7 @@ class Postings:
         return {"next": self._next, "runs": runs}
 
     def committed(self) -> None:
-        """The manifest is durable: files that it no longer names can go."""
+        """The manifest is durable: files that it does not list are deleted."""
         self.changed = False
         if self._garbage:
             self._delete()
@@ -225,7 +234,7 @@ class Postings:
         try:
             return future.result()
         except OSError as error:
-            if error.errno == errno.EIO:  # a disk that fails, not one that is full
+            if error.errno == errno.EIO:  # a disk that fails, not a full one
                 raise refused(self._folder, error) from None
             raise OutputError(
                 f"the index in {self._folder} cannot be written: {error}; {remedy(error)} and start again to go on"

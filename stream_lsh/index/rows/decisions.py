@@ -1,7 +1,7 @@
-"""What others have decided on rows of a shard, as it is told: values of the store, so that it is known again.
+"""Decisions about rows of a shard, as values of the store.
 
-The rows in the store are as they were when they came. Of those that no file has yet, what became of them is laid over
-them when the shard is opened; of all, the ids that they were dropped for are found here.
+The rows in the store are as they were when they were added. When a shard is opened, the decisions are written into
+those of its rows that are in no file. The ids that rows were dropped for are always read from here.
 """
 
 from __future__ import annotations
@@ -30,16 +30,21 @@ from stream_lsh.index.rows.layout import (
 )
 from stream_lsh.index.store.rocksdb import TOLD, Store
 
-_HEAD = struct.Struct("<QQ")  # row after the last one, number of rows that were dropped
+_HEAD = struct.Struct("<QQ")  # row after the last one, number of dropped rows
 _KIND_MASK, _DROPPED = np.uint64(0xFF) << KIND_BITS, np.uint64(DROPPED)
 _DELETED, _REPRESENTATIVE = np.uint64(DELETED), np.uint64(REPRESENTATIVE)
 
 
 class Told(NamedTuple):
-    """What became of the rows [first, last) of a segment: all were kept, and founded a group, but d.
+    """Decisions about the rows [first, last) of a segment. Listed are the d rows that were dropped; the others were
+    kept, and are first members.
 
-    rows int64[d], kinds int64[d]. of uint64[d], names: first word of the id's hash, and id, of what each was dropped
-    for; 0 and b"" of what was kept. similarities float64[d], groups int64[d].
+    Attributes:
+        rows, kinds: int64[d].
+        of, names: first word of the hash of the id that a row was dropped for, and the id; 0 and b"" for rows that stay
+            in a group without a match.
+        similarities: float64[d].
+        groups: int64[d].
     """
 
     first: int
@@ -52,7 +57,7 @@ class Told(NamedTuple):
     names: list[bytes]
 
     def between(self, first: int, last: int) -> Self:
-        """Of the rows [first, last) only."""
+        """The decisions about the rows [first, last)."""
         at = slice(*np.searchsorted(self.rows, (first, last)).tolist())
         columns: tuple[Any, ...] = tuple(column[at] for column in self[2:])
         return type(self)(first, last, *columns)
@@ -63,7 +68,7 @@ class Told(NamedTuple):
         return self.names[at] if at < len(self.rows) and self.rows[at] == row else b""
 
     def encode(self) -> bytes:
-        """The value, which begins with the row `first`."""
+        """The value; the row `first` is in its key."""
         return b"".join(
             (
                 _HEAD.pack(self.last, len(self.rows)), self.rows.tobytes(), self.of.tobytes(),
@@ -74,7 +79,7 @@ class Told(NamedTuple):
 
     @classmethod
     def decode(cls, first: int, value: bytes) -> Self:
-        """What `encode` gave.
+        """Decode a value of `encode`.
 
         Raises:
             ValueError, struct.error: it is damaged.
@@ -89,11 +94,11 @@ class Told(NamedTuple):
         return cls(first, last, rows, kinds.astype(np.int64), of, similarities, groups, names)
 
     def lay_over(self, block: NDArray[np.uint64], first: int) -> None:
-        """Have it in rows uint64[n, width] in memory, those from `first` on of the shard, as far as they are there."""
+        """Write the decisions into rows uint64[n, width], the first of which is the shard's row `first`."""
         mine = self.between(max(self.first, first), min(self.last, first + len(block)))
         kept = block[mine.first - first : mine.last - first]
         untell(kept)
-        kept[:, FLAGS] &= ~_KIND_MASK  # all of them (`UNIQUE` is 0), but for:
+        kept[:, FLAGS] &= ~_KIND_MASK  # UNIQUE (0) for all but the listed rows
         tell(block, mine.rows - first, mine.kinds, mine.of, mine.similarities, mine.groups)
 
 
@@ -101,20 +106,20 @@ def tell(
     rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
     similarities: NDArray[np.float64], groups: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """What became of the rows at some places of uint64[n, width]; of: the hashes of the ids that they were dropped for,
-    0 of what was kept."""
+    """Write decisions into the rows `at` of uint64[n, width]. of: uint64[d], hashes of the ids that they were dropped
+    for, 0 for kept rows."""
     decide(rows, at, kinds)
     rows[at, OF], rows[at, SIMILARITY], rows[at, GROUP] = of, similarities.view(np.uint64), groups.view(np.uint64)
 
 
 def decide(rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.int64]) -> None:
-    """Whether the rows at some places of uint64[n, width] were kept."""
+    """Write into the rows `at` of uint64[n, width] whether they were kept."""
     flags = rows[at, FLAGS] & ~(_KIND_MASK | _DROPPED)
     rows[at, FLAGS] = flags | kinds.astype(np.uint64) << KIND_BITS | (kinds != UNIQUE) * _DROPPED
 
 
 def untell(rows: NDArray[np.uint64]) -> None:
-    """Make rows uint64[n, width] what they were when they came; deletions are what they were."""
+    """Undo `tell` in rows uint64[n, width]. Deletions never had decisions."""
     flags = rows[:, FLAGS]
     came = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
     rows[:, FLAGS], documents = came, flags & (_DELETED | _REPRESENTATIVE) == 0
@@ -123,17 +128,17 @@ def untell(rows: NDArray[np.uint64]) -> None:
 
 
 def told(store: Store, shard: int, segment: int, row: int) -> Told | None:
-    """What the store has about a row of a segment; None if its fate is not known there.
+    """The stored decisions that include a row of a segment; None if there are none.
 
     Raises:
-        DamagedError: it cannot be read.
+        DamagedError: they cannot be read.
     """
     found = store.before(TOLD, shard, segment, row)
     try:
         known = None if found is None else Told.decode(*found)
     except (struct.error, ValueError):
         raise DamagedError(
-            f"{store.path}: what became of row {row} of shard {shard} is damaged; restore the folder from a backup"
+            f"{store.path}: the decision about row {row} of shard {shard} is damaged; restore the folder from a backup"
         ) from None
     return known if known is not None and row < known.last else None
 
@@ -141,11 +146,11 @@ def told(store: Store, shard: int, segment: int, row: int) -> Told | None:
 def lay_over(
     store: Store, shard: int, segment: int, rows: NDArray[np.uint64], first: int, begin: int, last: int
 ) -> None:
-    """Have in rows uint64[n, width], those from `first` on of a shard, what others have told since of those in
-    [begin, last), which are of one segment, and as they were when they came.
+    """Write the stored decisions about the rows [begin, last), which are of one segment, into rows uint64[n, width],
+    the first of which is the shard's row `first`.
 
     Raises:
-        DamagedError: it is missing, or cannot be read.
+        DamagedError: a decision is missing or cannot be read.
     """
     kinds = rows[begin - first : max(begin, last) - first, FLAGS] >> KIND_BITS & np.uint64(0xFF)
     for unknown in (begin + np.flatnonzero(kinds == UNKNOWN)).tolist():
@@ -154,8 +159,8 @@ def lay_over(
         found = told(store, shard, segment, unknown)
         if found is None:
             raise DamagedError(
-                f"{store.path}: what became of row {unknown} of shard {shard} is missing; restore the folder from a "
-                "backup"
+                f"{store.path}: the decision about row {unknown} of shard {shard} is missing; restore the folder from "
+                "a backup"
             )
         found.lay_over(rows, first)
         begin = found.last

@@ -1,8 +1,8 @@
-"""Deleted rows: versions that were replaced or deleted, and rows that are there for something else than to be met. A
-mark of two bits each, in memory as in the store, where a value has the marks of some rows of one segment. Whoever meets
-a thousand deleted rows reads none of them: the mark says whether there is a new representative behind it.
+"""Deleted rows: a mark of two bits for each row. Reading a bucket skips them without reading the rows. The second bit
+says that a row is a representative row, which is read as the row of another document.
 
-Rows and postings of deleted rows stay until their segment goes; under `kept` nobody counts them.
+In the store, a value has the marks of some rows of one segment. Rows and postings of deleted rows stay until their
+segment is deleted; with `compare_with = kept` they count towards no limit.
 """
 
 from __future__ import annotations
@@ -20,30 +20,36 @@ from stream_lsh.hashing.structs import Bytes, Number, Numbers2, Struct, Words
 from stream_lsh.index.rows.deleted_ranges import DeletedRanges
 from stream_lsh.index.store.rocksdb import DEAD, Store, parts_of, rows_key
 
-DEAD_ROWS = "dead"  # in a shard's manifest: how many there are; missing where there are none
-WENT = 6  # columns of a version that went
+DEAD_ROWS = "dead"  # in a shard's manifest: number of deleted rows; missing if there are none
+WENT = 6  # columns of a deleted version
 CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
 LIVES, DIED, STANDS = (
     np.uint64(0),
     np.uint64(1),
     np.uint64(3),
-)  # it is met; it is not; its representative is, whose row it names
+)  # live; deleted; a representative row
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
-_MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; those that all deleted rows have
+_MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; the bit that marks a row as deleted
 _NONE = np.int64(-1)
-_BITS = np.array([1, 2], np.uint8)  # of a mark
+_BITS = np.array([1, 2], np.uint8)  # bits of a mark
 
 Place = tuple[int, int]
 """Number and first row of a segment."""
 
 
 class DeletedRows(Struct):
-    """The marks of the rows from `first` on, which begins a chunk; rows behind the last one live.
+    """The marks of the rows from `first` on. Rows behind the last mark are live.
 
-    changed: the chunks that were written to since the last commit. count: how many are dead of the rows that are there.
-    aside: a row that counts as dead for the moment, -1 = none. went: the `gone` versions that died since then, to be
-    erased: row, the row by which it was met in its group or -1, the number of rows there were, its number, its
-    group, 1 if its id was deleted. deleted_ranges: in the buckets that were read.
+    Attributes:
+        first: first row of a chunk.
+        changed: the chunks written to since the last commit.
+        count: number of existing rows that have a mark.
+        aside: a row that counts as deleted for the moment, -1 = none.
+        went: int64[room, WENT], the versions deleted since the last commit, which are to be erased. Columns: row; its
+            representative row, the row itself, or -1 if it was no representative; number of rows at that time; number;
+            group; 1 if its id was deleted.
+        gone: how many lines of `went` are in use.
+        deleted_ranges: of the buckets read so far.
     """
 
     marks: Words
@@ -57,7 +63,7 @@ class DeletedRows(Struct):
 
     @classmethod
     def of(cls, row: int) -> Self:
-        """Of a shard whose rows begin with this one: nobody is dead, and there is no room for anybody."""
+        """Of a shard that begins with a row: no row is deleted, and there is no room for marks."""
         none = np.empty(0, np.uint64), np.empty(0, np.uint8)
         return cls(
             marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE,
@@ -65,7 +71,7 @@ class DeletedRows(Struct):
         )  # fmt: skip
 
     def reach(self, row: int, oldest: int) -> None:
-        """Have room for the rows before this one; those before the oldest are not there any more."""
+        """Make room for the marks of the rows before `row`; rows before `oldest` do not exist."""
         have = int(self.first) + len(self.changed) * CHUNK
         if row <= have:
             return
@@ -78,27 +84,27 @@ class DeletedRows(Struct):
         self.marks, self.changed, self.first = marks, changed, first
 
     def room_for(self, versions: int) -> None:
-        """So many may die before the next commit."""
+        """Make room for this many deletions before the next commit."""
         if (least := int(self.gone) + versions) > len(self.went):
             went = np.empty((2 * least, WENT), np.int64)
             went[: self.gone] = self.went[: self.gone]
             self.went = went
 
     def took_leave(self) -> NDArray[np.int64]:
-        """Those in `removed_by`, which is empty afterwards."""
+        """The versions of `went`, which is emptied."""
         found = self.went[: self.gone].copy()
         self.gone = 0
         return found
 
     def forget(self, row: int) -> None:
-        """The rows before this one are not there any more."""
+        """The rows before this one do not exist any more."""
         place = row - int(self.first)
         words = self.marks[place >> 5 :] & np.uint64(_DIED)
         words[:1] >>= np.uint64(2 * (place & 31))
         self.count = int.from_bytes(words.tobytes(), "little").bit_count()
 
     def take(self, shard: int, segments: Sequence[Place], last: int) -> dict[bytes, bytes]:
-        """The values that were changed since it was asked last, of the rows before `last`."""
+        """The values changed since the last call, of the rows before `last`."""
         values = {}
         for chunk in np.flatnonzero(self.changed).tolist():
             begin = int(self.first) + chunk * CHUNK
@@ -112,10 +118,13 @@ class DeletedRows(Struct):
         return values
 
     def restore(self, store: Store, shard: int, segments: Sequence[Place], last: int, count: int) -> None:
-        """Have what is in the store, of the rows before `last`: so many are dead.
+        """Read the marks of the rows before `last` from the store.
+
+        Args:
+            count: number of deleted rows by the manifest.
 
         Raises:
-            DamagedError: it is not what was written.
+            DamagedError: the marks are not those that were written.
         """
         found = 0
         for number, first in segments:
@@ -135,7 +144,7 @@ class DeletedRows(Struct):
 
 
 def died(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
-    """Who is dead in values of `Dead.take` and not yet in the store: row << 2 | mark of each."""
+    """The rows that are deleted by values of `DeletedRows.take` and not yet in the store: row << 2 | mark."""
     found = [np.empty(0, np.int64)]
     for key, value in values.items():
         if not key.startswith(DEAD):
@@ -148,7 +157,7 @@ def died(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
 
 
 def marked(store: Store, shard: int, segments: Sequence[Place], dead: NDArray[np.int64]) -> dict[bytes, bytes]:
-    """The values in which these are dead, too, as `died` gives them; of a shard that nobody has opened."""
+    """The values in which these rows are deleted too, of a shard that is not open. dead: as from `died`."""
     values = {}
     rows, bits = dead >> 2, (dead[:, None] >> np.array([0, 1]) & 1).astype(np.uint8)
     for (number, first), later in zip_longest(segments, segments[1:]):
@@ -164,7 +173,7 @@ def marked(store: Store, shard: int, segments: Sequence[Place], dead: NDArray[np
 
 
 def dead_between(store: Store, shard: int, segment: int, first: int, last: int) -> NDArray[np.int64]:
-    """Who of some rows of a segment is dead, by the store, as `died` gives it."""
+    """The deleted rows in [first, last) of a segment by the store, as from `died`."""
     found, before = [np.empty(0, np.int64)], store.before(DEAD, shard, segment, first)
     for begin, value in store.rows_of(DEAD, shard, segment, first if before is None else before[0]):
         if begin >= last:
@@ -176,37 +185,36 @@ def dead_between(store: Store, shard: int, segment: int, first: int, last: int) 
 
 
 def dead_in(store: Store, shard: int, segment: int) -> int:
-    """How many rows of a segment are dead, by the store."""
+    """Number of deleted rows of a segment, by the store."""
     return sum(int(_bits(value)[:, 0].sum()) for _, value in store.rows_of(DEAD, shard, segment))
 
 
 def _bits(marks: bytes) -> NDArray[np.uint8]:
-    """Marks as bits [n, 2]."""
+    """Marks as bits uint8[n, 2]."""
     return np.unpackbits(np.frombuffer(marks, np.uint8), bitorder="little").reshape(-1, 2)
 
 
 def _damaged(store: Store, shard: int) -> DamagedError:
     return DamagedError(
-        f"{store.path}: what says which rows of shard {shard} were replaced or deleted is damaged; restore the folder "
-        "from a backup"
+        f"{store.path}: the marks of deleted rows of shard {shard} are damaged; restore the folder from a backup"
     )
 
 
 @njit
 def any_dead(dead):  # type: ignore[no-untyped-def]
-    """Whether it has to be asked of a row."""
+    """Whether any row may be deleted."""
     return dead.count > 0 or dead.aside >= 0
 
 
 @njit
 def mark_of(dead, row):  # type: ignore[no-untyped-def]
-    """LIVES, DIED or STANDS."""
+    """LIVES, DIED or STANDS; DIED for the row `aside`."""
     return DIED if row == dead.aside else lasting_mark_of(dead, row)
 
 
 @njit
 def lasting_mark_of(dead, row):  # type: ignore[no-untyped-def]
-    """The same, whoever is aside for the moment."""
+    """The same, without `aside`."""
     place = row - dead.first
     if place >> 5 >= len(dead.marks):
         return LIVES
@@ -215,7 +223,7 @@ def lasting_mark_of(dead, row):  # type: ignore[no-untyped-def]
 
 @njit
 def bury(dead, row, mark):  # type: ignore[no-untyped-def]
-    """A row is dead from now on; there is room for its mark."""
+    """Mark a row as deleted. There must be room for the mark."""
     place = row - dead.first
     dead.count += mark_of(dead, row) == LIVES
     dead.marks[place >> 5] |= mark << np.uint64(2 * (place & _ROW))
@@ -224,7 +232,7 @@ def bury(dead, row, mark):  # type: ignore[no-untyped-def]
 
 @njit
 def leave(dead, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
-    """A version dies: it is buried, and to be erased; there is room."""
+    """Mark a version as deleted, and enter it for erasing. There must be room."""
     bury(dead, row, DIED)
     dead.went[dead.gone, 0], dead.went[dead.gone, 1], dead.went[dead.gone, 2] = row, met_by, rows
     dead.went[dead.gone, 3], dead.went[dead.gone, 4], dead.went[dead.gone, 5] = seq, group, deleted

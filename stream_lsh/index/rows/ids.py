@@ -1,5 +1,5 @@
-"""The ids of one shard's rows, as JSON text, each with that of the document it was dropped for: recent ones in memory,
-earlier ones read from the store."""
+"""The ids of a shard's rows, as JSON text, each with the id of its oldest match. The latest are in memory, earlier ones
+are read from the store."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from stream_lsh.index.rows.decisions import told
 from stream_lsh.index.rows.keys import ends_of
 from stream_lsh.index.store.rocksdb import IDS, Store, rows_key
 
-BLOCK = 512  # ids in one value
-CACHED = 65536  # ids read from the store that stay in memory
+BLOCK = 512  # most ids of a value
+CACHED = 65536  # ids read from the store that are cached
 _COUNT = struct.Struct("<I")
 
 Named = tuple[bytes, bytes]
-"""The id of a row, and of the first match that it had; b"" if it had none."""
+"""The id of a row, and of its oldest match; b"" if there was none."""
 _Opened = tuple[int, bytes, NDArray[np.uint32], int]
 
 
 class Ids:
-    """Ids by row; rows are added in order. segment_of: the number of the segment that a row belongs to.
-    told_later: what a row was dropped for may be known later than its id."""
+    """Ids by row. Rows are added in order.
+
+    Args:
+        segment_of: number of the segment of a row.
+        told_later: what a row was dropped for may be decided after it is added.
+    """
 
     def __init__(self, store: Store, shard: int, segment_of: Callable[[int], int], *, told_later: bool = False) -> None:
         self._told_later = told_later
@@ -37,11 +41,11 @@ class Ids:
         self._base = 0  # row of the first id in `_recent`
         self._recent: list[Named] = []
         self._stored = lru_cache(CACHED)(self._read_stored)
-        self._opened: _Opened | None = None  # the value that was read last: rows are often asked for in their order
+        self._opened: _Opened | None = None  # the value read last: rows are often asked for in order
 
     def add(self, ids: Sequence[bytes], of: Sequence[bytes], rows: NDArray[np.int64], last: int) -> None:
-        """Add the ids of documents and of their first matches, which came to some of the next rows, those before
-        `last`; the others are no documents."""
+        """Add the ids of documents and of their oldest matches. Rows before `last` that are not in `rows` have no
+        document."""
         named: Iterable[Named] = zip(ids, of, strict=True)
         if last - self.last > len(ids):
             places = dict(zip((rows - self.last).tolist(), named, strict=True))
@@ -49,17 +53,17 @@ class Ids:
         self._recent.extend(named)
 
     def name(self, rows: Sequence[int], of: Sequence[bytes]) -> None:
-        """What rows in memory were dropped for, where it is told later."""
+        """Set what rows in memory were dropped for."""
         for row, name in zip(rows, of, strict=True):
             self._recent[row - self._base] = self._recent[row - self._base][0], name
 
     @property
     def last(self) -> int:
-        """The row after the last one that has been added."""
+        """The row after the last one added."""
         return self._base + len(self._recent)
 
     def take(self, first: int) -> dict[bytes, bytes]:
-        """Values with the ids from row `first` on, for the store."""
+        """The values with the ids from row `first` on."""
         values = {}
         at, last = first, self.last
         while at < last:
@@ -72,8 +76,8 @@ class Ids:
         return values
 
     def without(self, rows: Collection[int], named: Collection[int]) -> dict[bytes, bytes]:
-        """The values of the store without the ids of some rows, and without those that other rows were dropped for;
-        they are committed."""
+        """The stored values in which `rows` have no ids, and in which `rows` and `named` do not name their oldest
+        matches. All of these rows are committed."""
         anew, end, gone = dict[bytes, list[bytes]](), 0, set(rows)
         for row in sorted({*rows, *named}):
             if row >= self._base:
@@ -89,12 +93,12 @@ class Ids:
         return {key: _value(names) for key, names in anew.items()}
 
     def forget(self, before: int) -> None:
-        """Drop ids of rows before `before` from memory; they are in the store."""
+        """Drop the ids of rows before this one from memory; they are in the store."""
         del self._recent[: max(0, before - self._base)]
         self._base = max(self._base, before)
 
     def restore(self, first: int, last: int) -> None:
-        """Have the ids of the rows [first, last) in memory, from the store."""
+        """Read the ids of the rows [first, last) from the store into memory."""
         self._base, self._recent = first, []
         while first < last:
             start, value, ends, body = self._open(first)
@@ -108,7 +112,7 @@ class Ids:
         return self.named(row)[0]
 
     def named(self, row: int) -> Named:
-        """The id of a row, and of its first match."""
+        """The id of a row, and of its oldest match."""
         return self._recent[row - self._base] if row >= self._base else self._stored(row)
 
     def _read_stored(self, row: int) -> Named:
@@ -122,7 +126,7 @@ class Ids:
         return name, of
 
     def _open(self, row: int) -> _Opened:
-        """The value that holds a row's id: its first row, its bytes, the ids' ends and where the ids begin."""
+        """The value that holds a row's id: its first row, its bytes, the ends of the ids, and where the ids begin."""
         if self._opened is not None and 0 <= row - self._opened[0] < len(self._opened[2]) // 2:
             return self._opened
         first, value = self._store.holding(IDS, self._shard, self._segment_of(row), row)
@@ -142,11 +146,11 @@ class Ids:
 
 
 def _value(names: list[bytes]) -> bytes:
-    """The value of some rows: of each its id, and that of its first match."""
+    """The value of some rows: the id of each, and the id of its oldest match."""
     ends = ends_of(names).astype(np.uint32)
     return b"".join((_COUNT.pack(len(names) // 2), ends.tobytes(), *names))
 
 
 def _taken_apart(value: bytes, ends: NDArray[np.uint32], body: int) -> list[bytes]:
-    """The names that `_value` was given, by where they end, and where they begin in it."""
+    """Decode a value of `_value`."""
     return [value[a:b] for a, b in pairwise([body, *(ends + np.uint32(body)).tolist()])]

@@ -1,4 +1,4 @@
-"""The keys that a document is posted under and looked up by: those of its bands, its text, its id."""
+"""The keys of a document's postings: of its bands or its sampled shingles, its text, and its id."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from stream_lsh.hashing.siphash import key_words, siphash128
 from stream_lsh.text.settings import SigningSettings
 
 Keys = tuple[NDArray[np.uint64], NDArray[np.int64]]
-"""Keys of n documents one after the other, and int64[n + 1] where each document's begin: those it is looked for under,
-with as many as the signature has bands before the others, then its text's, its id's. It is posted under its bands, its
-text and its id."""
+"""Keys of n documents, concatenated, and their offsets int64[n + 1]. First the keys by which candidates are looked up,
+then that of the text, then that of the id. There are as many look-up keys first as the signature has bands; a document
+is posted under these, its text and its id."""
 
 KEY_BITS = 48
-"""Bits of a key that count: runs keep no more. What meets by accident is compared all the same."""
+"""High bits of a key that are kept. A collision only costs a comparison."""
 _LOWEST = np.uint64(1 << (64 - KEY_BITS))
 _MASK = np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (64 - KEY_BITS)) - 1))
 
 
 @njit(forceinline=True)
 def posting_key(hashed):  # type: ignore[no-untyped-def]
-    """A hash as a key: the bits that count, and never 0, which marks an empty slot."""
+    """A hash as a key: its high bits, and never 0, which marks an empty slot."""
     return max(hashed & _MASK, _LOWEST)
 
 
 class Hashes:
-    """The hashes of an index, under its key (KEY_BYTES bytes): two indexes never have the same buckets."""
+    """The hashes of an index, keyed with its secret key (KEY_BYTES bytes). No two indexes have the same buckets."""
 
     def __init__(self, signing: SigningSettings, key: bytes) -> None:
         self._signing = signing
@@ -49,7 +49,11 @@ class Hashes:
         return siphash128(b"".join(ids), ends_of(ids), self._key)
 
     def sample(self, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The keys of a document with these shingles, its salt uint64[1]."""
+        """The sampled keys of one document.
+
+        Args:
+            salt: uint64[1], the scope.
+        """
         offsets = np.array([0, len(shingles)])
         keys: NDArray[np.uint64]
         keys, _ = sampled(shingles, offsets, np.ascontiguousarray(salt), self.secret, self._signing.sampling)
@@ -59,8 +63,13 @@ class Hashes:
     def keys(
         self, signatures: NDArray[Any], texts: NDArray[np.uint64], ids: NDArray[np.uint64], sets: Keys | None = None
     ) -> Keys:
-        """The keys of documents with the given signatures [n, K] and hashes [n, 2] of text and id; sets: their
-        shingles and where each document's begin, of which keys are a sample for measures without bands."""
+        """The keys of documents.
+
+        Args:
+            signatures: [n, K].
+            texts, ids: uint64[n, 2], hashes.
+            sets: shingles and their offsets, where keys are sampled.
+        """
         if self.samples:
             shingles, offsets = sets or (np.empty(0, np.uint64), np.zeros(len(ids) + 1, np.int64))
             salts = np.ascontiguousarray(as_words(signatures)[:, 0])
@@ -80,7 +89,7 @@ class Hashes:
 
 
 def ends_of(items: Sequence[bytes | memoryview]) -> NDArray[np.int64]:
-    """Where each of some byte strings ends, joined."""
+    """The ends of byte strings in their concatenation."""
     return np.cumsum(np.fromiter(map(len, items), np.int64, len(items)))
 
 
@@ -104,7 +113,7 @@ def _as_keys(hashed):  # type: ignore[no-untyped-def]
 def _laid_out(
     hashed: NDArray[np.uint64], starts: NDArray[np.int64], texts: NDArray[np.uint64], ids: NDArray[np.uint64]
 ) -> Keys:
-    """Keys of documents whose others are hashed[starts[i]:starts[i + 1]], with those of their texts and ids."""
+    """Concatenate each document's keys hashed[starts[i]:starts[i + 1]] with those of its text and id."""
     keys = np.empty(len(hashed) + 2 * len(ids), np.uint64)
     _lay_out(hashed, starts, texts, ids, keys)
     return keys, starts + 2 * np.arange(len(starts))

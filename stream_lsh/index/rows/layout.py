@@ -1,4 +1,4 @@
-"""What the kernels work on: the words of a row, the columns of tables, and the limits they compare with."""
+"""The layout of what kernels read and write: the words of a row, the columns of tables, and limits."""
 
 from __future__ import annotations
 
@@ -9,70 +9,73 @@ from stream_lsh.index.rows.deleted_rows import DeletedRows
 
 
 def _numbers(*values: int) -> tuple[np.int64, ...]:
-    """Constants for the kernels: of a plain int numba makes a type of its own, and compiles anew for each."""
+    """Constants for kernels: numba gives each plain int a type of its own, and compiles anew for each."""
     return tuple(np.int64(value) for value in values)
 
 
-# Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the id's hash of the document it
-# stands behind, 0 if it stands for itself; of an REPRESENTATIVE the row of who is meant. SIMILARITY: with that one, a
-# float's bits. GROUP: number of the first member. MASK, under `all` only: the bands in which it is posted. With a
-# window the stream time follows; then the signature.
+# Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the hash of the id that the row
+# was dropped for or follows, 0 if there is none; of a representative row, the row of the representative. SIMILARITY:
+# with that document, as the bits of a float. GROUP: number of the first member. MASK, with `compare_with = all` only:
+# the bands in which it is posted. With a window the stream time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
-# FLAGS: what the row is (low bits), the first verdict on it (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
-# CERTAIN: dropped for what its own shard had kept, so that nobody waits for the others' word.
-# DELETED: not a document, but that its id was deleted; TIME is the first event time that is not older, and it is posted
-# under the id. REPRESENTATIVE: it stands besides where a document is met that was dropped at first and is kept now; SEQ
-# is that document's where it is no deletion, too. ERASED: it is dead, and what it said of its id and text is not there
-# any more (`erased_rows`). MEMBER: of a story, which is posted in its buckets whether it was dropped or not; nobody
-# stands for it.
+# FLAGS: what the row is (low bits), the first verdict (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
+# CERTAIN: dropped for a document that this shard has as kept, whatever other shards find.
+# DELETED: a deletion of an id; TIME is the first event time that is not outdated by it, and it is posted under the id.
+# REPRESENTATIVE: a representative row. It is posted in the place of a document that was dropped and is a representative
+# now; SEQ is that document's, unless the row is a deletion too.
+# ERASED: a deleted row whose hashes and signature are blank (`erased_rows`).
+# MEMBER: of a story. It is posted in its buckets whether it was dropped or not, and has no representative row.
 DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, REPRESENTATIVE, ERASED, MEMBER = _numbers(1, 2, 4, 8, 16, 32, 64, 128)
 KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
 NO_GROUP = -1
 
-# A document: it is not rejected; this shard is the one that stores it. Or a record that an id is deleted.
+# Flags of a document: it is not rejected; this shard stores it; it is a deletion.
 VALID, OWNED, DELETION = _numbers(1, 2, 4)
-NEW, REDELIVERED, ID_REUSED, INVALID, GONE, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # what became of it
+NEW, REDELIVERED, ID_REUSED, INVALID, GONE, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # its status
 WENT_SINCE = np.int64(-2)
 
 # Columns of the table of segments.
 FIRST_ROW, ROW_FILE, ROWS_AT = _numbers(0, 1, 2)
-# Columns of the table of runs: addresses and lengths. POSTINGS: position in the FILE, or address if that is -1. FIRST:
+# Columns of the table of runs: addresses and lengths. POSTINGS: position in the FILE, or address if FILE is -1. FIRST:
 # row of the shard that the run counts its rows from; LAST: the row after its last one.
 FILTER, WORDS, DIRECTORY, BITS, FILE, POSTINGS, FIRST, LAST = _numbers(*range(8))
 COLUMNS = 8
-# Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1. KIND, OLDEST,
-# OLDEST_SEQ, GROUP_OF: the verdict as far as the shard knows it, and the first one of a redelivered document; row and
-# number are -1 where there is none. OLDEST of a redelivered document is WENT_SINCE if the version that it was dropped
-# for is not there any more: that one's id is not said again. MORE: matches that are not listed; of those decided late,
-# what was not compared of the provisional. INCOMPLETE: what was not compared. REPLACES: number of the version that
-# went, or -1; STOOD: whether it was kept; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of who was posted in
-# its place, or -1; LEFT: the group that it was in; LIKE: whether the new version is similar to it, so that it may take
-# its place.
+# Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1.
+# KIND, OLDEST, OLDEST_SEQ, GROUP_OF: the verdict as far as this shard can give it, or the first verdict of a
+# redelivered document; row and number are -1 where there is none. OLDEST of a redelivered document is WENT_SINCE if the
+# version that it was dropped for was deleted or replaced, because that id is then not repeated.
+# MORE: matches that are not listed; with provisional rows, what was not compared of these. INCOMPLETE: what was not
+# compared.
+# REPLACES: number of the version that was deleted or replaced, or -1; STOOD: whether it was a representative;
+# REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of the new representative, or -1; LEFT: its group; LIKE: whether
+# the new version is similar to it, and may be the representative in its place.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
 REPLACES, STOOD, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
 RESULTS = 15
-WENT = int(RESULTS - REPLACES)  # columns of a version that went
+WENT = int(RESULTS - REPLACES)  # columns of a deleted or replaced version
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
 
 HEAD_COMPONENTS = 128
-"""Components of a signature that candidates are ranked by, or as many more as fill HEAD_WORDS: of single bits it takes
-many to tell a neighbour from a stranger."""
+"""Components of a signature that candidates are ranked by, or as many as fill HEAD_WORDS: of single bits many are
+needed."""
 HEAD_WORDS = 16
 
 HALF = 1024
 FULL = 2 * HALF
-"""Where keys are sampled, an agreement is a share of them, in so many parts: above HALF of the newcomer's own that the
-row has, else of the row's that the newcomer has."""
+"""Where keys are sampled, an agreement is a share of them, in this many parts. Above HALF: the share of the new
+document's keys that the row has. Below: the share of the row's keys that the document has."""
 
 
 class Batch(Struct):
-    """n documents as the kernel sees them; S words a signature.
+    """n documents as kernels read them; S words a signature.
 
-    words: those of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS. keys, starts:
-    document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`. hits: the runs that
-    may hold each key (`bucket.passing`). log: their stream times, where there is a window.
+    Attributes:
+        words: of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS.
+        keys, starts: document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`.
+        hits: the runs that may have each key (`bucket.passing`).
+        log: their stream times, with a window.
     """
 
     words: Words2  # [n, MASK]
@@ -90,22 +93,25 @@ class Batch(Struct):
 
 
 class Rows(Struct):
-    """The shard's rows: those before `base` in the segments' files, later ones in memory; and the heads (the first
-    words of the signatures) of the latest ones in a ring, from row `kept` on as far as they are not overwritten.
+    """The rows of a shard: those before `base` in the segments' files, later ones in memory. A ring has the heads (the
+    first words of the signatures) of the latest rows, from row `kept` on, as far as they are not overwritten.
 
-    total: number of rows of all segments. read: scratch, what is read of a row in a file. begin: the words before
-    MASK of the row in a file that was asked for last, which is `known`. notes: what is known of
-    the rows in the ring, FOLLOWS and FOLLOWED. seen: the first row that the document at hand sees; stream time never
-    goes back, so it sees all after it. guides: the first row of its segment, behind which others may stand that are
-    seen.
+    Attributes:
+        total: number of rows of all segments.
+        read: scratch for words of a row in a file.
+        begin, known: the words before MASK of the row in a file that was read last, and that row.
+        notes: FOLLOWS and FOLLOWED of the rows in the ring.
+        seen: the first row in the window of the current document; all later rows are in it, because stream time never
+            decreases.
+        guides: the first row of the segment of `seen`; rows from there on may lead to followers in the window.
     """
 
     base: Number
     total: Number
     recent: Words2  # [room, width]
-    segments: Numbers2  # [g, 3] oldest first
-    signature_at: Number  # word of a row at which its signature begins
-    log_at: Number  # that of its stream time, where there is a window
+    segments: Numbers2  # [g, 3], oldest first
+    signature_at: Number  # first word of a row's signature
+    log_at: Number  # word of its stream time, with a window
     read: Words
     begin: Words
     known: Number
@@ -113,47 +119,47 @@ class Rows(Struct):
     ring: Words  # [h * w]
     notes: Bytes  # [h]
     seen: Number
-    seen_log: Number  # its stream time, -1 if it is not known
+    seen_log: Number  # its stream time, -1 = not read yet
     guides: Number
     dead: DeletedRows
 
 
-FOLLOWS, FOLLOWED = _numbers(1, 2)  # it stands behind another one; others stand behind it
+FOLLOWS, FOLLOWED = _numbers(1, 2)  # it follows another row or is its copy; others follow it
 
 
 class Limits(Struct):
-    """What the kernel compares with. Agreements are numbers of equal components of two heads, padding included."""
+    """What kernels compare with. Agreements are numbers of equal components of two heads, padding included."""
 
-    unique: Flag  # compare with what was kept, and post only that
-    stories: Flag  # what is alike belongs to one story (`tf_idf`)
-    exact: Flag  # verify by the shingles; else by the whole signature
-    alone: Flag  # there is no other shard: what is found here is the verdict
-    late: Flag  # under `kept`, as there are others: rows are posted once it is known whether they were kept
-    store: Flag  # else documents are only looked up
-    update: Flag  # an id that comes with another text replaces what was there; else it is rejected
-    window: Number  # of stream time, in ms, in which a row is seen; 0 = always
+    unique: Flag  # compare with kept documents, and post only these
+    stories: Flag  # similar documents are one story (`tf_idf`)
+    exact: Flag  # verify by the shingles, not by the whole signature
+    alone: Flag  # the only shard: what it finds is the verdict
+    late: Flag  # several shards and `kept`: rows are posted after their decision
+    store: Flag  # not a query
+    update: Flag  # a known id with another text is an update, not rejected
+    window: Number  # length in stream time, in ms; 0 = none
     threshold: Real
     full: Number  # agreement of equal signatures
-    floor: Number  # least agreement of a candidate that is verified
-    likely: Number  # agreement from which a candidate is thought to match
+    floor: Number  # least agreement of a candidate
+    likely: Number  # agreement from which a candidate probably matches
     follow: Number  # agreement from which a document follows a leader
-    expand: Number  # agreement from which a leader's followers are looked at
-    bucket: Number  # rows of a bucket that are read
-    behind: Number  # followers of a leader that are read
-    max_candidates: Number  # candidates that are verified
-    matches: Number  # matches after which no more candidates are verified
-    copies: Number  # copies that are listed for a match
+    expand: Number  # agreement from which a leader's followers are read
+    bucket: Number  # rows read of a bucket
+    behind: Number  # followers read of a leader
+    max_candidates: Number  # candidates verified of a document
+    matches: Number  # matches after which no candidate is verified
+    copies: Number  # copies listed for a match
     head: Number  # words of a head
     signature: Number  # words of a signature: S
     components: Number  # K
     bits: Number  # of a component
     bands: Number
     rows: Number  # components of a band
-    secret: Unsigned  # of the bands' keys
-    padding: Number  # components that signatures have more, so as to fill words; all equal
-    accident: Real  # probability that two components are equal by accident
+    secret: Unsigned  # of the keys of bands
+    padding: Number  # components that fill up the last word of a signature; all are equal
+    accident: Real  # probability that two components are equal by chance
     tops: Unsigned  # the highest bit of each component in a word
-    samples: Flag  # keys are a sample of the shingles; candidates are ranked by how many they share
-    slack: Real  # of the keys that the threshold asks for so many times the root of their number may be missing
-    masks: Words2  # [bands, S], the bits of each key, where components are bits; else [0, 0]
+    samples: Flag  # keys are sampled; candidates are ranked by the number of shared keys
+    slack: Real  # keys that may be missing of those that the threshold asks for, in square roots of their number
+    masks: Words2  # [bands, S], the bits of each key, where components are bits; otherwise [0, 0]
     pieces: Number  # number of the 32 bits of a signature that are its first key, where keys stand in it; else 0

@@ -1,7 +1,7 @@
-"""The file with the rows of one segment of a shard: what was flushed is the truth and lies nowhere else.
+"""The file with the flushed rows of one segment of a shard. They are stored only here.
 
-Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...). It only grows; what stands
-behind the flushed rows is overwritten.
+Layout: a header of 4096 bytes (JSON), then uint64[rows, width] (columns: `layout.SEQ` ...). The file only grows. What
+is behind the flushed rows is overwritten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BELOW_SIZE = (np.uint64(1) << layout.SIZE_BITS) - np.uint64(1)
 
 
 class Shape:
-    """How the rows of an index are laid out, which follows from its settings."""
+    """The layout of an index's rows, which follows from its settings."""
 
     def __init__(self, settings: Settings) -> None:
         signing = settings.signing
@@ -43,13 +43,13 @@ class Shape:
         self.size = signing.signature_size
         self.signature_words = self.components.words
         sharing = settings.measure == "containment"
-        # Documents have any number of keys where these are sampled, and nobody follows where sharing is no metric.
+        # With sampled keys a document has any number of them. It has no followers, because containment is not a metric.
         self.bands = ANY_NUMBER if sharing else signing.bands
         self.mask_words = 0 if settings.compare_with == "kept" or sharing else (signing.bands + 63) // 64
         self.log_at = int(layout.MASK) + self.mask_words
         self.signature_at = self.log_at + (settings.window is not None)
         self.width = self.signature_at + self.signature_words
-        # Of a signature, the words that candidates are ranked by.
+        # The first words of a signature, by which candidates are ranked.
         most = max(layout.HEAD_COMPONENTS * self.components.bits // 64, layout.HEAD_WORDS)
         self.head_words = min(self.signature_words, most)
 
@@ -63,10 +63,11 @@ class RowFile:
     """The file, open.
 
     Args:
-        flushed: rows that it holds, by what was committed. read_only: another process may be writing it.
+        flushed: number of committed rows that it has.
+        read_only: another process may be writing to it.
 
     Raises:
-        DamagedError: it is missing though it should hold rows, too short, or of another format.
+        DamagedError: the file is missing though it should have rows, too short, or of another format.
     """
 
     def __init__(self, path: Path, shape: Shape, flushed: int, *, read_only: bool = False) -> None:
@@ -82,14 +83,14 @@ class RowFile:
         try:
             with plainly(path):
                 self._check()
-                if not read_only:  # what a crash has left behind them may be rows that are erased elsewhere
+                if not read_only:  # what a crash left behind may be rows that are erased elsewhere
                     os.ftruncate(self.file, self._place(flushed))
         except BaseException:
             self.close()
             raise
 
     def _check(self) -> None:
-        """Check header and length, and write the header of a new file."""
+        """Check header and length; write the header of a new file."""
         if self.file < 0:
             return
         expected = {"format": FORMAT, "width": self.shape.width, "components": self.shape.size}
@@ -109,7 +110,7 @@ class RowFile:
         return self.start + row * self.shape.width * 8
 
     def append(self, rows: NDArray[np.uint64]) -> int:
-        """Write rows uint64[n, width] behind the flushed ones; returns their CRC-32. `sync` makes them durable."""
+        """Write rows uint64[n, width] behind the flushed ones. Returns their CRC-32. `sync` makes them durable."""
         view = rows.data.cast("B") if len(rows) else memoryview(b"")
         crc, at = zlib.crc32(view), self._place(self.flushed)
         try:
@@ -125,7 +126,7 @@ class RowFile:
         return crc
 
     def patch(self, places: NDArray[np.int64], rows: NDArray[np.uint64]) -> None:
-        """Write other rows in the place of some of the segment; durable when it returns."""
+        """Overwrite rows of the segment; durable when it returns."""
         try:
             for place, row in zip(places.tolist(), rows, strict=True):
                 os.pwrite(self.file, row.tobytes(), self._place(place))
@@ -142,7 +143,7 @@ class RowFile:
         """The rows [first, last) of the segment.
 
         Raises:
-            DamagedError: the file has become shorter.
+            DamagedError: the file has been truncated.
         """
         out = np.empty((last - first, self.shape.width), np.uint64)
         if not fill(self.file, self._place(first), out.data.cast("B")):
@@ -150,8 +151,8 @@ class RowFile:
         return out
 
     def checksum(self, first: int, last: int, erased: NDArray[np.int64] = NONE) -> int | None:
-        """CRC-32 of the rows [first, last), as `append` returned it; None if it does not hold them. Of those erased, as
-        if they were blank: it may be that they are not yet."""
+        """CRC-32 of the rows [first, last), as from `append`; None if the file does not have them. Erased rows count as
+        blank, because they may not be overwritten yet."""
         begin, end = np.searchsorted(erased, (first, last)).tolist()
         if begin == end:
             return checksum(self.file, self._place(first), (last - first) * self.shape.width * 8)
@@ -168,8 +169,8 @@ class RowFile:
         return crc
 
     def flushes(self, store: Store, shard: int, segment: int) -> Iterator[tuple[int, int, int]]:
-        """Its flushes: the first row of each, the one after its last, and the checksum. Each begins where the one
-        before ends. (The store may have others: of flushes that were never committed.)
+        """First row, last row (not included) and CRC-32 of each flush. Each begins where the one before ends. (The
+        store may also have flushes that were never committed.)
 
         Raises:
             DamagedError: one is missing.
@@ -183,10 +184,13 @@ class RowFile:
             first = flush["last"]
 
     def verify(self, store: Store, shard: int, segment: int, erased: NDArray[np.int64] = NONE) -> None:
-        """Compare it with the checksums of its flushes. erased: places, ascending.
+        """Compare the file with the checksums of its flushes.
+
+        Args:
+            erased: int64[n], erased rows, ascending.
 
         Raises:
-            DamagedError: it has other rows than were written.
+            DamagedError: the rows differ from what was written.
         """
         for first, last, crc in self.flushes(store, shard, segment):
             if self.checksum(first, last, erased) != crc:
@@ -195,7 +199,7 @@ class RowFile:
     def checksums(
         self, store: Store, shard: int, segment: int, erased: NDArray[np.int64], places: NDArray[np.int64]
     ) -> dict[bytes, bytes]:
-        """The checksums of the flushes that some places are in, when those erased are blank."""
+        """The new checksums, with the erased rows blank, of the flushes that have some of these places."""
         values = {}
         for first, last, _ in self.flushes(store, shard, segment):
             if ((places >= first) & (places < last)).any():
@@ -213,13 +217,14 @@ class RowFile:
 
 
 def flush_name(shard: int, segment: int, first: int) -> str:
-    """The name in the store of a flush into a row file, from the row `first` on: its `last` row and `crc`."""
+    """The name in the store of a flush into a row file, from the row `first` on. Its value has the `last` row and the
+    `crc`."""
     return f"flush/{shard}/{segment}/{first}"
 
 
 def blank(rows: NDArray[np.uint64], signature_at: int) -> NDArray[np.uint64]:
-    """Rows uint64[n, width] without what their documents said. What says that an id was deleted stays, for what comes
-    of it later; of what stands for a new representative only the new representative's text goes."""
+    """Rows uint64[n, width] without what their documents said. A deletion keeps its id and time, for later documents
+    with this id."""
     out, versions = rows.copy(), np.flatnonzero(rows[:, layout.FLAGS] & np.uint64(layout.DELETED) == 0)
     out[:, layout.TEXT : layout.TEXT + 2] = out[:, signature_at:] = 0
     out[:, layout.SIMILARITY] = 0
@@ -234,7 +239,7 @@ def packed(rows: NDArray[np.uint64]) -> bytes:
 
 
 def unpacked(value: bytes | bytearray) -> NDArray[np.uint64]:
-    """What `packed` gave.
+    """Decode a value of `packed`.
 
     Raises:
         ValueError, struct.error: it is damaged.

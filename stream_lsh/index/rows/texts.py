@@ -1,5 +1,5 @@
-"""Texts for exact verification: compressed in frames of some 32 documents, read back when a candidate's shingles are
-not in memory."""
+"""Texts for exact verification: compressed in frames of up to 32 documents, and read when the shingles of a candidate
+are not in memory."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FRAME_BYTES = 65536
 COMPRESSION = 1
 CACHED_BYTES = 16 << 20
 ALL = 1 << 62
-"""Bytes to read where the rows that are asked for are few enough."""
+"""A limit of bytes that is never reached."""
 _HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
 _NOTHING = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFrame:
-    """Some documents of a batch, compressed before it is known which of them become rows."""
+    """Texts of some documents of a batch, compressed before it is known which of them become rows."""
 
     documents: NDArray[np.int64]  # positions in the batch, ascending
     ends: NDArray[np.uint32]
@@ -37,7 +37,7 @@ class TextFrame:
 
 
 def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64], level: int) -> list[TextFrame]:
-    """Frames of the given documents of a batch; releases the interpreter's lock while compressing."""
+    """Frames of these documents of a batch. Compression releases the GIL."""
     compressor = zstandard.ZstdCompressor(level=level, write_content_size=False, write_checksum=True)
     view = memoryview(texts)
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
@@ -58,7 +58,7 @@ def decompress(frame: TextFrame) -> list[bytes]:
     """The texts of a frame.
 
     Raises:
-        StoreError: if it is damaged.
+        StoreError: it is damaged.
     """
     bounds = [0, *frame.ends.tolist()]
     try:
@@ -69,7 +69,7 @@ def decompress(frame: TextFrame) -> list[bytes]:
 
 
 def texts_in(value: bytes) -> list[bytes]:
-    """The texts of the rows of a value of the store, from its first row on.
+    """The texts of the rows of a stored value.
 
     Raises:
         FormatError: it is damaged.
@@ -85,7 +85,7 @@ def texts_in(value: bytes) -> list[bytes]:
 def _opened(
     value: bytes, decompressor: zstandard.ZstdDecompressor
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
-    """Which texts the rows of a value have, where each text ends, and all texts."""
+    """Number of each row's text, ends of the texts, and all texts."""
     n_rows, n_texts, size = _HEADER.unpack_from(value)
     at = _HEADER.size
     slots = np.frombuffer(value, np.uint16, n_rows, at)
@@ -95,14 +95,14 @@ def _opened(
 
 
 def _together(texts: Sequence[bytes]) -> TextFrame:
-    """Texts, which are few, in one frame."""
+    """A frame of a few texts."""
     compressor = zstandard.ZstdCompressor(level=COMPRESSION, write_checksum=True)
     ends = np.cumsum([len(text) for text in texts]).astype(np.uint32)
     return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
 
 
 def _value(slots: NDArray[np.uint16], frame: TextFrame) -> bytes:
-    """A frame as a value of the store, some rows of which have the texts at `slots`."""
+    """A frame as a value of the store; slots: number of each row's text."""
     header = _HEADER.pack(len(slots), len(frame.ends), int(frame.ends[-1]))
     return b"".join((header, slots.tobytes(), frame.ends.tobytes(), frame.payload))
 
@@ -119,8 +119,11 @@ def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 class Texts:
-    """The texts of one shard's rows: those not yet committed, a cache, and the store. segment_of: the number of the
-    segment that a row belongs to."""
+    """The texts of a shard's rows: those not committed, a cache, and the store.
+
+    Args:
+        segment_of: number of the segment of a row.
+    """
 
     def __init__(self, store: Store, shard: int, segment_of: Callable[[int], int]) -> None:
         self._store = store
@@ -132,30 +135,29 @@ class Texts:
         self._decompressor = zstandard.ZstdDecompressor()
 
     def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
-        """Take the frames of a batch whose documents became the rows `row_of` (-1: none), all of one segment."""
+        """Add the frames of a batch whose documents became the rows `row_of` (-1: none), all of one segment."""
         for frame in frames:
             stored = np.flatnonzero(row_of[frame.documents] >= 0)
             if len(stored):
                 rows = row_of[frame.documents[stored]]
-                if len(stored) < len(frame.documents):  # what became no row would be there when its id is erased
+                # texts of other documents would remain when their ids are erased
+                if len(stored) < len(frame.documents):
                     texts = decompress(frame)
                     frame, stored = _together([texts[i] for i in stored.tolist()]), np.arange(len(stored))
                 first = int(rows[0])
-                slots = np.zeros(
-                    int(rows[-1]) - first + 1, np.uint16
-                )  # rows between that are no documents: nobody asks
+                slots = np.zeros(int(rows[-1]) - first + 1, np.uint16)  # rows between them have no documents
                 slots[rows - first] = stored
                 self._pending.append((first, _value(slots, frame)))
 
     def take(self) -> dict[bytes, bytes]:
-        """What is to be committed; afterwards it is read from the store."""
+        """The values to commit. Afterwards they are read from the store."""
         pending, self._pending = self._pending, []
         return {
             rows_key(TEXTS, self._shard, self._segment_of(first), first): value for first, value in pending
         }  # fmt: skip
 
     def without(self, rows: Sequence[int]) -> dict[bytes, bytes]:
-        """The values of the store in which these documents' texts are empty; they are committed."""
+        """The stored values in which the texts of these rows are empty. The rows are committed."""
         values, at = {}, 0
         while at < len(rows):
             number = self._segment_of(rows[at])
@@ -173,11 +175,13 @@ class Texts:
         return values
 
     def read(self, rows: Iterable[int], most: int) -> list[memoryview]:
-        """The UTF-8 texts of rows, ascending: of the first one, and of those behind it while they have together fewer
-        than `most` bytes.
+        """The UTF-8 texts of the first of these rows, until they have `most` bytes.
+
+        Args:
+            rows: ascending.
 
         Raises:
-            StoreError: if one is missing or damaged.
+            StoreError: one is missing or damaged.
         """
         found: list[memoryview] = []
         first, (slots, ends, data) = 0, _NOTHING
@@ -192,7 +196,7 @@ class Texts:
         return found
 
     def _frame(self, row: int) -> tuple[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]]:
-        if self._cache:  # what was read last is read again where many ask for one large text
+        if self._cache:  # the frame read last: it has often the next row too
             first = next(reversed(self._cache))
             if first <= row < first + len(self._cache[first][0]):
                 return first, self._cache[first]

@@ -1,7 +1,7 @@
-"""What is left of a version that was erased: a row without what its document said, and the keys it is posted under.
+"""What is left of an erased version: a row without hashes and signature, and the keys of its postings.
 
-Postings of deleted rows stay until their segment goes. They are keyed hashes, which nobody makes of a blank row again,
-so they are values of the store: postings can be rebuilt from rows that were erased, too.
+Postings of deleted rows stay until their segment is deleted. Keys are hashes, which cannot be computed from a blank
+row. The store keeps them as values, from which the postings of erased rows can be rebuilt.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from stream_lsh.index.rows.row_file import NONE, Shape, blank, packed, unpacked
 from stream_lsh.index.segments.sampled_keys import SampledKeys
 from stream_lsh.index.store.rocksdb import ERASED_KEYS, ROWS, Store, rows_key
 
-PAGE = 1 << 14  # rows: a value has only such of one page
-_PART = 64  # rows whose keys are made at a time, where they may be any number
-_HEAD = struct.Struct("<II")  # rows, keys of each
+PAGE = 1 << 14  # rows; all rows of a value are in one page
+_PART = 64  # rows whose keys are made at a time, where a row has any number of keys
+_HEAD = struct.Struct("<II")  # number of rows, keys of each
 
 
 class Keyed:
-    """The keys that the rows of a shard are posted under. segment_of: the number of the segment that a row
-    belongs to. drawn: where keys are a sample of the shingles, who makes these."""
+    """The keys of the postings of a shard's rows.
+
+    Args:
+        segment_of: the number of the segment of a row.
+        drawn: makes the sampled keys; None where keys are bands only.
+    """
 
     def __init__(
         self, store: Store, shard: int, shape: Shape, hashes: Hashes, segment_of: Callable[[int], int],
@@ -40,10 +44,10 @@ class Keyed:
         self.drawn = drawn
 
     def keys(self, block: NDArray[np.uint64], row: int) -> Keys:
-        """Of rows uint64[n, width] of one segment, which are those from `row` on.
+        """Keys of rows uint64[n, width] of one segment, the first of which is `row`.
 
         Raises:
-            DamagedError: those of a row that was erased are missing.
+            DamagedError: the keys of an erased row are missing.
         """
         keys, starts = self.said(block, row)
         erased = row + np.flatnonzero(block[:, FLAGS] & np.uint64(ERASED))
@@ -65,8 +69,8 @@ class Keyed:
         return self._keys(block, sets)
 
     def lasting(self, block: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Those keys of rows that are needed when nobody meets them any more: uint64[n, k]. Sampled shingles are not:
-        who is dead counts nowhere."""
+        """The keys uint64[n, k] that rows need once they are deleted. Sampled keys are not among them: deleted rows are
+        not counted as containment candidates."""
         return self._keys(block, None)[0].reshape(len(block), -1)
 
     def _keys(self, block: NDArray[np.uint64], sets: Keys | None) -> Keys:
@@ -74,17 +78,17 @@ class Keyed:
         return self._hashes.keys(self._shape.signatures(block), texts, ids, sets)
 
     def parts(self, block: NDArray[np.uint64], row: int) -> Iterator[tuple[int, int]]:
-        """The rows of a block in parts, as many at a time as their texts allow."""
+        """Cut a block into parts [first, last) whose texts fit into memory."""
         step = _PART if self.drawn else max(1, len(block))
         for first in range(0, len(block), step):
             yield first, min(first + step, len(block))
 
 
 def kept(store: Store, shard: int, segment: int, row: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
-    """What was erased of a segment from about this row on: rows int64[n], ascending, and their keys uint64[n, k].
+    """The erased rows int64[n] of a segment, ascending, and their keys uint64[n, k], from the page of `row` on.
 
     Raises:
-        DamagedError: it cannot be read.
+        DamagedError: a value cannot be read.
     """
     for _, value in store.rows_of(ERASED_KEYS, shard, segment, row // PAGE * PAGE):
         try:
@@ -94,7 +98,7 @@ def kept(store: Store, shard: int, segment: int, row: int) -> Iterator[tuple[NDA
 
 
 def kept_in(value: bytes) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """What `keep` was given.
+    """Decode a value of `keep`.
 
     Raises:
         ValueError, struct.error: it is damaged.
@@ -105,18 +109,18 @@ def kept_in(value: bytes) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
 
 
 def erased_of(store: Store, shard: int, segment: int, row: int = 0) -> NDArray[np.int64]:
-    """The rows of a segment from about this one on that were erased, ascending."""
+    """The erased rows of a segment from the page of `row` on, ascending."""
     return np.sort(np.concatenate([NONE, *(rows for rows, _ in kept(store, shard, segment, row))]))
 
 
 def keep(shard: int, segment: int, rows: NDArray[np.int64], keys: NDArray[np.uint64]) -> dict[bytes, bytes]:
-    """The value with the keys uint64[n, k] of rows of one page, at least one, ascending."""
+    """The value with the keys uint64[n, k] of at least one row; the rows are ascending and of one page."""
     value = b"".join((_HEAD.pack(*keys.shape), rows.tobytes(), keys.tobytes()))
     return {rows_key(ERASED_KEYS, shard, segment, int(rows[0])): value}
 
 
 def blanked(store: Store, shard: int, segment: int, rows: NDArray[np.int64], signature_at: int) -> dict[bytes, bytes]:
-    """The values of the rows of a segment in which these, ascending, are blank, as far as the store has them."""
+    """The stored values of a segment's rows in which these rows, ascending, are blank."""
     values, at = dict[bytes, bytes](), 0
     while at < len(rows):
         found, stop = store.before(ROWS, shard, segment, int(rows[at])), at + 1

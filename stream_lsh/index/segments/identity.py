@@ -1,4 +1,4 @@
-"""What an index says of itself: its format, its key, and the settings that it was made with."""
+"""The identity of an index: its format, its key, and the settings that it was made with."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ FORMAT = 2
 
 
 def identity(store: Store, folder: Path, settings: Settings, now: float, *, read_only: bool) -> dict[str, Any]:
-    """That of the index in a folder; of a new one, what is written now (seconds since 1970).
+    """The identity of the index in a folder. That of a new index is written, with the time now (seconds since 1970).
 
     Raises:
-        StoreError: there is none, and nothing may be written; or it has another format. DamagedError: there was one.
+        StoreError: there is no index and the store is read only, or the index has another format.
+        DamagedError: the store is empty, but files of the index are there.
     """
     found: dict[str, Any] | None = store.named("index")
     if found is not None:
@@ -44,7 +45,7 @@ def identity(store: Store, folder: Path, settings: Settings, now: float, *, read
 
 
 def check_format(facts: Mapping[str, Any], path: Path) -> None:
-    """Raise StoreError unless the facts of an index are of a format that this version reads."""
+    """Raise StoreError unless this version reads the format of an index."""
     if facts.get("format") != FORMAT:
         raise StoreError(
             f"{path} has format {facts.get('format')}, this version reads {FORMAT}; "

@@ -1,4 +1,4 @@
-"""What the store says of a shard: how many of its rows count, which files have them, what was flushed into these."""
+"""The manifest of a shard: number of committed rows, the files that have them, checksums of flushes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from stream_lsh.index.segments.segments import Segments
 from stream_lsh.index.store.rocksdb import ROWS, Range, Store, name_key, rows_key
 
 BATCH = 4096
-"""Most documents of a batch, and rows of a value."""
+"""Most documents of a batch, and most rows of a value."""
 
 
 class Manifest:
-    """That of a shard, and what the next commit has to write besides.
+    """The manifest of a shard, and what the next commit has to write with it.
 
     Args:
-        base: the first row, if there are none yet.
+        base: first row of a shard that has no manifest.
 
     Attributes:
-        rows, dead: rows that are committed, and how many of them are dead. provisional: as `ProvisionalRows` said at
-            that commit, None where nothing is decided late. segments: their lines, as they were when it was read.
+        rows, dead: number of committed rows, and of the deleted rows among them.
+        provisional: `ProvisionalRows.facts` at that commit; None where the shard has no provisional rows.
+        segments: their lines, as they were when the manifest was read.
     """
 
     def __init__(self, store: Store, shard: int, base: int) -> None:
@@ -37,12 +38,12 @@ class Manifest:
         self.first: int = self.segments[0]["first"] if self.segments else self.rows
         self._shard = shard
         self._flushes: dict[bytes, bytes] = {}
-        self._left: list[Range] = []  # keys of segments that went
-        self._passed = self.first  # rows whose values in the store are deleted
+        self._left: list[Range] = []  # key ranges of deleted segments
+        self._passed = self.first  # rows before this one have no values in the store
 
     @property
     def in_files(self) -> int:
-        """The first row that was in no file when it was read."""
+        """The first row that was in no file when the manifest was read."""
         return _in_files(self.segments, self.first)
 
     def flushed(self, segment: int, first: int, last: int, crc: int) -> None:
@@ -51,19 +52,21 @@ class Manifest:
         self._flushes[name_key(flush_name(self._shard, segment, first))] = value
 
     def flushes(self) -> dict[bytes, bytes]:
-        """The checksums of flushes since it was asked last; the store may have those of flushes that do not count."""
+        """The checksums of flushes since the last call. The store may also have some of flushes that were not
+        committed."""
         values, self._flushes = self._flushes, {}
         return values
 
     def forget(self, segment: int) -> None:
-        """A segment has gone."""
+        """A segment is deleted."""
         left = ranges_of(self._shard, segment)
         self._flushes = {key: v for key, v in self._flushes.items() if not any(a <= key < b for a, b in left)}
         self._left += left
 
     def take(self, segments: Segments) -> tuple[dict[bytes, bytes], list[Range]]:
-        """The values to be written, and the ranges of keys that are not needed any more with them."""
-        # Not one that begins behind it: the document that begins it has not come yet, others may come before.
+        """The values to write, and the ranges of keys that are obsolete with them."""
+        # Without a segment that begins behind it: the segment has no document yet, and documents of an earlier segment
+        # may follow.
         known = [g.manifest() for g in segments if g.first < self.rows]
         facts: dict[str, Any] = {"rows": self.rows, "segments": known}
         if self.dead:
@@ -71,10 +74,10 @@ class Manifest:
         if self.provisional is not None:
             facts["provisional"] = self.provisional
         values = {name_key(f"shard/{self._shard}"): orjson.dumps(facts)}
-        values.update(self.flushes())  # also when closing: a run that counts has the checksum of its rows
+        values.update(self.flushes())  # also when closing: each committed run needs the checksum of its rows
         ranges, self._left = self._left, []
         in_files = _in_files(known, 0)
-        if self.provisional is not None:  # what is provisional may stand in one value with the last of them
+        if self.provisional is not None:  # provisional rows may share a value with the last flushed row
             in_files -= BATCH - 1
         if in_files > self._passed:
             self._passed = in_files
@@ -85,16 +88,16 @@ class Manifest:
 
 
 def ranges_of(shard: int, segment: int) -> list[Range]:
-    """The keys of a shard about a segment that do not go with its column family."""
+    """The keys of a shard's segment that are in no column family of the segment."""
     flushed = name_key(flush_name(shard, segment, 0))[:-1]
     return [
-        (flushed, flushed[:-1] + b"0"),  # what follows "/"
+        (flushed, flushed[:-1] + b"0"),  # "0" is the character behind "/"
         (rows_key(ROWS, shard, segment, 0), rows_key(ROWS, shard, segment + 1, 0)),
     ]
 
 
 def _in_files(known: list[dict[str, Any]], base: int) -> int:
-    """The first row that is in no file yet, by the segments of the manifest."""
+    """The first row that is in no file, by the segments of the manifest."""
     for item, later in zip_longest(known, known[1:]):
         base = item["first"] + (item["runs"][-1]["last"] if item["runs"] else 0)
         if later is not None and base < later["first"]:

@@ -1,4 +1,4 @@
-"""The rows of a shard whose fate is not known yet, by the blocks of the log that they came in (`provisional`)."""
+"""The provisional rows of a shard, by the blocks of the log that they belong to (see `provisional`)."""
 
 from __future__ import annotations
 
@@ -32,18 +32,20 @@ from stream_lsh.settings.model import Settings
 
 
 def facts(block: int, first: int, second: int) -> dict[str, Any]:
-    """As `Late.facts`, of a shard that is not open."""
+    """`ProvisionalRows.facts` of a shard that is not open."""
     return {"block": block, "rows": [first, second]}
 
 
 class ProvisionalRows:
-    """Rows from `first` on are provisional: those of the block of the log that began last, and of the one before it.
+    """The rows from `first` on are provisional: those of the latest block of the log, and of the block before it.
 
     Args:
-        rows: the shard's. known: as `facts` gave it, None of a shard that begins with the row `base`.
+        rows: rows of the shard.
+        known: `facts`; None for a shard that begins with the row `base`.
 
     Attributes:
-        block: the one that began last, -1 before the first. older, newer: the postings of the two blocks.
+        block: number of the latest block, -1 before the first.
+        older, newer: postings of the two blocks.
     """
 
     def __init__(self, settings: Settings, rows: Rows, known: dict[str, Any] | None, base: int) -> None:
@@ -58,21 +60,21 @@ class ProvisionalRows:
 
     @property
     def first(self) -> int:
-        """The first row that is provisional."""
+        """The first provisional row."""
         return int(self.older.first)
 
     @property
     def second(self) -> int:
-        """The first row of the block that began last."""
+        """The first row of the latest block."""
         return int(self.newer.first)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is to be known of it when the shard is opened again."""
+        """What reopening the shard needs."""
         return facts(self.block, self.first, self.second)
 
     def enter(self, block: int, count: int) -> None:
-        """A block begins, with the row `count`: the older of the two before is decided."""
+        """A block begins with the row `count`. The older of the two previous blocks is resolved."""
         self.older, self.newer = self.newer, self.older
         if block > self.block + 1:
             self.older.begin(count)
@@ -83,16 +85,16 @@ class ProvisionalRows:
         self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
         similarities: NDArray[np.float64], groups: NDArray[np.int64],
     ) -> None:  # fmt: skip
-        """What became of provisional rows, see `decisions.tell`."""
+        """Write the decisions about provisional rows, see `decisions.tell`."""
         tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
     def appoint(self, first: int, representatives: NDArray[np.bool_]) -> None:
-        """Which of those that may stand for a group, whose rows are the first from this one on, do so."""
+        """Decide which of the representative rows from `first` on represent their groups."""
         rows = first - int(self._rows.base) + np.arange(len(representatives))
         decide(self._rows.recent, rows, np.where(representatives, UNIQUE, NEAR))
 
     def told(self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64], hashes: Hashes) -> Told:
-        """What is told of the rows that are decided when the next block begins, see `Shard.tell`."""
+        """The decisions about the rows that are resolved when the next block begins, see `Shard.tell`."""
         base = int(self._rows.base)
         waiting = self._rows.recent[self.first - base : self.second - base]
         stand = waiting[:, FLAGS] & np.uint64(REPRESENTATIVE) != 0
@@ -115,8 +117,8 @@ class ProvisionalRows:
         )  # fmt: skip
 
     def fates(self) -> Fates:
-        """What became of the provisional rows; their numbers are their places, as nothing else is known of these,
-        those of representatives the blocks in which they are."""
+        """The state of the provisional rows. Their places in the log are their `seq`; those of representative rows are
+        the first places of their blocks."""
         rows = self._rows
         waiting = rows.recent[self.first - int(rows.base) : int(rows.total) - int(rows.base)]
         flags = waiting[:, FLAGS]
@@ -129,7 +131,7 @@ class ProvisionalRows:
         return Fates(seqs, places, kinds, np.ascontiguousarray(waiting[:, SIMILARITY]).view(np.float64), groups)
 
     def post_again(self, row: int, keyed: Keyed, shape: Shape) -> None:
-        """Post the rows in memory from `row` on again, as far as they are provisional."""
+        """Post the provisional rows from `row` on again."""
         base, count = int(self._rows.base), int(self._rows.total)
         for table, end in ((self.older, self.second), (self.newer, count)):
             at, last = max(row, int(table.first)), min(end, count)

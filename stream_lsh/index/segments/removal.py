@@ -1,8 +1,7 @@
-"""Segments that are not named any more by the manifest: closed, and deleted beside the work, as soon as nobody reads
-them.
+"""Deletion, in the background, of the segments that the manifest does not name, as soon as no reader has them open.
 
-A reader has every segment open that counted when it was opened, and keeps it on the disk that long. What a crash
-leaves behind goes when the index is opened again.
+A reader opens all segments of the manifest, and keeps them on the disk until it closes them. What a crash leaves behind
+is deleted when the index is opened again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,11 @@ from stream_lsh.index.store.rocksdb import Store
 
 
 class Removal:
-    """The segments of an index that are to be deleted. pool: a thread for that."""
+    """The segments of an index to delete.
+
+    Args:
+        pool: thread for the deletion.
+    """
 
     def __init__(self, state: Path, store: Store, pool: ThreadPoolExecutor) -> None:
         self._state = state
@@ -31,16 +34,19 @@ class Removal:
         self._deleting: Future[None] | None = None
 
     def sweep(self, first: int) -> None:
-        """Delete what there is of segments before this one."""
+        """Delete everything of segments before this one."""
         names = [path.name for path in (self._state / FOLDER).glob("*")]
         found = {int(name) for name in names if name.isdecimal()} | set(self._store.segments())
         self.add({number: () for number in found if number < first})
 
     def add(self, gone: Mapping[int, Iterable[Segment]]) -> None:
-        """Delete segments, of which these are open, and those that could not be deleted before.
+        """Delete segments, and those that could not be deleted before.
+
+        Args:
+            gone: number of each segment, and its open parts.
 
         Raises:
-            StoreError: the system has refused to delete one.
+            StoreError: the system has refused a deletion.
         """
         if self._deleting is not None and self._deleting.done():
             with plainly(self._state):
@@ -54,10 +60,10 @@ class Removal:
         for number, parts in list(self._waiting.items()):
             while parts:
                 segment = parts.pop()
-                with suppress(StreamLshError):  # of a merge whose result nobody needs
+                with suppress(StreamLshError):  # of a merge whose result is not needed
                     segment.postings.finish()
                 segment.close()
-                del segment  # its files are open as long as somebody knows them
+                del segment  # files stay open as long as there is a reference
             folder = folder_of(self._state, number)
             with nobody_looking(self._state) as free, nobody_looking(folder) as unread:
                 if free and unread:

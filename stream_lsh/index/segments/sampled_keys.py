@@ -1,4 +1,4 @@
-"""The shingles of rows, from their texts: where keys are a sample of these, nobody can make them of the rows."""
+"""The shingles of rows, made from their texts: sampled keys cannot be computed from the rows themselves."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Shingle = Callable[[bytes, NDArray[np.int64]], Keys]
 
 
 class SampledKeys:
-    """Makes sets of shingles of the texts of a shard's rows again."""
+    """Makes the shingle sets of a shard's rows from their texts."""
 
     def __init__(self, texts: Texts, shingle: Shingle) -> None:
         self._texts = texts
         self._shingle = shingle
 
     def sets(self, block: NDArray[np.uint64], row: int) -> Keys:
-        """The shingles of rows uint64[n, width] from `row` on, and where each one's begin: those of a new
-        representative of who stands for one, none of who is posted under its id and behind others only."""
+        """The shingles of rows uint64[n, width], the first of which is `row`, and their offsets. A representative row
+        has the shingles of its representative. Rows that are posted only under id and text hash have none."""
         flags = block[:, layout.FLAGS]
         representatives = flags & np.uint64(layout.REPRESENTATIVE) != 0
         rows = np.where(representatives, block[:, layout.OF].astype(np.int64), row + np.arange(len(block)))
@@ -49,7 +49,7 @@ class SampledKeys:
 def post_sample(
     memory: Memtable, hashes: Hashes, row: int, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]
 ) -> None:
-    """Post the last row under a sample of these shingles; salt: uint64[1]."""
+    """Post the last row under a sample of these shingles. salt: uint64[1], the scope."""
     keys = hashes.sample(shingles, salt)
     memory.reserve(len(keys))
     post_all(memory, keys, row - int(memory.first))

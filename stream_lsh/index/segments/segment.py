@@ -1,7 +1,7 @@
-"""A segment of a shard: an interval of the log with rows and postings of its own.
+"""A segment of a shard: an interval of its documents, with files of its own for rows and postings.
 
-It never merges with another one, so that it can go as a whole: without rewriting, without a pause. What it has in the
-store (ids, texts) lies in a column family that all shards share.
+Segments are never merged with each other. A segment can therefore be deleted as a whole, without rewriting and without
+a pause. Its values in the store (ids, texts) are in column families of its own.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ FOLDER = "segments"
 
 
 class Segment:
-    """Segment `number` of a shard, open. Its rows are those from `first` on of the shard.
+    """Segment `number` of a shard, open. It has the shard's rows from `first` on.
 
     Args:
-        known: its line of the manifest; None = it is new. workers: None = read only.
+        known: its line of the manifest; None for a new segment.
+        workers: None = read only.
+
+    Attributes:
+        lost: its postings are missing; `rebuild` makes them again.
 
     Raises:
-        DamagedError: rows or postings are missing, or damaged; the message names file and remedy.
+        DamagedError: rows or postings are missing or damaged; the message names file and remedy.
     """
 
     def __init__(
@@ -54,13 +58,13 @@ class Segment:
         postings = folder / "postings"
         listed = known["runs"] if known else []
         flushed = listed[-1]["last"] if listed else 0
-        # By the files, not by the folder: that one has been made again by the shard before.
+        # The folder alone says nothing: another shard may have created it again.
         found = any((postings / item["file"]).exists() for item in listed)
         self.lost = bool(listed) and workers is not None and not found
         with ExitStack() as opened:
             if workers is not None:
                 make_folder(postings)
-            else:  # who writes does not delete it meanwhile
+            else:  # the writer does not delete it meanwhile
                 opened.enter_context(looking(folder))
             self.rows = RowFile(folder / f"rows-{shard}.bin", shape, flushed, read_only=workers is None)
             opened.callback(self.rows.close)
@@ -71,8 +75,8 @@ class Segment:
             self._opened = opened.pop_all()
 
     def rebuild(self, memory: Memtable, keyed: Keyed, room: int) -> None:
-        """Make the postings again from the rows, with an empty memtable that takes `room` rows."""
-        first, at, most = 0, 0, 2 * len(memory.slots) // 3  # reached only where documents have many keys
+        """Make the postings again from the rows, with an empty memtable that has room for `room` rows."""
+        first, at, most = 0, 0, 2 * len(memory.slots) // 3  # only documents with many keys reach `most`
         for block in self._blocks():
             post_rows(block, self.first + at, self.first, memory, keyed, self._shape)
             at += len(block)
@@ -98,8 +102,8 @@ class Segment:
 
 
 def post_rows(block: Any, first: int, begin: int, memory: Memtable, keyed: Keyed, shape: Shape) -> None:
-    """Post rows uint64[n, width] in memory, which are those from `first` on of the shard, whose segment begins with
-    the row `begin`."""
+    """Post rows uint64[n, width] in a memtable. `first` is the first of them, `begin` the first row of their
+    segment."""
     for start, stop in keyed.parts(block, first):
         keys, starts = keyed.keys(block[start:stop], first + start)
         memory.reserve(len(keys))
@@ -108,7 +112,7 @@ def post_rows(block: Any, first: int, begin: int, memory: Memtable, keyed: Keyed
 
 
 def post_provisional_rows(block: Any, first: int, table: Memtable, keyed: Keyed, shape: Shape) -> None:
-    """Post rows uint64[n, width] where the provisional ones are, which are those from `first` on of the shard."""
+    """Post rows uint64[n, width], the first of which is `first`, in a memtable of provisional rows."""
     flags = (block[:, FLAGS] & np.uint64(0xFFFF)).astype(np.int64)
     post_again(table, *keyed.keys(block, first), shape.bands, first, flags)
 

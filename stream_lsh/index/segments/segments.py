@@ -1,4 +1,4 @@
-"""The segments of a shard, the oldest first: which of them a row is in, and their files as the kernel reads them."""
+"""The segments of a shard, oldest first: which of them has a row, and their files as kernels read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream_lsh.index.segments.segment import Segment
 
 
 class Segments(list[Segment]):
-    """Those of one shard that are open; state, shape, workers: as of a `Segment`."""
+    """The open segments of one shard. state, shape, workers: see `Segment`."""
 
     def __init__(self, state: Path, shard: int, shape: Shape, workers: Workers | None) -> None:
         super().__init__()
@@ -31,13 +31,13 @@ class Segments(list[Segment]):
         self._workers = workers
 
     def open(self, number: int, first: int, known: dict[str, Any] | None) -> Segment:
-        """The next one, as `Segment` has it."""
+        """Open the next one, see `Segment`."""
         segment = Segment(self._state, number, self._shard, first, self._shape, known, self._workers)
         self.append(segment)
         return segment
 
     def of(self, row: int) -> Segment:
-        """The one that a row belongs to.
+        """The segment of a row.
 
         Raises:
             DamagedError: there is none.
@@ -48,15 +48,15 @@ class Segments(list[Segment]):
         raise DamagedError(f"row {row} of shard {self._shard} is in no segment; restore the folder from a backup")
 
     def number_of(self, row: int) -> int:
-        """The number of the one that a row belongs to."""
+        """The number of a row's segment."""
         return self.of(row).number
 
     def end_of(self, row: int) -> int:
-        """The first row behind the one that a row belongs to, BEHIND_ALL if there is no later one."""
+        """The first row behind a row's segment; BEHIND_ALL if there is no later segment."""
         return next((later.first for later in self if later.first > row), int(BEHIND_ALL))
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Where the rows [first, last) are: numbers, and the first and the last row, the latter not included."""
+        """Number, first and last row (not included) of each segment's part of the rows [first, last)."""
         for segment, later in zip_longest(self, self[1:]):
             begin, end = max(first, segment.first), min(last, later.first if later else last)
             if begin < end:
@@ -67,45 +67,45 @@ class Segments(list[Segment]):
         """Their numbers and first rows."""
         return [(segment.number, segment.first) for segment in self]
 
-    # -- for the kernel ---------------------------------------------------------------------------------------------
+    # -- for kernels ------------------------------------------------------------------------------------------------
 
     def table(self) -> NDArray[np.int64]:
-        """Their runs, the newest first (`layout`); the runs keep the arrays that it points to alive."""
+        """Their runs, newest first, in the columns of `layout`. The runs own the arrays that the table points to."""
         lines = [run.line(g.first) for g in reversed(self) for run in g.postings.runs]
         return np.array(lines, np.int64).reshape(len(lines), layout.COLUMNS)
 
     def files(self) -> NDArray[np.int64]:
-        """Their files of rows (`layout`)."""
+        """Their row files, in the columns of `layout`."""
         files = [(g.first, g.rows.file, g.rows.start) for g in self]
         return np.array(files, np.int64).reshape(len(files), 3)
 
-    # -- what is done beside the work -------------------------------------------------------------------------------
+    # -- background ---------------------------------------------------------------------------------------------------
 
     @property
     def pause(self) -> float:
-        """Seconds that whoever feeds them should wait for every 1,000 documents, so that merges keep up."""
+        """Seconds that a writer should wait per 1,000 documents, so that merges keep up."""
         return max((pause(g.postings.levels) for g in self if not g.postings.closed), default=0.0)
 
     def poll(self) -> bool:
-        """Take over what the background threads have done; whether that is something.
+        """Take over the results of background threads. Returns whether there were any.
 
-        The newest segment first: then what is in no file is never older than something that is in one.
+        The newest segment comes first: a row that is in no file is then never older than one that is in a file.
         """
-        changed = [segment.postings.poll() for segment in reversed(self)]  # of all, whatever the newest says
+        changed = [segment.postings.poll() for segment in reversed(self)]  # all of them, whatever the first returns
         return any(changed)
 
     @property
     def changed(self) -> bool:
-        """Whether their runs are others than were committed last."""
+        """Whether their runs differ from those of the last commit."""
         return any(segment.postings.changed for segment in self)
 
     def committed(self) -> None:
-        """What they said of themselves is durable."""
+        """Their manifests are durable."""
         for segment in self:
             segment.postings.committed()
 
     def finish(self) -> None:
-        """Wait until the last flush is on disk, and begin no merge any more."""
+        """Wait until the last flush is on disk; begin no merge."""
         for segment in self:
             segment.postings.finish()
 

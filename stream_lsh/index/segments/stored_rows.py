@@ -1,4 +1,4 @@
-"""The rows of a shard as arrays, and as values of the store: in memory, or in the files of their segments."""
+"""The rows of a shard, in memory or in the files of their segments, as arrays and as values of the store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from stream_lsh.index.store.rocksdb import ROWS, rows_key
 
 
 class Stored:
-    """Those of shard number `shard`.
-
-    Whatever reads them raises DamagedError where the file that they were flushed to has become shorter.
-    """
+    """The rows of a shard. Reading raises DamagedError where a file has been truncated."""
 
     def __init__(self, shard: int, rows: Rows, segments: Segments) -> None:
         self._shard = shard
@@ -30,12 +27,12 @@ class Stored:
         return words
 
     def signature(self, row: int) -> NDArray[np.uint32]:
-        """The signature of a row whose components have 32 bits."""
+        """The signature uint32[k] of a row."""
         words = np.ascontiguousarray(self.words(row)[int(self._rows.signature_at) :])
         return words.view(np.uint32)
 
     def at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Rows uint64[n, width]; of those in files neighbours are read together."""
+        """Rows uint64[n, width]. Neighbours in a file are read together."""
         base, recent = int(self._rows.base), self._rows.recent
         out, in_memory = np.empty((len(rows), recent.shape[1]), np.uint64), rows >= base
         out[in_memory] = recent[rows[in_memory] - base]
@@ -49,20 +46,20 @@ class Stored:
         return out
 
     def value(self, first: int, last: int) -> bytes:
-        """The value of the rows [first, last), which are of one segment, and all flushed or none of them."""
+        """The value of the rows [first, last), which are of one segment, and are all flushed or all in memory."""
         return packed(self._block(first, last))
 
     def value_untold(self, first: int, last: int) -> bytes:
-        """The same as it was when they came, where others have told since what became of them."""
+        """The same, without the decisions that were written into the rows since."""
         block = self._block(first, last).copy()
         untell(block)
         return packed(block)
 
     def values(self, first: int, last: int) -> dict[bytes, bytes]:
-        """The values of the rows [first, last), which are all in memory, each of one segment."""
+        """The values of the rows [first, last), which are all in memory."""
         values = {}
         for number, begin, end in self._segments.between(first, last):
-            for at in range(begin, end, BATCH):  # not more in a value than a shard that opens has room for
+            for at in range(begin, end, BATCH):  # a shard that opens has room for no more
                 values[rows_key(ROWS, self._shard, number, at)] = self.value(at, min(at + BATCH, end))
         return values
 

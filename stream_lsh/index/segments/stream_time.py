@@ -1,8 +1,8 @@
-"""Stream time: what time it is by the documents themselves. It never goes back, and no clock is asked.
+"""Stream time: the time by the event times of documents. It never decreases, and depends on no clock.
 
-It is the running maximum of the median of the last 64 event times (of all, while there are fewer; of an even number the
-lower one of the middle). So up to 31 mad times among any 64 move nothing, and what comes late or is filled in later
-turns nothing back. A document without an event time is taken at the stream time as it stands.
+It is the running maximum of the median of the last 64 event times (of all, while there are fewer; of an even number,
+the lower of the two middle ones). Up to 31 wrong times among any 64 have no effect, and late documents do not set it
+back. A document without an event time has the current stream time.
 """
 
 from __future__ import annotations
@@ -17,58 +17,67 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.hashing.kernels import njit
 
 LAST = 64
-BEFORE = -1  # stream time before the first event time
+BEFORE = -1  # before the first event time
 
 
 class StreamTime:
-    """Stream time up to some document.
+    """Stream time after the documents so far.
 
     Args:
-        known: as `facts` gave it; None = no document yet.
+        known: `facts`; None = no document yet.
 
     Attributes:
-        now: stream time as it stands, ms since 1970; BEFORE if there was no event time yet.
+        now: stream time in ms since 1970; BEFORE if there was no event time yet.
     """
 
     def __init__(self, known: Mapping[str, Any] | None = None) -> None:
         known = known or {"last": [], "time": BEFORE}
-        self._last = np.zeros(LAST, np.int64)  # the last event times, a ring
+        self._last = np.zeros(LAST, np.int64)  # a ring of the last event times
         self._entered = len(known["last"])
         self._last[: self._entered] = known["last"]
         self.now: int = known["time"]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it goes on from, ready for JSON."""
+        """Its state, for JSON."""
         oldest = max(0, self._entered - LAST)
         return {"last": [int(self._last[k % LAST]) for k in range(oldest, self._entered)], "time": self.now}
 
     def advance(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Stream times int64[n] of the next documents, which have these event times (NO_TIME: none)."""
+        """Stream times int64[n] of the next documents.
+
+        Args:
+            times: int64[n], event times in ms since 1970, or NO_TIME.
+        """
         out = np.empty(len(times), np.int64)
         ordered = np.full(LAST, np.iinfo(np.int64).max)
         ordered[: min(self._entered, LAST)] = np.sort(self._last[: min(self._entered, LAST)])
         self._entered, self.now = (int(n) for n in _advance(times, self._last, ordered, self._entered, self.now, out))
         if self._entered > LAST:
-            self._entered = LAST + self._entered % LAST  # how many there were says nothing; where the ring stands does
+            self._entered = LAST + self._entered % LAST  # only the position in the ring matters, not the count
         return out
 
 
 def begun(log: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Stream times, of which those before the very first event time have that one's: there is only what is rejected."""
+    """Stream times in which those before the first event time are set to it; they belong to rejected documents only."""
     first = int(np.searchsorted(log, BEFORE, "right"))
     return log if first in (0, len(log)) else np.maximum(log, log[first])
 
 
 def jumps(log: NDArray[np.int64], before: int, window: int) -> int:
-    """How often stream time goes on by more than the window (ms) from one document to the next; before: as it stood."""
+    """How often stream time advances by more than the window (ms) from one document to the next.
+
+    Args:
+        before: stream time before the first of these documents.
+    """
     known = log if before == BEFORE else np.concatenate(([before], log))
     return int(np.count_nonzero(np.diff(known[known != BEFORE]) > window))
 
 
 @njit
 def _advance(times, last, ordered, entered, now, out):  # type: ignore[no-untyped-def]
-    """last: the ring of event times, `entered` of which were ever there; ordered: the same, ascending."""
+    """last: ring of event times; entered: how many were ever entered; ordered: the event times of the ring,
+    ascending."""
     for i in range(len(times)):
         time = times[i]
         if time != NO_TIME:

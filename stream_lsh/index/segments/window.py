@@ -1,9 +1,9 @@
-"""What an index with a window remembers of the log: its time, and the segments that it is cut into.
+"""The window of an index: its stream time, and the segments that the log is cut into.
 
-A segment ends where it is full, or where the next one's documents are of another part of the log: an eighth of the
-window, but at least a minute. Where documents are few it goes on over several parts, for a segment has its price,
-however small: files, a column family, and both again when it goes. All that is a function of the log, and so the same
-for all shards. A segment whose last document has left the window is seen by nobody who comes, and can go.
+A segment ends when it is full, or when the next document belongs to another time slot: an eighth of the window, at
+least a minute. Where documents are few a segment extends over several slots, because each segment costs files and
+column families. The cuts depend only on the log, and are the same in all shards. A segment can be deleted when its last
+document has left the window.
 """
 
 from __future__ import annotations
@@ -20,35 +20,43 @@ from stream_lsh.errors import UsageError
 from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, begun, jumps
 from stream_lsh.settings.model import Settings
 
-SHARE, LEAST = 8, 60_000  # a segment is this share of the window, and at least so long (ms)
-FEWEST = 1 << 19  # and at least one in so many of the documents that it has room for: 256 by default
+SHARE, LEAST = 8, 60_000  # length of a slot as a share of the window, and its least length in ms
+FEWEST = 1 << 19  # share of a segment's room that it fills at least before a slot ends it: 256 documents by default
 
 
 def slot_of(window: int) -> int:
-    """How long the parts of the log are by which a window (ms) forgets: ms."""
+    """The length of a time slot for a window, both in ms."""
     return max(window // SHARE, LEAST)
 
 
 @dataclass(slots=True)
 class Span:
-    """A segment: stream times of its first and its last document; documents before it, and in segments' worth."""
+    """A segment of the log.
+
+    Attributes:
+        number: of the segment.
+        first, last: stream times of its first and its last document, in ms.
+        part: the number of documents before it, in full segments.
+        place: the number of documents before it.
+    """
 
     number: int
     first: int
     last: int
     part: int
-    place: int = 0  # where a version before did not say, as if it had begun long ago
+    place: int = 0  # an earlier version did not store it
 
 
 class Window:
-    """The window up to some document.
+    """The window after the documents so far.
 
     Args:
-        known: as `facts` gave it; None = no document yet.
+        known: `facts`; None = no document yet.
 
     Attributes:
-        spans: the segments that are there, oldest first. jumps: how often stream time went on by more than the window
-        from one document to the next, so that everything was forgotten.
+        spans: the segments that exist, oldest first.
+        jumps: how often stream time advanced by more than the window from one document to the next, which empties the
+            window.
     """
 
     def __init__(self, settings: Settings, known: dict[str, Any] | None = None) -> None:
@@ -62,25 +70,27 @@ class Window:
 
     @property
     def now(self) -> int:
-        """Stream time as it stands; BEFORE if there was no event time yet."""
+        """Stream time in ms since 1970; BEFORE if there was no event time yet."""
         return self.spans[-1].last if self.spans else BEFORE
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it goes on from, ready for JSON."""
+        """Its state, for JSON."""
         return {"log": self._log.facts, "jumps": self.jumps, "segments": [asdict(span) for span in self.spans]}
 
     def enter(
         self, times: NDArray[np.int64], counts: NDArray[np.bool_], places: NDArray[np.int64], clock: int | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Stream times and segments int64[n] of the next documents.
+        """Stream times and segment numbers int64[n] of the next documents.
 
         Args:
-            times: event times, NO_TIME without one. counts: bool[n]; of what is rejected no time counts. places: how
-                many documents came before each. clock: ms since 1970, for `max_future`.
+            times: int64[n], event times in ms since 1970, or NO_TIME.
+            counts: bool[n]; the times of other documents, the rejected ones, are ignored.
+            places: int64[n], number of documents of the log before each.
+            clock: ms since 1970, for `max_future`.
 
         Raises:
-            UsageError: the very first document that counts has no time; nothing has changed.
+            UsageError: the first document that counts has no time; nothing is changed.
         """
         times = np.where(counts, times, NO_TIME)
         timed = np.flatnonzero(times != NO_TIME)
@@ -95,14 +105,14 @@ class Window:
         return log, self.cut(log, places)
 
     def cut(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Segments int64[n] of the next documents, by their stream times and places."""
+        """Segment numbers int64[n] of the next documents, by their stream times and places."""
         self.jumps += jumps(log, self.now, self._length)
         if not len(log) or log[-1] == BEFORE:  # all of them are rejected
             return np.zeros(len(log), np.int64)
         return self._segments(log, places)
 
     def _segments(self, log: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Segments of documents, at least one, with these stream times and places; they are entered."""
+        """The same, of at least one document; adds the segments to `spans`."""
         room = self._settings.documents_of_a_segment
         slots, parts, numbers = log // self._cut, places // room, np.empty(len(log), np.int64)
         at = end = 0
@@ -121,11 +131,11 @@ class Window:
         return numbers
 
     def since(self, number: int) -> tuple[Span, ...]:
-        """The segments from this number on, as they are now."""
+        """Copies of the segments from this number on."""
         return tuple(replace(span) for span in self.spans if span.number >= number)
 
     def follow(self, spans: Iterable[Span]) -> None:
-        """Go where another one has gone, of whom these are the latest segments."""
+        """Take over the latest segments of another window of the same log."""
         for span in spans:
             if self.spans and self.spans[-1].number == span.number:
                 self.spans[-1] = span
@@ -134,10 +144,10 @@ class Window:
 
     @property
     def gone(self) -> list[int]:
-        """The numbers of the segments that nobody sees any more, oldest first; never the newest."""
+        """The numbers of the segments that have left the window, oldest first; never the newest."""
         return [span.number for span in self.spans[:-1] if self.now - span.last > self._length]
 
     def forget(self, number: int) -> None:
-        """The oldest segment, which has this number, is not there any more."""
+        """Remove the oldest segment, which has this number."""
         assert self.spans[0].number == number
         del self.spans[0]

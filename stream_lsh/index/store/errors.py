@@ -1,4 +1,4 @@
-"""What the operating system refuses an index, and what RocksDB says, in plain words and with what to do."""
+"""Errors of the operating system and of RocksDB, as messages with a remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from stream_lsh.errors import DamagedError, OutputError, StoreError
 
 _RIGHTS = "let this user read and write there"
 _ROOM = "make room on the disk"
-_DAMAGE = ("Corruption", "No such file", "does not exist")  # in what RocksDB says of files cut off, changed or missing
+# in RocksDB's messages about truncated, changed or missing files
+_DAMAGE = ("Corruption", "No such file", "does not exist")
 _REMEDIES = {
     errno.EMFILE: "raise the number of files that a process may open (ulimit -n, LimitNOFILE of systemd)",
     errno.ENFILE: "raise the number of files that the system may open (sysctl fs.file-max)",
@@ -27,45 +28,46 @@ _REMEDIES = {
 
 
 def refusal(error: Exception) -> int | None:
-    """The number of what the system has refused, or None. RocksDB tells it only in its text."""
+    """The errno of an error that the system raised, or None. RocksDB has it only in its message."""
     if isinstance(error, OSError):
         return error.errno if error.errno in _REMEDIES else None
     return next((number for number in _REMEDIES if os.strerror(number) in str(error)), None)
 
 
 def remedy(error: Exception) -> str:
-    """What to do about an error that is no damage."""
+    """What to do about an error that is not damage."""
     return _REMEDIES.get(refusal(error) or 0, "remove the cause")
 
 
 def refused(where: str | Path, error: Exception) -> StoreError:
-    """What a user reads who can do something about it; the files stay as they are."""
+    """The error for a cause that the user can remove; no file is damaged."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     return StoreError(f"{where} cannot be used: {text}; {remedy(error)} and start again, nothing is damaged")
 
 
 @contextmanager
 def plainly(where: Path) -> Iterator[None]:
-    """Raise what the system refuses inside as a StoreError."""
+    """Convert an OSError inside to a StoreError."""
     try:
         yield
-    except BrokenPipeError:  # nobody reads what is written meanwhile, which is no fault of these files
+    except BrokenPipeError:  # the reader of the output is closed: not an error of these files
         raise
     except OSError as error:
         raise refused(error.filename or where, error) from None
 
 
 def output_error(path: Path, error: Exception) -> OutputError:
-    """What a user reads if RocksDB cannot write."""
+    """The error for a failed write of RocksDB."""
     return OutputError(f"the index in {path} cannot be written: {error}; {remedy(error)} and start again to go on")
 
 
 def state_error(path: Path, error: Exception) -> StoreError:
-    """What RocksDB says, as far as it is known: what is taken for damage may be deleted."""
+    """The error for a message of RocksDB. Only known messages count as damage, because users may delete what is
+    damaged."""
     text = " ".join(str(error).split())
     if refusal(error) is not None:
         return refused(f"the index in {path.parent}", error)
-    if "/LOCK" in text or "lock hold" in text:  # not any lock: a damaged file has a "block checksum mismatch"
+    if "/LOCK" in text or "lock hold" in text:  # not any "lock": a damaged file has a "block checksum mismatch"
         return StoreError(
             f"the index in {path.parent} is in use by another process; wait for it to end, or use another folder"
         )

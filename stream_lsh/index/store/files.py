@@ -1,4 +1,4 @@
-"""What all files of an index share: pages, checksums, names that are on the disk, and who deletes them when."""
+"""What all files of an index share: pages, checksums, durable names, and the lock that guards their deletion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _MOST_FILES = 1 << 16
 
 
 def disk_bytes(folder: Path) -> int:
-    """Bytes that a folder's files take; it may be in use: what is renamed or deleted meanwhile is not counted."""
+    """Bytes that a folder's files take. The folder may be in use: files renamed or deleted meanwhile are not
+    counted."""
     total = 0
     for where, _, names in os.walk(folder):
         for name in names:
@@ -26,7 +27,7 @@ def disk_bytes(folder: Path) -> int:
 
 
 def fill(file: int, at: int, view: memoryview) -> bool:
-    """Read all of `view` from a position of a file (a descriptor); False if the file does not reach so far."""
+    """Read all of `view` from a position of a file (a descriptor). False if the file is too short."""
     while view:
         got = os.preadv(file, [view], at)
         if not got:
@@ -37,7 +38,7 @@ def fill(file: int, at: int, view: memoryview) -> bool:
 
 
 def checksum(file: int, start: int, size: int) -> int | None:
-    """CRC-32 of a part of a file (a descriptor); None if the file does not reach so far."""
+    """CRC-32 of a part of a file (a descriptor); None if the file is too short."""
     crc, block, end = 0, memoryview(bytearray(min(size, _BLOCK))), start + size
     for at in range(start, end, _BLOCK):
         part = block[: end - at]
@@ -48,7 +49,7 @@ def checksum(file: int, start: int, size: int) -> int | None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make names given in a folder durable."""
+    """Make the names in a folder durable."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -57,25 +58,27 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing; their names are on the disk."""
+    """Make a folder and its missing parents; their names are durable."""
     if path.is_dir():
         return
     make_folder(path.parent)
     path.mkdir(exist_ok=True)
-    with suppress(PermissionError):  # the folder above may be somebody else's, who only lets us write into it
+    with suppress(PermissionError):  # the parent may belong to another user and be writable only
         sync_folder(path.parent)
 
 
 @contextmanager
 def looking(state: Path) -> Iterator[None]:
-    """No file of an index is deleted inside: for a reader, from its look at what counts until it has opened that."""
+    """Lock of a reader: no file of an index is deleted inside. Held from reading the manifest until all its files are
+    open."""
     with _locked(state, fcntl.LOCK_SH) if state.is_dir() else nullcontext():
         yield
 
 
 @contextmanager
 def nobody_looking(state: Path) -> Iterator[bool]:
-    """Whether files of an index may be deleted inside. Readers wait meanwhile; nobody waits for them."""
+    """Lock for deleting files of an index: yields whether they may be deleted. Readers wait meanwhile; the caller does
+    not wait for them."""
     with _locked(state, fcntl.LOCK_EX | fcntl.LOCK_NB) if state.is_dir() else nullcontext(True) as free:
         yield free
 
@@ -89,7 +92,7 @@ def _locked(folder: Path, how: int) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
-        except OSError:  # a file system without locks: a reader that is too late tries again
+        except OSError:  # a file system without locks: a reader that finds a file deleted tries again
             pass
         yield True
     finally:
@@ -97,7 +100,7 @@ def _locked(folder: Path, how: int) -> Iterator[bool]:
 
 
 def raise_limit() -> None:
-    """Let this process open as many files as the system allows it to: an index has hundreds, and 1,024 is a usual
+    """Raise this process's limit of open files to what the system allows: an index has hundreds, and 1,024 is a usual
     limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)

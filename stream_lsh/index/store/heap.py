@@ -1,5 +1,4 @@
-"""Give memory that was freed back to the system: glibc keeps it for itself, some 150 MB under the large arrays of
-flushes and merges."""
+"""Return freed memory to the system. glibc keeps it, some 150 MB after the large arrays of flushes and merges."""
 
 from __future__ import annotations
 
@@ -7,14 +6,14 @@ import ctypes
 
 
 def trim() -> None:
-    """Return free pages of the heap; nothing where the C library has no such call."""
+    """Return free pages of the heap; does nothing where the C library has no such call."""
     if _trim is not None:
         _trim(0)
 
 
 def map_large() -> None:
-    """Have what is freed go back at once from 4 MB on, for good. glibc begins like that, but learns: whatever is as
-    large as what was freed once, up to 32 MB, it keeps for itself from then on."""
+    """Return freed blocks of 4 MB and more to the system at once, permanently. By default glibc raises this limit to
+    the largest block freed, up to 32 MB, and keeps smaller ones."""
     if _mallopt is not None:
         _mallopt(_MMAP_THRESHOLD, 4 << 20)
 

@@ -1,12 +1,15 @@
 """The durable part of an index: one RocksDB, written in atomic batches.
 
-Keys are a letter for the kind, the shard (uint16), the segment (uint32) and the first row of the value's rows
-(uint64), big endian, so that a value is found by seeking backwards from a row; other facts are JSON under `m/NAME`.
-Values are blobs of many rows. A segment has column families of its own: one for the ids of each shard, one for its
-texts, one for all else. So each of them is written from the front to the back, its files need no merging, and what is
-erased (`purge`) takes the rewriting of the one or two files that it is in, however large the index is. The rows that no
-file has yet, which come and go, have one too, and so have the answers that a replica keeps for a while, and what is
-known of groups, whose keys are a letter and what `embedded.group_store` puts behind it.
+A key is a letter for the kind, the shard (uint16), the segment (uint32) and the first row of the value (uint64), big
+endian. The value that holds a row is found by seeking backwards from the row. Other facts are JSON under `m/NAME`.
+Values are blobs of many rows.
+
+A segment has column families of its own: one for the ids of each shard, one for the texts of each shard, one for all
+else. Each is written in ascending order, and its files need no merging. Erasing (`purge`) rewrites only the one or two
+files that have the key, however large the index is.
+
+Three column families are shared by all segments: the rows that are in no file yet, the replies that a replica keeps for
+a while, and the group store (keys: a letter, then what `embedded.group_store` appends).
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ _ALONE = {IDS: "ids", TEXTS: "texts"}
 _OF_ALL_SHARDS = {JOURNAL: "journal"}
 _KEY = struct.Struct(">cHIQ")
 _ROW_BYTES = 8
-_TRIES = 20  # to look at what somebody is writing
-_SPANS = 32  # most ranges of keys of a kind that are swept: each is files of some megabytes
+_TRIES = 20  # attempts to open a store while another process writes to it
+_SPANS = 32  # most ranges of keys of a kind in a sweep: each is some megabytes of files
 
 Range = tuple[bytes, bytes]
 
@@ -47,14 +50,15 @@ class Store:
     """A RocksDB database.
 
     Args:
-        sync: writes are on the disk when they return. read_only: as it was committed last, beside whoever writes to it.
-        joint: ids and texts of a segment stand with all else, as revisions before have it; unless the store has
-            some that do not.
+        sync: a write is on the disk when it returns.
+        read_only: open the last commit, while another process may write.
+        joint: ids and texts of a segment are in one column family with all else, as in earlier revisions; unless the
+            store has separate ones already.
 
     Raises:
-        DamagedError: what it has stored is missing, cut off or changed.
-        StoreError: another process has it, or the system refuses it (too many open files, no rights, a full disk); the
-        message names the folder.
+        DamagedError: stored data is missing, truncated or changed.
+        StoreError: another process has the store open, or the system refuses it (too many open files, no rights, a full
+            disk); the message names the folder.
     """
 
     def __init__(self, path: Path, *, sync: bool = True, read_only: bool = False, joint: bool = False) -> None:
@@ -65,7 +69,7 @@ class Store:
             seal.check(path)
             if not read_only:
                 seal.remove(path)
-            elif not (path / "CURRENT").exists():  # RocksDB would make folders
+            elif not (path / "CURRENT").exists():  # RocksDB would create folders
                 raise StoreError(f"there is no index in {path.parent}; a run with --index {path.parent} makes one")
         try:
             for left in range(_TRIES - 1, -1, -1):
@@ -73,11 +77,11 @@ class Store:
                 names = self._open(path)
                 if not (read_only and left) or _manifests(path) == before:
                     break
-                # Whoever writes has made a column family or written a log to files meanwhile, and deleted the log: of
-                # what was there before and after we may have missed something.
+                # Meanwhile the writer has created a column family, or flushed and deleted a log: this reader may have
+                # missed values of the state before and of the state after.
                 self._db.close()
             self._families = {name: self._db.get_column_family(name) for name in names if name != FACTS}
-            # Segments that an older revision has made, everything of which is in one family.
+            # Segments of an earlier revision, with everything in one column family.
             self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
             self._all_joint = joint and not any(alone(name) for name in self._families)
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
@@ -87,7 +91,7 @@ class Store:
             seal.remove(path)
 
     def _open(self, path: Path) -> list[str]:
-        """Open the database; the names of its column families."""
+        """Open the database. Returns the names of its column families."""
         names = Rdict.list_cf(str(path), Options(raw_mode=True)) if (path / "CURRENT").exists() else [FACTS]
         families = {name: column_families.options(name) for name in names if name != FACTS}
         access = AccessType.read_only() if self._read_only else AccessType.read_write()
@@ -98,8 +102,13 @@ class Store:
     def write(
         self, values: Mapping[bytes, bytes | None], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = ()
     ) -> None:
-        """Write all values (None: the key goes), delete keys and ranges of keys (the end not included), or nothing; on
-        disk when it returns (if the store is durable)."""
+        """Write all of it, or nothing; on the disk when it returns, if the store is durable.
+
+        Args:
+            values: a value of None deletes the key.
+            deleted: keys.
+            ranges: ranges of keys, the end not included.
+        """
         batch = WriteBatch(raw_mode=True)
         try:
             for begin, end in ranges:
@@ -113,13 +122,13 @@ class Store:
                 else:
                     batch.put(key, value, self._handle(key))
             self._db.write(batch)
-            if self._sync:  # by a call of its own, that lets Python's other threads go on meanwhile
+            if self._sync:  # a call of its own, which lets Python's other threads run meanwhile
                 self._db.flush_wal(True)
         except Exception as error:
             raise output_error(self.path, error) from None
 
     def _family_of(self, key: bytes) -> str:
-        """The column family that a key belongs to."""
+        """The column family of a key."""
         if key.startswith(b"m/"):
             return FACTS
         if (passing := _PASSING.get(key[:1])) is not None:
@@ -131,7 +140,7 @@ class Store:
         return name if kind not in _ALONE or self._is_joint(name) else f"{name}-{_ALONE[kind]}-{shard}"
 
     def _is_joint(self, name: str) -> bool:
-        """Whether a column family has ids and texts of a segment with all else that there is of it."""
+        """Whether a segment's column family also has its ids and texts."""
         return name in self._joint or (self._all_joint and name.startswith(SEGMENT))
 
     def _handle(self, key: bytes) -> ColumnFamily | None:
@@ -144,12 +153,12 @@ class Store:
         return self._handles[name]
 
     def segments(self) -> list[int]:
-        """The numbers of the segments that it has values of."""
+        """The numbers of the segments that have values."""
         names = [name for name in self._families if name.startswith(SEGMENT)]
         return sorted({int(name.split("-")[1]) for name in names})
 
     def drop(self, segment: int) -> None:
-        """Let go of all values of a segment, with their files; nobody reads or writes them any more."""
+        """Delete all values of a segment, with their files. No reader or writer may use them."""
         name = f"{SEGMENT}{segment}"
         for name in [known for known in list(self._handles) if known == name or known.startswith(f"{name}-")]:
             del self._handles[name]
@@ -162,7 +171,7 @@ class Store:
                 raise state_error(self.path, error) from None
 
     def shorten(self, *, wait: bool = False) -> None:
-        """Have everything written to files, beside the work, so that the log goes, which has what was dropped too."""
+        """Flush everything in the background, so that RocksDB deletes its log, which still has dropped values."""
         try:
             for family in (self._db, *list(self._families.values())):
                 family.flush(wait)
@@ -170,7 +179,7 @@ class Store:
             raise state_error(self.path, error) from None
 
     def settle(self, keys: Iterable[bytes]) -> None:
-        """Have what was written of the families of some keys in files: what is written next is in files of its own."""
+        """Flush the column families of these keys: later writes are then in other files."""
         try:
             for name in sorted({self._family_of(key) for key in keys}):
                 if name in self._families:
@@ -179,8 +188,8 @@ class Store:
             raise output_error(self.path, error) from None
 
     def purge(self, keys: Iterable[bytes]) -> None:
-        """Write the files that have these keys anew, without what was there before; each of their families was settled
-        before the keys were written, and after. It may run beside the work."""
+        """Rewrite the files that have these keys, without older values. `settle` must have flushed their column
+        families before the keys were written and after. May run in the background."""
         spans: dict[str, tuple[bytes, bytes]] = {}
         for key in sorted(keys):
             name = self._family_of(key)
@@ -189,7 +198,7 @@ class Store:
             for name, (begin, end) in spans.items():
                 if (family := self._families.get(name)) is None:
                     continue
-                if self._is_joint(name):  # its values are in blob files, which are written anew only all together
+                if self._is_joint(name):  # values are in blob files, which RocksDB rewrites only all together
                     begin, end = b"", b"\xff"
                     family.set_options(BLOBS_ANEW)
                 family.compact_range(begin, end, anew())
@@ -197,7 +206,7 @@ class Store:
             raise state_error(self.path, error) from None
 
     def purge_all(self) -> None:
-        """Write all files with values of segments anew, without what was there before."""
+        """Rewrite all files with values of segments, without older values."""
         self.shorten(wait=True)
         try:
             for name, family in self._families.items():
@@ -209,8 +218,8 @@ class Store:
             raise state_error(self.path, error) from None
 
     def sweep(self, spans: Sequence[Range] = ()) -> None:
-        """Let nothing of what was written over be left: in the log, among facts, latest rows and answers, in these
-        ranges of keys. It may run beside the work."""
+        """Remove all overwritten values from the log, the facts, the latest rows, the replies and these ranges of keys.
+        May run in the background."""
         self.shorten(wait=True)
         try:
             passing = (self._families.get(name) for name in (column_families.ROWS, column_families.ANSWERS))
@@ -244,8 +253,8 @@ class Store:
             ) from None
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """All keys that begin with `prefix`, which says the column family, from `start` on, in order, and their
-        values."""
+        """All keys with this prefix from `start` on, in order, with their values. The prefix determines the column
+        family."""
         cursor = self._cursor(self._family_of(prefix))
         if cursor is not None:
             cursor.seek(max(prefix, start))
@@ -254,8 +263,8 @@ class Store:
                 cursor.next()
 
     def rows_of(self, kind: bytes, shard: int, segment: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
-        """All values of a kind that a segment has of a shard from the row `first` on: their first rows, ascending,
-        and their bytes."""
+        """First rows, ascending, and bytes of the values of a kind that a segment has of a shard, from the row `first`
+        on."""
         begin = rows_key(kind, shard, segment, first)
         cursor = self._cursor(self._family_of(begin))
         if cursor is not None:
@@ -265,7 +274,7 @@ class Store:
                 cursor.next()
 
     def holding(self, kind: bytes, shard: int, segment: int, row: int) -> tuple[int, bytes]:
-        """The value of a kind that holds a row: its first row, and its bytes.
+        """First row and bytes of the value of a kind that holds a row.
 
         Raises:
             DamagedError: there is none.
@@ -279,7 +288,7 @@ class Store:
         return found
 
     def before(self, kind: bytes, shard: int, segment: int, row: int) -> tuple[int, bytes] | None:
-        """The last value of a kind that begins with this row or one before it: its first row, and its bytes."""
+        """First row and bytes of the last value of a kind that begins at or before a row; None if there is none."""
         found = self.last(_KEY.pack(kind, shard, segment, row))
         try:
             if found is not None:
@@ -291,7 +300,7 @@ class Store:
         return None
 
     def last(self, key: bytes) -> tuple[bytes, bytes] | None:
-        """The last key of the same column family that is this one or before it, and its value."""
+        """The last key at or before this one in the same column family, and its value."""
         try:
             cursor = self._cursor(self._family_of(key))
             if cursor is not None:
@@ -303,8 +312,7 @@ class Store:
         return None
 
     def numbers(self, kind: bytes, shard: int) -> list[int]:
-        """The numbers (first rows, offsets) under which a shard has values of a kind that is in no segment,
-        ascending."""
+        """The numbers (first rows, offsets) of the values of a kind that belongs to no segment, ascending."""
         found: list[int] = []
         cursor = self._cursor(self._family_of(_KEY.pack(kind, shard, 0, 0)))
         if cursor is not None:
@@ -315,7 +323,7 @@ class Store:
         return found
 
     def _cursor(self, name: str) -> RdictIter | None:
-        """An iterator over a column family, None if there is none yet."""
+        """An iterator over a column family; None if it does not exist."""
         family = self._db if name == FACTS else self._families.get(name)
         return None if family is None else family.iter(ReadOptions())
 
@@ -330,7 +338,7 @@ class Store:
         return value
 
     def verify(self) -> str | None:
-        """Read everything, with its checksums; what is wrong, or None."""
+        """Read everything, with its checksums. Returns what is wrong, or None."""
         try:
             for family in (self._db, *self._families.values()):
                 cursor = family.iter(ReadOptions())
@@ -358,7 +366,7 @@ class Store:
 
 
 def _joined(spans: Iterable[Range]) -> Iterator[Range]:
-    """Ranges of keys of each kind, but not more than some: neighbours as one."""
+    """Merge neighbouring ranges, so that each kind has at most _SPANS."""
     for _, theirs in groupby(sorted(set(spans)), key=lambda span: span[0][:1]):
         some = list(theirs)
         for at in range(0, len(some), size := -(-len(some) // _SPANS)):
@@ -367,7 +375,7 @@ def _joined(spans: Iterable[Range]) -> Iterator[Range]:
 
 
 def _manifests(path: Path) -> dict[str, int]:
-    """The lists of a database's files, and their sizes: they grow with every change of what counts."""
+    """Names and sizes of the manifests of a database; every change of its files appends to one."""
     found = {}
     for manifest in path.glob("MANIFEST-*"):
         with suppress(FileNotFoundError):
@@ -376,7 +384,7 @@ def _manifests(path: Path) -> dict[str, int]:
 
 
 def _has_ids(name: str, family: Rdict) -> bool:
-    """Whether a column family has all that there is of a segment."""
+    """Whether a column family has everything of a segment, ids included."""
     if not name.startswith(SEGMENT) or alone(name):
         return False
     cursor = family.iter(ReadOptions())
@@ -390,10 +398,10 @@ def rows_key(kind: bytes, shard: int, segment: int, first: int) -> bytes:
 
 
 def parts_of(key: bytes) -> tuple[bytes, int, int, int]:
-    """Kind, shard, segment and first row of such a key.
+    """Kind, shard, segment and first row of a key of `rows_key`.
 
     Raises:
-        struct.error: it is none.
+        struct.error: the key has another layout.
     """
     kind, shard, segment, first = _KEY.unpack(key)
     return kind, shard, segment, first

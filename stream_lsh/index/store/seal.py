@@ -1,8 +1,8 @@
-"""A closed store's seal: what files it has and how large, so that the next opening knows whether one was lost or cut.
+"""The seal of a closed store: names and sizes of its files. Opening detects by it that a file was lost or truncated.
 
-RocksDB takes a MANIFEST that is cut off for one that a crash has cut off: it opens an older or an empty database, and
-deletes the files that this one does not know. So what is missing must be noticed before. A store that was not closed
-(a crash, kill -9) has no seal: its files may rightly end anywhere.
+RocksDB takes a truncated MANIFEST for the result of a crash: it opens an older or an empty database, and deletes the
+files that this one does not list. Missing files must therefore be detected before. A store that was not closed (a
+crash, kill -9) has no seal, because its files may end anywhere.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ REMEDY = "restore the whole folder {} from a backup or start a new one"
 
 
 def check(store: Path) -> None:
-    """Raise DamagedError, naming file and remedy, if files of the store are missing or have another size than when it
-    was closed."""
+    """Raise DamagedError, with file and remedy, if a file is missing or its size differs from the seal."""
     remedy = REMEDY.format(store.parent)
     if store.is_dir() and not (store / "CURRENT").exists() and any(path.suffix in DATA for path in store.iterdir()):
-        raise DamagedError(f"{store / 'CURRENT'} is missing, without which the other files mean nothing; {remedy}")
+        raise DamagedError(f"{store / 'CURRENT'} is missing, and the other files cannot be read without it; {remedy}")
     try:
         sizes = orjson.loads(_path(store).read_bytes())
-    except (FileNotFoundError, orjson.JSONDecodeError):  # no seal, or one that was never finished
+    except (FileNotFoundError, orjson.JSONDecodeError):  # no seal, or one that was never completed
         return
     for name, (size, checksum) in sizes.items():
         try:
@@ -43,24 +42,25 @@ def check(store: Path) -> None:
 
 
 def remove(store: Path) -> None:
-    """From now on the store's files change: call it before and after opening."""
+    """Remove the seal, because the files change from now on. Call it before and after opening."""
     if _path(store).exists():
         _path(store).unlink(missing_ok=True)
         with suppress(OSError):
-            sync_folder(store.parent)  # a seal that came back after a power cut would find whole files damaged
+            sync_folder(store.parent)  # a seal that a power cut restores would report whole files as damaged
 
 
 def write(store: Path) -> None:
-    """The store is closed. Without room for the seal, or if another process has opened the store, there is none."""
+    """Seal a closed store. There is no seal if the disk is full or another process has opened the store."""
     with suppress(OSError), (store / "LOCK").open("r+b") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as RocksDB does, so that nobody can open it meanwhile
+        # RocksDB's lock: no other process can open the store meanwhile
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         files = [path for path in store.iterdir() if not path.name.startswith(("LOG", "LOCK"))]
         sizes = {path.name: _measure(path) for path in files if path.is_file()}
         _path(store).write_bytes(orjson.dumps(sizes))
 
 
 def _measure(path: Path) -> tuple[int, int | None]:
-    """Size, and of small files that name the others the CRC-32 (those with data have checksums of their own)."""
+    """Size; and the CRC-32 of the small files that name the others (files with data have checksums of their own)."""
     named = path.name == "CURRENT" or path.name.startswith("MANIFEST")
     return path.stat().st_size, zlib.crc32(path.read_bytes()) if named else None
 

@@ -1,4 +1,4 @@
-"""Consumer and producer of the roles that are plain aiokafka, and how not to wait for them whatever the broker does."""
+"""Consumers and producers of the roles on plain aiokafka, with a time limit on every wait for a broker."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.client.clients")
 
-ANSWER_MS = 30_000  # how long a request may take
-FETCH_BYTES = 8 << 20  # in one answer, of all partitions
-METADATA_MS = 5_000  # how soon partitions that were added are seen
+ANSWER_MS = 30_000  # time limit of a request
+FETCH_BYTES = 8 << 20  # limit of one fetch response, all partitions together
+METADATA_MS = 5_000  # within which added partitions are noticed
 START_SECONDS = 2 * ANSWER_MS / 1000
 CLOSE_SECONDS = 5.0
 NEVER_MS = 2**31 - 1
-NAME_SECONDS = 2.0  # between two looks whether another worker has our name
-NAME_SEEN = 2  # so often one must have been seen
-_UNIQUE = 37  # what brokers put behind the name of a static member to make its id: a hyphen and a UUID
+NAME_SECONDS = 2.0  # between two checks whether another worker uses our name
+NAME_SEEN = 2  # checks that must find one
+_UNIQUE = 37  # length of the suffix that brokers add to the name of a static member: a hyphen and a UUID
 
 T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """What was waited for is not wanted any more."""
+    """The result of a wait is not needed any more."""
 
 
 async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any]) -> T:
-    """What `work` gives. If one of the others is done first it is cancelled, and has ended when this returns.
+    """The result of `work`. If one of `ends` is done first, `work` is cancelled and has ended when this returns.
 
     Raises:
-        Stopped: one of the others was done first.
+        Stopped: one of `ends` was done first.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -58,26 +58,29 @@ async def unless(work: Coroutine[Any, Any, T], *ends: asyncio.Future[Any]) -> T:
 
 
 async def waited(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, for so many seconds at most; whether it is set."""
+    """Wait for an event, at most this long. Returns whether it is set."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()
 
 
 def seen(future: asyncio.Future[Any]) -> None:
-    """Ask for the error of what is done, so that asyncio does not complain that nobody did: of several things that fail
-    together only the first is awaited. Also a callback."""
+    """Retrieve the error of a finished future, so that asyncio does not warn about it. If several tasks fail together,
+    only the first error is awaited. Usable as a callback."""
     if not future.cancelled():
         future.exception()
 
 
 @asynccontextmanager
 async def consuming(settings: KafkaSettings, role: str, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
-    """A started consumer in the group of a role, not subscribed yet; stopped at the end, and so out of its group,
-    unless it has a name there.
+    """A started consumer in the consumer group of a role, not yet subscribed. It leaves the group at the end, unless it
+    is a static member.
 
-    It commits nothing and resets no offset by itself. How long it may go without asking for records has no limit: the
-    roles that wait for others do so on purpose. options: of AIOKafkaConsumer.
+    It commits nothing and resets no offset by itself. The time between two polls has no limit: some roles wait for
+    others on purpose.
+
+    Args:
+        options: of AIOKafkaConsumer.
 
     Raises:
         KafkaError, OSError: as `connection.admin`.
@@ -99,7 +102,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         heartbeat_interval_ms=max(100, min(500, settings.session_timeout_ms // 4)),
         max_poll_interval_ms=NEVER_MS,
         metadata_max_age_ms=METADATA_MS,
-        # The broker answers to a join only when all members have come, or a session timeout later.
+        # The broker answers a join once all members have joined, or after a session timeout.
         request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),
         **given,
     )
@@ -113,7 +116,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
 
 @asynccontextmanager
 async def _alone(consumer: AIOKafkaConsumer, settings: KafkaSettings, group: str | None) -> AsyncIterator[None]:
-    """While this lasts, see whether somebody else takes our name in the group; the consumer raises UsageError then."""
+    """Watch for another worker with our name in the group. If one is seen, the consumer raises UsageError."""
     if settings.instance is None or group is None:
         yield
         return
@@ -126,15 +129,15 @@ async def _alone(consumer: AIOKafkaConsumer, settings: KafkaSettings, group: str
 
 
 async def watch_name(consumer: AIOKafkaConsumer, settings: KafkaSettings, group: str, name: str) -> None:
-    """Return when another worker with our name (`instance`) was seen, and the consumer has the error.
+    """Return when another worker with our name (`instance`) was seen. The consumer then has the error.
 
-    What a worker with a name was given it finds again after a restart, as long as the group has not missed it. But to
-    Kafka the one who came last is the one of that name, and aiokafka just joins again when it is told that it is not a
-    member any more: two would take everything from each other for ever.
+    A static member gets its partitions back after a restart, within the session timeout. Kafka gives the name to the
+    member that joined last, and aiokafka rejoins when it loses the membership. Two workers with one name would
+    therefore take the partitions from each other for ever.
     """
     times = 0
     while times < NAME_SEEN:
-        with suppress(errors.KafkaError, OSError, TimeoutError):  # the consumer sees for itself
+        with suppress(errors.KafkaError, OSError, TimeoutError):  # the consumer gets these errors itself
             async with admin(settings) as client:
                 while times < NAME_SEEN:
                     await asyncio.sleep(NAME_SECONDS)
@@ -149,7 +152,7 @@ async def watch_name(consumer: AIOKafkaConsumer, settings: KafkaSettings, group:
 
 
 async def _replaced(consumer: AIOKafkaConsumer, client: AIOKafkaAdminClient, group: str, name: str) -> bool:
-    """Whether the group knows another member under our name than us, who believe to be one."""
+    """Whether our name belongs to another member while this consumer considers itself a member."""
     ours = private.member_id(consumer)
     [response] = await client.describe_consumer_groups([group])
     if ours is None or private.member_id(consumer) != ours:
@@ -160,7 +163,7 @@ async def _replaced(consumer: AIOKafkaConsumer, client: AIOKafkaAdminClient, gro
 
 @asynccontextmanager
 async def producing(settings: KafkaSettings, role: str, **options: Any) -> AsyncIterator[AIOKafkaProducer]:
-    """A started idempotent producer, acks=all; at the end what it has not delivered is dropped.
+    """A started idempotent producer with acks=all. At the end it drops what it has not delivered.
 
     Raises:
         KafkaError, OSError: as `connection.admin`.
@@ -170,7 +173,7 @@ async def producing(settings: KafkaSettings, role: str, **options: Any) -> Async
         "enable_idempotence": True,
         "acks": "all",
         "linger_ms": 0,
-        # One batch of a partition is under way at a time: what waits meanwhile goes with the next one.
+        # A partition has one batch in flight. Records that wait meanwhile form the next batch.
         "max_batch_size": 1 << 20,
         "max_request_size": largest_record(settings) + ENVELOPE,
         "request_timeout_ms": ANSWER_MS,
@@ -189,12 +192,12 @@ async def _started(start: Callable[[], Awaitable[None]], settings: KafkaSettings
         async with asyncio.timeout(START_SECONDS) as limit:
             await start()
     except TimeoutError:
-        if not limit.expired():  # it is the network's
+        if not limit.expired():  # a timeout of the network
             raise
         raise errors.KafkaTimeoutError(f"no connection was ready for work within {START_SECONDS:.0f} s") from None
     except errors.KafkaConnectionError as error:
         reason = await cause(error, settings)
-        if reason is error:  # not raised from itself: who follows the causes would go round and round
+        if reason is error:  # raised from itself, the chain of causes would be a circle
             raise
         raise reason from error
 
@@ -203,12 +206,12 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
     """Leave the group and close, within some seconds even if the broker does not answer."""
     if await _ended(consumer.stop(), CLOSE_SECONDS):
         return
-    logger.info("a consumer could not say goodbye; its group notices after the session timeout")
+    logger.info("a consumer could not leave its group, which notices after the session timeout")
     await _close(private.parts_of_consumer(consumer))
 
 
 async def drop_producer(producer: AIOKafkaProducer) -> None:
-    """Close without sending what is not sent yet: `stop` would wait for it, for ever if the broker is away."""
+    """Close without sending what is not sent yet. `stop` would wait for it, for ever if the broker is down."""
     await _close(private.parts_of_producer(producer))
 
 
@@ -218,10 +221,10 @@ async def _close(parts: Sequence[private.Close]) -> None:
 
 
 async def _ended(work: Awaitable[Any], seconds: float) -> bool:
-    """Whether it came to its end in time, without an error.
+    """Whether `work` ended in time without an error.
 
-    In a task of its own: aiokafka, while the broker is away, raises the cancellation of its own tasks, which is not the
-    caller's.
+    It runs in its own task: while the broker is down, aiokafka raises the cancellation of its own tasks, which is not
+    the caller's.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -235,7 +238,7 @@ async def _ended(work: Awaitable[Any], seconds: float) -> bool:
 
 
 async def shorten(client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, int]) -> None:
-    """Delete the records of partitions before these offsets; where that is refused the log says so."""
+    """Delete the records of partitions before these offsets. A refusal is logged."""
     try:
         async with asyncio.timeout(ANSWER_MS / 1000):
             await client.delete_records({place: RecordsToDelete(first) for place, first in firsts.items()})

@@ -1,4 +1,4 @@
-"""How to reach Kafka: the options of all clients, what an error means in plain words, the admin client."""
+"""Connecting to Kafka: options of all clients, the admin client, and plain words for Kafka's errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 logger = logging.getLogger("stream_lsh.kafka.client.connection")
 
 TOKEN_SECONDS = 2.0
-"""How long a token file may be missing or empty: whoever replaces it may not do it in one step."""
+"""How long a token file may be missing or empty: replacing it may take two steps."""
 
 FINAL = (
     errors.SaslAuthenticationFailed, errors.AuthenticationFailedError, errors.AuthenticationMethodNotSupported,
@@ -36,17 +36,17 @@ FINAL = (
     errors.InvalidSessionTimeoutError, errors.InvalidTransactionTimeout, errors.PolicyViolationError,
     errors.UnsupportedVersionError, errors.InvalidConfigurationError, ssl.SSLCertVerificationError,
 )  # fmt: skip
-"""Errors that no repetition helps against: somebody has to change a setting, a password or a permission."""
+"""Errors that a retry cannot solve: a setting, a password or a permission must change."""
 
 
 class NoToken(errors.KafkaError):  # type: ignore[misc]  # aiokafka has no types
-    """The token file has none. Of aiokafka's kind, which tries again then; its tasks end for good at all others."""
+    """The token file has no token. aiokafka retries errors of this kind; any other error would end its tasks."""
 
     retriable = True
 
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """The token for OAUTHBEARER, read anew each time: whoever rotates it replaces the file."""
+    """The token for OAUTHBEARER. The file is read each time, so that a token can be rotated by replacing it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -62,7 +62,7 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no
         return text
 
     async def token(self) -> str:
-        """The token. Raises NoToken if there is none for some seconds."""
+        """The token. Raises NoToken if the file has none for `TOKEN_SECONDS`."""
         end = time.monotonic() + TOKEN_SECONDS
         while True:
             try:
@@ -74,12 +74,12 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
-    """What every aiokafka client needs to reach the brokers: servers, TLS and login.
+    """Options that every aiokafka client needs to reach the brokers: servers, TLS and login.
 
-    Whoever reads gets along with any header names from then on.
+    From the first call on, all consumers of this process can read any header name.
 
     Raises:
-        UsageError: a certificate, key or token that cannot be used; the name of the setting is in the message.
+        UsageError: a certificate, key or token is unusable. The message names the setting.
     """
     private.read_any_header()
     options: dict[str, Any] = {
@@ -103,7 +103,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
-    """TLS as the settings say. Raises UsageError."""
+    """TLS by the settings. Raises UsageError."""
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=settings.ssl_cafile)
     except (OSError, ssl.SSLError) as error:
@@ -116,7 +116,7 @@ def ssl_context(settings: KafkaSettings) -> ssl.SSLContext:
         if settings.ssl_keyfile is not None:
             files += f" and ssl_keyfile {settings.ssl_keyfile}"
         try:
-            # Given as a function: without a password OpenSSL would ask for one on the terminal.
+            # As a function: if no password is given, OpenSSL asks for one on the terminal.
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, lambda: password)
         except (OSError, ssl.SSLError) as error:
             hint = "" if password else " (if the key has a password, set ssl_password)"
@@ -147,10 +147,10 @@ def _check_gssapi() -> None:
 
 @asynccontextmanager
 async def admin(settings: KafkaSettings, *, timeout_ms: int = 30_000) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An admin client, closed at the end.
+    """A connected admin client.
 
     Raises:
-        KafkaError, OSError: no broker can be used; the true cause, where aiokafka says only that it could not connect.
+        KafkaError, OSError: no broker is usable. This is the true cause; aiokafka reports only a failed connection.
         UsageError: see `client_options`.
     """
     client = AIOKafkaAdminClient(**client_options(settings), request_timeout_ms=timeout_ms)
@@ -161,7 +161,7 @@ async def admin(settings: KafkaSettings, *, timeout_ms: int = 30_000) -> AsyncIt
             raise await cause(error, settings) from None
         if not private.knows_brokers(client):
             if settings.sasl_mechanism == "OAUTHBEARER":
-                # How a broker turns down a token: aiokafka takes its reason for a part of the login, and goes on.
+                # This is how a broker refuses a token: aiokafka takes the refusal for a login step and continues.
                 raise errors.SaslAuthenticationFailed("it names no brokers to a client that should be logged in")
             raise errors.KafkaConnectionError("it has only just started, and knows of no brokers yet")
         yield client
@@ -170,11 +170,11 @@ async def admin(settings: KafkaSettings, *, timeout_ms: int = 30_000) -> AsyncIt
 
 
 async def cause(error: BaseException, settings: KafkaSettings, timeout: float = 10) -> BaseException:
-    """Why no connection came about: aiokafka only logs a refused login or certificate and says "Unable to bootstrap".
+    """Why no connection was made. aiokafka only logs a refused login or certificate, and raises "Unable to bootstrap".
 
     Args:
-        error: what aiokafka raised; anything but a KafkaConnectionError comes back as it is.
-        timeout: seconds for the attempts to connect that are made here.
+        error: what aiokafka raised. Anything but a KafkaConnectionError is returned unchanged.
+        timeout: seconds for each attempt to connect.
     """
     if not isinstance(error, errors.KafkaConnectionError):
         return error
@@ -190,13 +190,13 @@ async def cause(error: BaseException, settings: KafkaSettings, timeout: float = 
                     connection.close()
         except (OSError, errors.KafkaError, TimeoutError) as reason:
             found.append(reason)
-    # A refused login says more than a machine that is down.
+    # A refused login is more informative than a broker that is down.
     return next((reason for reason in found if isinstance(reason, FINAL)), found[0] if found else error)
 
 
 @contextmanager
 def explained(settings: KafkaSettings) -> Iterator[None]:
-    """Errors of Kafka as a BrokerError in plain words. (`cause` has to be asked inside; `admin` does.)"""
+    """Turn errors of Kafka into a BrokerError in plain words. (`cause` must be called inside; `admin` does so.)"""
     try:
         yield
     except (errors.KafkaError, OSError, TimeoutError) as error:
@@ -204,7 +204,7 @@ def explained(settings: KafkaSettings) -> Iterator[None]:
 
 
 def explain(error: BaseException, settings: KafkaSettings) -> BrokerError:
-    """What an error of Kafka means, and what to do about it."""
+    """The meaning of an error of Kafka, and the remedy."""
     return BrokerError(_message(error, settings))
 
 
@@ -262,8 +262,7 @@ def _message(error: BaseException, settings: KafkaSettings) -> str:
         case errors.MessageSizeTooLargeError() | errors.RecordTooLargeError() | errors.RecordListTooLargeError():
             return (
                 f"a record is larger than the max.message.bytes of its topic{detail}; `stream-lsh kafka topics show` "
-                f"tells "
-                "what the topics take."
+                "lists the limits of the topics."
             )
         case errors.NotEnoughReplicasError() | errors.NotEnoughReplicasAfterAppendError():
             return (
@@ -292,12 +291,12 @@ def _login(settings: KafkaSettings) -> str:
 
 
 def _detail(error: BaseException) -> str:
-    """` (what the broker or system said)`, or nothing."""
+    """` (text from the broker or the system)`, or an empty text."""
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         text = os.strerror(error.errno)  # asyncio's own text repeats the address
     else:
         text = str(error)
-    # aiokafka puts the class and its number before what was said, or has nothing else to say.
+    # aiokafka puts the class and its number before the text; some errors have no text.
     name = type(error).__name__
     text = text.rpartition(f"{name}: ")[2].strip().rstrip(".")
     return "" if not text or text.endswith(name) else f" ({text})"

@@ -1,4 +1,4 @@
-"""What is used of aiokafka beyond what it promises: to be looked through when another version of it comes."""
+"""The private parts of aiokafka that the pipeline uses. Review this module with each new version of aiokafka."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ from aiokafka.record.memory_records import _MemoryRecordsPy
 Close = Callable[[], Awaitable[Any]]
 
 RETRY_MS = 5
-# Each transaction begins by meeting the end of the one before it, and waits for this long. With aiokafka's 20 ms a
-# transaction took 25 ms, with 5 ms it takes 2 to 9 ms (measured, Kafka 4.1).
+# A transaction begins while the previous one is still ending, and waits this long before it retries. With aiokafka's
+# 20 ms a transaction took 25 ms; with 5 ms it takes 2 to 9 ms (measured, Kafka 4.1).
 sender.BACKOFF_OVERRIDE = RETRY_MS / 1000
 
 
 def is_member(consumer: AIOKafkaConsumer) -> bool:
-    """Whether a consumer belongs to its group, as far as it knows."""
+    """Whether a consumer considers itself a member of its group."""
     return bool(consumer._coordinator.generation >= 0)
 
 
 def member_id(consumer: AIOKafkaConsumer) -> str | None:
-    """What its group calls a consumer; None while it does not belong to it."""
+    """The member id of a consumer; None while it is no member."""
     coordinator = consumer._coordinator
     return coordinator.member_id if coordinator.generation > 0 else None
 
 
 async def end_reading(consumer: AIOKafkaConsumer, error: Exception) -> None:
-    """Have whoever reads next get this error, as aiokafka does with what no repetition helps against."""
+    """Make the next read raise this error, as aiokafka does with errors that a retry cannot solve."""
     await consumer._coordinator._push_error_to_user(error)
 
 
 def check_group(consumer: AIOKafkaConsumer) -> None:
-    """Raise the error of its group that aiokafka leaves for the next `getmany`."""
+    """Raise the group's error that aiokafka keeps for the next `getmany`."""
     if consumer._coordinator is not None:
         consumer._coordinator.check_errors()
 
 
 def reader_ended(consumer: AIOKafkaConsumer) -> tuple[bool, BaseException | None]:
-    """Whether aiokafka's task that reads has ended, and the error: any that it does not know ends it, silently."""
+    """Whether aiokafka's fetch task has ended, and its error. An error that aiokafka does not expect ends it
+    silently."""
     reading = consumer._fetcher.error_future
     if not reading.done():
         return False, None
@@ -55,7 +56,7 @@ def reader_ended(consumer: AIOKafkaConsumer) -> tuple[bool, BaseException | None
 
 
 def reads_at(consumer: AIOKafkaConsumer, place: TopicPartition) -> int | None:
-    """The offset of the next record that a consumer hands on; None while it does not know. From any thread."""
+    """The offset of the next record that a consumer returns; None if it is unknown. Thread-safe."""
     subscription = consumer._subscription.subscription
     assignment = None if subscription is None else subscription.assignment
     if assignment is None or place not in assignment.tps:
@@ -65,44 +66,44 @@ def reads_at(consumer: AIOKafkaConsumer, place: TopicPartition) -> int | None:
 
 
 def reassigning(consumer: AIOKafkaConsumer) -> bool:
-    """Whether its group is sharing out the work. From any thread."""
+    """Whether the consumer's group is rebalancing. Thread-safe."""
     return bool(consumer._subscription.reassignment_in_progress)
 
 
 def holding(consumer: AIOKafkaConsumer) -> Container[TopicPartition]:
-    """The partitions of which there are records, or errors, that were not taken; aiokafka asks for no more of these."""
+    """The partitions with fetched records or errors that were not polled. aiokafka fetches no more of these."""
     found: Container[TopicPartition] = consumer._fetcher._records
     return found
 
 
 def pace(consumer: AIOKafkaConsumer, least_bytes: int, wait_ms: int) -> None:
-    """From the next request on let the broker wait for so many bytes, so long."""
+    """Set the minimum bytes and the maximum wait of all further fetch requests."""
     consumer._fetcher._fetch_min_bytes = least_bytes
     consumer._fetcher._fetch_max_wait_ms = wait_ms
 
 
 async def learn(consumer: AIOKafkaConsumer, topic: str) -> None:
-    """Wait until a consumer knows a topic that it was not subscribed to."""
+    """Wait until a consumer has the metadata of a topic to which it is not subscribed."""
     await consumer._client._wait_on_metadata(topic)
 
 
 def knows_brokers(client: AIOKafkaAdminClient) -> bool:
-    """Whether a client that is connected was told of any brokers."""
+    """Whether a connected client has the addresses of any brokers."""
     return bool(client._client.cluster.brokers())
 
 
 async def ask(client: AIOKafkaAdminClient, request: Any, node: int) -> Any:
-    """The answer of a broker to a request."""
+    """The response of a broker to a request."""
     return await client._send_request(request, node)
 
 
 def parts_of_consumer(consumer: AIOKafkaConsumer) -> list[Close]:
-    """What is to be closed, one after the other, where `stop` hangs."""
+    """The steps that close a consumer, in order, for a consumer whose `stop` hangs."""
     coordinator, reader = consumer._coordinator, consumer._fetcher
     parts: list[Close] = []
     if isinstance(coordinator, GroupCoordinator):
         parts += [coordinator._stop_heartbeat_task, coordinator._stop_commit_offsets_refresh_task]
-    elif coordinator is not None:  # there is no group, and nobody to be told
+    elif coordinator is not None:  # without a group there is nothing to leave
         parts.append(coordinator.close)
     if reader is not None:
         parts.append(reader.close)
@@ -110,35 +111,35 @@ def parts_of_consumer(consumer: AIOKafkaConsumer) -> list[Close]:
 
 
 def parts_of_producer(producer: AIOKafkaProducer) -> list[Close]:
-    """The same of a producer, from now on stopped; what is not sent yet is dropped."""
+    """The steps that close a producer. It accepts nothing from now on, and drops what it has not sent."""
     producer._closed = True
-    # The sender first: its requests end while there is still a client to tell them so.
+    # The sender is first: its requests need the client to end properly.
     return [*([producer._sender.close] if producer._sender is not None else []), producer.client.close]
 
 
-# -- header names that are not UTF-8: Kafka takes them, and aiokafka does not get past a record that has one ----------
+# -- header names that are not UTF-8: Kafka accepts them, but aiokafka cannot read past a record that has one --------
 
 
 def read_any_header() -> None:
-    """Let all consumers of this process read such records: of a byte 0xff in a name they make the text \\xff.
+    """Make all consumers of this process read such records. A byte 0xff in a name becomes the text \\xff.
 
-    So these names are not passed on as they were: aiokafka can send no name that is not UTF-8.
+    These names are not forwarded unchanged: aiokafka cannot send a name that is not UTF-8.
     """
     fetcher.MemoryRecords = _Records
 
 
 class _Records(_MemoryRecordsPy):  # type: ignore[misc]  # aiokafka has no types
-    """What a broker has sent of a partition, batch by batch."""
+    """What a broker returned for a partition, batch by batch."""
 
     def next_batch(self, *sizes: int) -> Any:
         data = self._next_slice
         batch = super().next_batch(*sizes)
-        # Older formats have no headers, and of control batches only single records are asked for.
+        # Older formats have no headers. Control batches are read record by record.
         return _Batch(batch, data) if isinstance(batch, DefaultRecordBatch) and not batch.is_control_batch else batch
 
 
 class _Batch:
-    """A batch like aiokafka's. It is read a second time, slowly, if it cannot be read as aiokafka does it."""
+    """A record batch. If aiokafka's parser fails, the batch is parsed again by a slower, lenient one."""
 
     def __init__(self, strict: Any, data: memoryview) -> None:
         self._strict = strict
@@ -154,14 +155,14 @@ class _Batch:
                 yield record
                 read += 1
             return
-        except (UnicodeDecodeError, CorruptRecordException):  # the latter where aiokafka has not been compiled
-            lenient = iter(_DefaultRecordBatchPy(self._data))  # unpacks it
+        except (UnicodeDecodeError, CorruptRecordException):  # the latter from aiokafka's uncompiled parser
+            lenient = iter(_DefaultRecordBatchPy(self._data))  # decompresses the batch
         lenient._buffer = _Bytes(lenient._buffer)
         yield from islice(lenient, read, None)
 
 
 class _Bytes(bytearray):
-    """Any part of it is text."""
+    """Bytes of which any part decodes as text."""
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)

@@ -1,1 +1,1 @@
-"""What roles share: membership of a consumer group, and outputs committed together with positions."""
+"""Shared parts of the roles: membership of a consumer group, and commits of outputs together with positions."""

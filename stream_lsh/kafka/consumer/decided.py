@@ -1,8 +1,8 @@
-"""How far the judge is; and where several shards have to say what is kept, what was decided, and when they are told.
+"""Progress of the judge. With several shards and `compare_with = "kept"` also its decisions, and when shards get them.
 
-The judge writes the log of the decisions in the transaction of his verdicts, the sequencer follows it and tells the
-shards, and a judge that takes over reads what is not told yet. It is state, no queue: never deleted by time, but by the
-sequencer, once nobody can need it any more.
+The judge writes the decisions in the transaction of its verdicts. The sequencer reads them and sends them to shards. A
+new judge reads those that are not sent yet. The topic is state, not a queue: no retention time applies to it. The
+sequencer deletes what no reader can need any more.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from stream_lsh.wire.decisions import Decisions, told_of
 
 VERSION = 2
 POLL_MS = 200
-BEHIND = 4  # times `decision_lag` documents stay: who takes over asks for two blocks, behind a round of the judge
+BEHIND = 4  # times `decision_lag` documents are kept: a new judge needs two blocks before the last round of the judge
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the judge commits beside its position.
+    """What the judge commits with its position.
 
-    last: offset of the last complete frame, -1 before the first. topic: the documents topic. documents: how many have
-    their verdict; None where a judge before this version has committed.
+    Attributes:
+        last: offset of the last complete frame, -1 before the first.
+        topic: the documents topic.
+        documents: number of documents that have a verdict; None if an earlier version of the judge has committed.
     """
 
     last: int
@@ -45,20 +47,21 @@ class Judged:
     documents: int | None = None
 
     def metadata(self) -> str:
-        """As text for an offset commit; without what is not known."""
+        """The text for an offset commit. Unknown values are left out."""
         facts = {"documents": self.topic, "decided": self.documents}
         known = {name: value for name, value in facts.items() if value is not None}
         return orjson.dumps({"version": VERSION, "last": self.last} | known).decode()
 
     @classmethod
     def of(cls, text: str, group: str, topic: str | None = None) -> Judged:
-        """What `metadata` has given.
+        """Parse a text of `metadata`.
 
         Args:
-            group: the judge's. topic: that the verdicts are to be about.
+            group: the judge's consumer group.
+            topic: the documents topic that the verdicts must be about.
 
         Raises:
-            StoreError: somebody else has committed, or another version, or a judge of another documents topic.
+            StoreError: the commit is of another program, another version or another documents topic.
         """
         found = facts_of(text, group, VERSION)
         if topic and found.get("documents", topic) != topic:
@@ -71,12 +74,12 @@ class Judged:
 
 
 def told_with(first: int, documents: int, block: int) -> tuple[int, int] | None:
-    """The places of the log whose fate is told with a frame of so many documents (at most a block), which come after
-    `first` others; None: nothing is.
+    """The range of documents whose decisions are sent with a frame of `documents` documents (at most a block) after
+    `first` documents; None if there are none.
 
-    The log is cut into blocks of documents. With the frame with which a block begins, each shard learns what was
-    dropped of its rows of the block before the last. So a frame waits until all before the last block are decided, and
-    at most two blocks are under way.
+    The log is cut into blocks of documents. The frame in which a block begins carries the decisions on the block before
+    the last, so that each shard learns which of its rows were dropped. The frame waits until all these are decided. So
+    at most two blocks are undecided.
     """
     number = -(-first // block)
     if number < 2 or number * block >= first + documents:
@@ -85,10 +88,11 @@ def told_with(first: int, documents: int, block: int) -> tuple[int, int] | None:
 
 
 class Decided:
-    """The decisions on each frame once, in the order of the log, whoever has written them again (the chain rule).
+    """The decisions on each frame once, in the order of the log. Repeated records are ignored (the chain rule).
 
     Attributes:
-        last: offset of the last frame that is decided, -1 if none is. documents: how many are in all frames so far.
+        last: offset of the last frame that is decided, -1 if none is.
+        documents: number of documents in all frames so far.
     """
 
     def __init__(self, topic: str) -> None:
@@ -97,13 +101,13 @@ class Decided:
         self.last, self.documents = -1, 0
 
     def add(self, offset: int, found: Decisions) -> None:
-        """Take the next record, which stands at this offset. The first one may be any: those before are not needed."""
+        """Add the record at this offset. The first record may be any: earlier ones are not needed."""
         if found.predecessor == self.last or not self._kept:
             self._kept.append((offset, found))
             self.last, self.documents = found.offset, found.documents
 
     def since(self, place: int, last: int | None = None) -> list[Decisions]:
-        """The decisions on all documents from this place of the log on, up to the frame at the offset `last`.
+        """The decisions on all documents from position `place` of the log on, up to the frame at the offset `last`.
 
         Raises:
             StoreError: some are missing.
@@ -114,7 +118,7 @@ class Decided:
         return [decisions for decisions in found if decisions.documents > place]
 
     def told(self, begin: int, end: int, settings: Settings) -> list[bytes]:
-        """What a frame tells each shard of the documents at the places [begin, end), which are decided.
+        """The records that send each shard the decisions on the documents [begin, end), which are all decided.
 
         Raises:
             StoreError: decisions are missing.
@@ -123,13 +127,13 @@ class Decided:
         return [told_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
 
     def trim(self, documents: int) -> int:
-        """Forget what is so many documents behind the last one; the offset of the first record that stays."""
+        """Drop decisions more than `documents` documents before the last. Returns the offset of the first one kept."""
         while self._kept and self._kept[0][1].documents <= self.documents - documents:
             self._kept.popleft()
         return self._kept[0][0] if self._kept else 0
 
     def missing(self, what: str) -> StoreError:
-        """That decisions on something are missing."""
+        """The error for missing decisions."""
         return StoreError(
             f"{self._topic} does not have the decisions {what}: they were deleted, or the topic was made anew. "
             f"{REBUILD}"
@@ -137,7 +141,7 @@ class Decided:
 
 
 class DecisionLog:
-    """The topic, read from its beginning into `decided`."""
+    """The topic `decisions`, read from its beginning into `decided`."""
 
     def __init__(self, settings: KafkaSettings, consumer: AIOKafkaConsumer, watch: Probe) -> None:
         self._settings = settings
@@ -150,7 +154,7 @@ class DecisionLog:
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: KafkaSettings, watch: Probe) -> AsyncIterator[DecisionLog]:
-        """At its beginning.
+        """A log positioned at the beginning of its topic.
 
         Raises:
             KafkaError, OSError: as `connection.admin`.
@@ -163,10 +167,10 @@ class DecisionLog:
             yield found
 
     async def read(self) -> None:
-        """Take what has come, or wait a moment for it.
+        """Take new records, or wait a moment for some.
 
         Raises:
-            StoreError: there is what cannot be read.
+            StoreError: a record is unreadable.
         """
         for record in (await self._consumer.getmany(self._place, timeout_ms=POLL_MS)).get(self._place, ()):
             try:
@@ -189,11 +193,11 @@ class DecisionLog:
             await self.read()
 
     def forget(self) -> int:
-        """Forget what nobody can need any more; the offset of the first record that somebody can."""
+        """Drop what no reader can need any more. Returns the offset of the first record that is still needed."""
         return self.decided.trim(BEHIND * self._settings.decision_lag)
 
     async def trim(self, client: AIOKafkaAdminClient) -> None:
-        """Forget that, and delete it."""
+        """Drop that, and delete it from the topic."""
         first = self.forget()
         if first <= self._trimmed:
             return

@@ -1,4 +1,4 @@
-"""Records and the input positions that they stand for, delivered in one transaction."""
+"""Delivery of records and of the input positions that they cover, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]
-"""Key, value, headers, timestamp in ms (None: now)."""
+"""Key, value, headers, timestamp in ms (None: the time of sending)."""
 Outputs = Mapping[tuple[str, int], Sequence[Row]]
-"""Records by topic and partition, in their order."""
+"""Records in order, by topic and partition."""
 
 BATCH_BYTES = 1_000_000  # below Kafka's default limit
 
@@ -31,11 +31,11 @@ BATCH_BYTES = 1_000_000  # below Kafka's default limit
 async def delivering(
     settings: KafkaSettings, watch: Probe, partition: int | None = None, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[Delivery]:
-    """A `Delivery` of a role, with `partition` for that source partition. Its producer fences an earlier one and ends
-    the transaction of that one before this returns.
+    """A `Delivery` for a role. With `partition`: for one source partition. Its producer fences an earlier one, and ends
+    the open transaction of that one before this returns.
 
     Raises:
-        KafkaError, OSError: it cannot be started.
+        KafkaError, OSError: the producer cannot be started.
     """
     topics = Topics.of(settings)
     options: dict[str, Any] = {
@@ -48,25 +48,25 @@ async def delivering(
 
 
 class Delivery:
-    """Delivers records and the input positions that they stand for, for a consumer group through one producer."""
+    """Delivers records, and commits input positions of a consumer group, through one producer."""
 
     def __init__(self, settings: KafkaSettings, watch: Probe, producer: AIOKafkaProducer, group: str) -> None:
         self._watch = watch
         self._producer = producer
         self._underway = Underway(producer)
         self._group = group
-        # The broker ends the transaction after that time; it would be of no use to wait longer.
+        # The broker aborts the transaction after that time, so a longer wait is useless.
         self._seconds = settings.transaction_timeout_ms / 1000
 
     async def __call__(self, outputs: Outputs, positions: Positions) -> dict[tuple[str, int], int]:
-        """Return when all is committed. After an error nothing more can be delivered through this producer.
+        """Return when everything is committed. After an error this producer can deliver nothing more.
 
         Returns:
-            By topic and partition the offset of one of the last records.
+            The base offset of the last batch sent, by topic and partition.
 
         Raises:
             UnknownTopicOrPartitionError: an output has too few partitions.
-            Failed, KafkaError: it is not known whether this was committed: ask the broker.
+            Failed, KafkaError: the transaction may or may not be committed. Ask the broker.
         """
         await self._have_partitions(outputs)
         batches = self._batches(outputs)
@@ -75,7 +75,7 @@ class Delivery:
                 with self._watch.transaction():
                     await self._producer.begin_transaction()
                     committing = self._producer.send_offsets_to_transaction(dict(positions), self._group)
-                    # A refused record would not keep aiokafka from committing the others: look at each first.
+                    # If a record is refused, aiokafka still commits the others: check each one first.
                     placed = await self._acknowledged(batches, committing)
                     await self._producer.commit_transaction()
                 return placed
@@ -83,11 +83,11 @@ class Delivery:
             raise Unanswered(f"what came of a round was not acknowledged within {self._seconds:.0f} s") from error
         except ProducerFenced as error:
             raise Failed("another member has taken over; its producer has fenced this one") from error
-        except AssertionError as error:  # aiokafka's, where a producer has failed in between
+        except AssertionError as error:  # raised by aiokafka if the producer has failed meanwhile
             raise Failed("the producer has failed") from error
 
     def _batches(self, outputs: Outputs) -> list[tuple[str, int, Any]]:
-        """Topic, partition and batch. One batch of a partition is under way at a time: the first of each come first."""
+        """Topic, partition and batch. A partition has one batch in flight, so the first batch of each is sent first."""
         first: list[tuple[str, int, Any]] = []
         later: list[tuple[str, int, Any]] = []
         for (topic, partition), rows in outputs.items():
@@ -98,8 +98,8 @@ class Delivery:
     async def _acknowledged(
         self, batches: Sequence[tuple[str, int, Any]], committing: Awaitable[None]
     ) -> dict[tuple[str, int], int]:
-        """Send everything and wait until the broker has it, and the positions beside it; where each partition's last
-        batch begins."""
+        """Send everything, and wait until the broker has acknowledged it and the positions. Returns the base offset of
+        each partition's last batch."""
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(committing)]
         try:
             for topic, partition, batch in batches:
@@ -108,7 +108,7 @@ class Delivery:
             return {(topic, partition): sent.offset for (topic, partition, _), sent in zip(batches, found, strict=True)}
         finally:
             for future in waiting:
-                future.cancel()  # of no effect on what is done
+                future.cancel()  # has no effect on a finished future
                 future.add_done_callback(seen)
 
     async def partitions(self, topic: str) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""A stage as a member of its consumer group: what it is assigned, giving it up in order, reading, silence, commits."""
+"""A stage as a member of its consumer group: assignment, revocation, reading, commits, and time limits on answers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 
-SILENCE, SESSIONS = 30.0, 3.0  # seconds, and of a group session timeouts, without an answer after which a life ends
-RECENT = 5.0  # seconds in which Kafka is taken to be there after an answer
+SILENCE, SESSIONS = 30.0, 3.0  # a run ends after this many seconds (of a group: session timeouts) without an answer
+RECENT = 5.0  # seconds for which an answer counts as recent
 ANSWER_SECONDS = ANSWER_MS / 1000  # for a commit
-_GROUP_SECONDS = 1.0  # how long one waits for the group to have made up its mind
+_GROUP_SECONDS = 1.0  # how long a poll waits for a rebalance
 _SET_UP_SECONDS = 20.0
 
 Positions = Mapping[TopicPartition, tuple[int, str]]
@@ -31,15 +31,20 @@ Positions = Mapping[TopicPartition, tuple[int, str]]
 
 
 class Expelled(Failed):
-    """The group took this member for dead."""
+    """The group has removed this member."""
 
     def __init__(self) -> None:
         super().__init__("the group has gone on without this member; others do again what it did last")
 
 
 class Gone(Failed):
-    """A position that was read at is not in its topic. positions: those of this kind. The next life compares what is
-    committed with what is there, and says what is lost."""
+    """A position that was read from is not in its topic.
+
+    The next run compares the committed positions with the topic, and reports what is lost.
+
+    Attributes:
+        positions: the affected ones.
+    """
 
     def __init__(self, positions: Mapping[TopicPartition, int]) -> None:
         listed = ", ".join(f"{place.topic}, partition {place.partition}" for place in positions)
@@ -48,14 +53,15 @@ class Gone(Failed):
 
 
 class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """Reads what the group assigns, from where `set_up` seeks to.
+    """Reads the partitions that the group assigns, from where `set_up` seeks to.
 
     Args:
-        set_up: called with partitions that were assigned, before anything of them is read; it has to `seek` them all.
-        tear_down: called before they go to another member, and at the end; what is in flight is to be finished.
+        set_up: is called with newly assigned partitions before any record is read. It must `seek` all of them.
+        tear_down: is called before partitions are given to another member, and at the end. It must finish what is in
+            flight.
 
     Attributes:
-        consumer: started, not subscribed, set before the group is joined; `run` does so.
+        consumer: started, not subscribed. Set before the group is joined; `run` does so.
     """
 
     consumer: AIOKafkaConsumer
@@ -68,7 +74,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         set_up: Callable[[frozenset[TopicPartition]], Awaitable[None]],
         tear_down: Callable[[], Awaitable[None]],
     ) -> None:
-        self.working = asyncio.Lock()  # held while something is in flight, which a revocation has to wait for
+        self.working = asyncio.Lock()  # held while something is in flight; a revocation waits for it
         self.role, self.group = role, Topics.of(settings).group(role)
         self.log = logging.getLogger(f"stream_lsh.kafka.{role}")
         self._settings = settings
@@ -76,8 +82,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._patience = max(SILENCE, SESSIONS * settings.session_timeout_ms / 1000)
         self._set_up = set_up
         self._tear_down = tear_down
-        self._joining = True  # the group has not said what is whose
-        self._given: frozenset[TopicPartition] | None = None  # assigned, and not set up yet
+        self._joining = True  # a rebalance is under way
+        self._given: frozenset[TopicPartition] | None = None  # assigned, but not set up yet
         self._ready: frozenset[TopicPartition] = frozenset()  # assigned and set up
         self._heard = time.monotonic()
         self._asked = -RECENT
@@ -86,7 +92,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._stopping: list[asyncio.Future[Any]] = []
 
     async def run(self, stop: asyncio.Event, step: Callable[[], Awaitable[None]], **options: Any) -> None:
-        """The life of a stage that goes step by step, each with a `poll`: see `Stage.run`. options: as `consuming`."""
+        """One run of a stage that works in steps, each with a `poll`: see `Stage.run`. options: as `consuming`."""
         self._stopping = [asyncio.ensure_future(stop.wait())]
         try:
             async with AsyncExitStack() as stack:
@@ -105,7 +111,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Give up what is assigned."""
+        """Revoke everything."""
         self._given, self._over = None, True
         await self._release()
 
@@ -114,7 +120,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         """The partitions that are set up."""
         return self._ready
 
-    # Called by aiokafka, which would only log what is raised here.
+    # Called by aiokafka, which would only log an exception.
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         self._given = None
@@ -129,7 +135,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self._joining, self._heard = False, time.monotonic()
         if not self._over:
-            self._given = frozenset(assigned)  # set up by `poll`: beside heartbeats
+            self._given = frozenset(assigned)  # `poll` sets them up, while heartbeats continue
 
     async def _release(self) -> None:
         async with self.working:
@@ -142,16 +148,19 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         """Records of the partitions that are set up, as soon as there are some.
 
         Args:
-            seconds: how long to wait for some. others: return earlier if one of these is done, which is to end the
-                life, or if that is to stop; a set-up that is under way is left unfinished.
+            seconds: how long to wait for some.
+            others: return earlier when one of these is done or the run is to stop. The run must end then: a set-up in
+                progress is left unfinished.
 
         Returns:
-            None: there are none, but Kafka has not said so of all of them; {}: it has.
+            {} if Kafka has confirmed for all partitions that there are none; None if it has not.
 
         Raises:
             Gone: of a partition that is set up.
-            Unanswered: Kafka has not answered for long. Failed: nothing is read any more. KafkaError.
-            Exception: what giving up has raised.
+            Unanswered: Kafka has not answered for too long.
+            Failed: aiokafka has stopped reading.
+            KafkaError: as aiokafka.
+            Exception: from `tear_down`.
         """
         if self._failure is not None:
             raise self._failure
@@ -159,7 +168,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         found: dict[TopicPartition, list[ConsumerRecord]] | None = None
         reading = asyncio.ensure_future(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
         try:
-            # It waits for the group without a limit.
+            # `getmany` waits for a rebalance without a limit.
             await asyncio.wait(
                 [reading, *others], timeout=seconds + _GROUP_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
@@ -168,14 +177,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         except (errors.NoOffsetForPartitionError, errors.OffsetOutOfRangeError) as error:
             if self._given is None and self._ready:
                 raise Gone(error.args[0]) if isinstance(error, errors.OffsetOutOfRangeError) else error from None
-            found = {}  # of the position before `set_up`
+            found = {}  # the position is the one before `set_up`
         finally:
             if not reading.done():
                 reading.cancel()
                 await asyncio.wait([reading])
             seen(reading)
         if found is not None and self._given is not None:
-            with suppress(Stopped):  # what was begun is torn down then
+            with suppress(Stopped):  # `tear_down` then ends what was begun
                 await unless(self._begin(), *others)
             return None
         found = found and {place: records for place, records in found.items() if place in self._ready}
@@ -200,16 +209,16 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 self._given, self._ready = None, given
             self._heard = time.monotonic()
 
-    # Silence: aiokafka waits for brokers without end, and keeps that to itself.
+    # Silence: aiokafka waits for brokers without a limit, and does not report it.
 
     async def _answered(self, others: Sequence[asyncio.Future[Any]]) -> bool:
-        """Whether Kafka has answered a short while ago, for each of the partitions that this member reads."""
+        """Whether Kafka has answered recently for each of the partitions that this member reads."""
         if self._joining:
             return False
         return not self._silent() if self._ready - self.consumer.paused() else await self._ask(others)
 
     def _silent(self) -> list[TopicPartition]:
-        """The partitions for which nobody has answered."""
+        """The partitions for which Kafka has not answered recently."""
         since, holding = (time.time() - RECENT) * 1000, private.holding(self.consumer)
         return sorted(
             place
@@ -218,7 +227,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         )
 
     async def _ask(self, others: Sequence[asyncio.Future[Any]]) -> bool:
-        """Whether the broker has just answered; who stands by does not fetch, and asks something now and then."""
+        """Whether the broker has just answered. A member without partitions does not fetch, and sends a request now and
+        then."""
         if time.monotonic() < self._asked + RECENT:
             return False
         self._asked = time.monotonic()
@@ -243,10 +253,10 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         listed = f", partition {numbers}," if numbers else ""
         raise Unanswered(f"Kafka has not answered for {topic}{listed} for {seconds:.0f} s")
 
-    # -- what it says of itself -------------------------------------------------------------------------------------
+    # -- lag and commits --------------------------------------------------------------------------------------------
 
     def lag(self, partition: TopicPartition, position: int) -> int:
-        """Records between a position and the end of a partition, as far as that is known."""
+        """Number of records between a position and the end of a partition, as far as the end is known."""
         end = self.consumer.highwater(partition)
         return max(0, end - position) if end is not None else 0
 
@@ -254,10 +264,12 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         """Commit as a member of the group.
 
         Raises:
-            Expelled: it is none any more. Unanswered, KafkaError. StoreError: the metadata are too long.
+            Expelled: it is no member any more.
+            Unanswered, KafkaError: the commit failed.
+            StoreError: the metadata are too long.
         """
         if not private.is_member(self.consumer):
-            # An empty group would take the commit all the same, and fall behind what others did.
+            # An empty group would accept the commit, which may be older than those of other members.
             raise Expelled()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):

@@ -1,7 +1,7 @@
-"""What a role sends without transactions: as much at a time as brokers take, and done in the order of its input.
+"""Sending without transactions: limited bytes in flight, and completion in the order of the input.
 
-Several records are on their way at once. One that is not delivered ends the life, and the next one begins at the
-committed positions; who reads the topic knows repeats and holes by what the records say themselves.
+Several records are in flight at once. A record that is not delivered ends the run of the role, and the next run begins
+at the committed positions. Readers of the topic detect repeats and gaps from the records themselves.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ Record = tuple[str, int, bytes]
 """Topic, partition and value."""
 
 MOST_BYTES = 32 << 20
-"""On their way: a third of what brokers take by default in a request (socket.request.max.bytes, 100 MiB)."""
-ANSWER_SECONDS = ANSWER_MS / 1000  # for an acknowledgement without a transaction
+"""Bytes in flight: a third of the default limit of a request (socket.request.max.bytes, 100 MiB)."""
+ANSWER_SECONDS = ANSWER_MS / 1000  # time limit of an acknowledgement without a transaction
 
 Item = TypeVar("Item")
 
 
 class Underway:
-    """Sends through a producer, a record waiting while there are too many bytes before it.
+    """Sends through a producer, and delays a record while too many bytes are in flight.
 
-    aiokafka puts the records of all partitions of a broker into one request, however large that becomes. A broker that
-    gets too much closes the connection, and aiokafka sends the same again for ever.
+    aiokafka puts the records for all partitions of a broker into one request of any size. A broker closes the
+    connection if a request is too large, and aiokafka then repeats that request for ever.
     """
 
     def __init__(self, producer: AIOKafkaProducer, most: int = MOST_BYTES) -> None:
         self.bytes = 0
         self._producer = producer
         self._most = most
-        self._turn = asyncio.Lock()  # a large record's comes, however many small ones there are
+        self._turn = asyncio.Lock()  # fair: small records cannot overtake a large one for ever
         self._freed = asyncio.Event()
 
     async def send(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
-        """As `AIOKafkaProducer.send`; a record that is larger than what may be under way goes alone."""
+        """As `AIOKafkaProducer.send`. A record larger than the limit is sent alone."""
         return await self._in_turn(len(value), lambda: self._producer.send(topic, value, partition=partition))
 
     async def send_batch(self, topic: str, partition: int, batch: Any) -> asyncio.Future[Any]:
@@ -71,15 +71,20 @@ class Underway:
 
 
 class Send(Protocol):
-    """Hands a record over; what the future holds has its offset once all copies are there."""
+    """Hands a record over. The future's result has the offset, once the record is acknowledged."""
 
     async def __call__(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]: ...
 
 
 @dataclass(slots=True, eq=False)
 class _Sent(Generic[Item]):
-    """What came of an item. waiting: records that are not confirmed; since: when the last one was handed over, by the
-    monotonic clock, if one was."""
+    """The state of an item.
+
+    Attributes:
+        waiting: records that are not acknowledged.
+        placed: results of the records' futures.
+        since: when its last record was handed over, in seconds of the monotonic clock.
+    """
 
     item: Item
     waiting: int
@@ -89,15 +94,15 @@ class _Sent(Generic[Item]):
 
 
 class InOrder(Generic[Item]):
-    """Records on their way, several of an item, or none. An item is done when all of its records are confirmed, and all
+    """Records in flight. An item has any number of records. It is done when all its records are acknowledged and all
     items before it are done.
 
-    Faust commits past a head that was never acknowledged, as long as what follows it was (measured: committed 34,
-    acknowledged 35, it commits 36). So nothing may be acknowledged out of order.
+    Faust commits past an offset that was never acknowledged if later offsets were (measured: committed 34, acknowledged
+    35, it commits 36). So acknowledgements must be in order.
 
     Args:
-        done: told each item, in the order of `send`, with what the futures of its records held. failed: told the error
-        of a record that was not delivered; nothing is done after it.
+        done: gets each item, in the order of `send`, with the results of its records' futures.
+        failed: gets the error of a record that was not delivered. No item is done after it.
 
     Attributes:
         bytes: of the records of all items that are not done.
@@ -116,14 +121,14 @@ class InOrder(Generic[Item]):
         self._empty.set()
 
     def __len__(self) -> int:
-        """Items that are not done."""
+        """Number of items that are not done."""
         return len(self._sent)
 
     async def send(self, item: Item, records: Sequence[Record]) -> None:
-        """Hand the records of an item over, after those of all items before. Of no effect after `close`."""
+        """Hand over the records of an item, after those of all items before. Has no effect after `close`."""
         if not self._open:
             return
-        # Counted before the first is sent: it may be confirmed before the second is on its way.
+        # Counted before the first send: a record may be acknowledged before the next one is sent.
         size = sum([len(value) for _, _, value in records])
         sent: _Sent[Item] = _Sent(item, len(records), size, [None] * len(records))
         self._sent.append(sent)
@@ -132,10 +137,10 @@ class InOrder(Generic[Item]):
         try:
             for number, record in enumerate(records):
                 future = await self._send(*record)
-                sent.since = time.monotonic()  # not before: it may have had to wait until there was room for it
+                sent.since = time.monotonic()  # only now: the record may have waited for room
                 future.add_done_callback(partial(self._arrived, sent, number))
         except BaseException:
-            if sent in self._sent:  # what is not all handed over is never done; those before it may be
+            if sent in self._sent:  # an item that was handed over only in part is never done; those before it may be
                 self._sent.remove(sent)
                 self.bytes -= size
                 self._settle()
@@ -163,19 +168,18 @@ class InOrder(Generic[Item]):
             self._empty.set()
 
     def check(self) -> None:
-        """Raises Unanswered if Kafka has not acknowledged for long what was sent, for which aiokafka would wait for
-        ever."""
+        """Raises Unanswered if Kafka has not acknowledged a record in time. aiokafka would wait for ever."""
         first = self._sent[0] if self._sent else None
         if first is not None and first.since is not None and time.monotonic() > first.since + ANSWER_SECONDS:
             raise Unanswered(f"what was sent was not acknowledged within {ANSWER_SECONDS:.0f} s")
 
     def close(self) -> None:
-        """Have nothing done any more: what is on its way belongs to a past that may be another's by now."""
+        """End all items without calling `done`. Another member may already own what is in flight."""
         self._open = False
         self._sent.clear()
         self.bytes = 0
         self._empty.set()
 
     async def drained(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until nothing is in flight."""
         await self._empty.wait()

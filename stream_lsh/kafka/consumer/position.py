@@ -1,4 +1,4 @@
-"""Where a group has read to, and whether that is still there."""
+"""Committed positions of consumer groups, and whether the topics still have them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,24 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import OLDER
 
 REBUILD = "Rebuild into a new topic_prefix with `stream-lsh kafka reindex`"
-LOOKS, PAUSE = 5, 0.5  # how often it is looked for an end, and the seconds in between
+LOOKS, PAUSE = 5, 0.5  # number of requests for an end offset, and the seconds between them
 
 Place = TypeVar("Place")
 Answer = TypeVar("Answer")
 Ask = Callable[[list[Place]], Awaitable[Mapping[Place, int]]]
 Bounds = tuple[int, int]
-"""Offset of the first record that is there, and behind the last."""
+"""The first offset of a partition, and its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is said where a role's position is not in its topic.
+    """The texts of errors about a position that is not in its topic.
 
-    records: what the topic has. done: what the role does to them. anew: what helps where it is another topic, or has
-    lost its end. gone: what helps where records are deleted, if it is something else.
+    Attributes:
+        records: what the topic contains.
+        done: what the role does to them.
+        anew: the remedy if the topic is another one, or has lost its end.
+        gone: the remedy if records were deleted, if it is another.
     """
 
     records: str
@@ -45,13 +48,14 @@ class Reading:
     gone: str = ""
 
     def missing(self, where: str, position: int, bounds: Bounds, *, accept_loss: bool = False) -> int:
-        """How many records were deleted before the role had them.
+        """The number of records that were deleted before the role has read them.
 
         Args:
-            where: the partition, for messages. accept_loss: whether the role goes on without them.
+            where: the partition, for messages.
+            accept_loss: whether the role continues without them.
 
         Raises:
-            StoreError: the topic ends before the position; or some are missing, and that was not accepted.
+            StoreError: the topic ends before the position, or records are missing and `accept_loss` is not set.
         """
         begin, end = bounds
         if position > end:
@@ -65,18 +69,20 @@ class Reading:
         return missing
 
     def deleted(self, where: str, what: str) -> StoreError:
-        """Records are missing."""
+        """The error for deleted records."""
         return StoreError(
             f"{where}: {what} were deleted before they were {self.done} (retention). {self.gone or self.anew}"
         )
 
 
 def facts_of(text: str, group: str, version: int, *names: str) -> dict[str, Any]:
-    """What a role has committed beside its position, as JSON with a version (1 if there is none), the `last` frame, and
-    what these names stand for.
+    """Parse what a role has committed with its position: JSON with a version (1 if absent) and the `last` frame.
+
+    Args:
+        names: further keys that must be there.
 
     Raises:
-        StoreError: somebody else has committed, or another version.
+        StoreError: the commit is of another program or another version.
     """
     with suppress(orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         found: dict[str, Any] = orjson.loads(text)
@@ -95,7 +101,7 @@ def facts_of(text: str, group: str, version: int, *names: str) -> dict[str, Any]
 
 
 def offset_lost(group: str, what: str, again: str) -> StoreError:
-    """A group has no committed offset, though it is not the first start. again: what to begin again would do."""
+    """The error for a group without a committed offset after the first start. again: what a new beginning would do."""
     return StoreError(
         f"the consumer group {group} has no committed offset{what}: the offset has expired or was deleted, and to "
         f"begin again would {again}. {REBUILD}"
@@ -103,15 +109,15 @@ def offset_lost(group: str, what: str, again: str) -> StoreError:
 
 
 async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, dict[int, tuple[int, str]]]:
-    """What a group has committed: topic -> partition -> offset and metadata; others are left out.
+    """The commits of a group: topic -> partition -> offset and metadata. Partitions without a commit are left out.
 
     Raises:
-        KafkaError: it is refused, or not answered in time.
+        KafkaError: the request was refused, or not answered in time.
     """
 
     async def ask() -> dict[str, dict[int, tuple[int, str]]]:
-        # Not the client's own list_consumer_group_offsets: while a coordinator is loading or moving, the error stands
-        # at the top of the answer, where that does not look, and "nothing committed" would mean to begin again.
+        # Not the client's own list_consumer_group_offsets. While a coordinator loads or moves, the error is at the top
+        # level of the response, which that method ignores. "Nothing committed" would then mean to begin again.
         response = await private.ask(client, OffsetFetchRequest(group, None), await client.find_coordinator(group))
         if response.error_code:
             raise for_code(response.error_code)(f"committed offsets of the group {group}")
@@ -141,10 +147,10 @@ async def committed_at(settings: KafkaSettings, group: str, place: TopicPartitio
 async def commit_alone(
     client: AIOKafkaAdminClient, group: str, topic: str, positions: Mapping[int, tuple[int, str]]
 ) -> None:
-    """Commit positions with their metadata for a group that nobody is a member of.
+    """Commit positions with their metadata for a group without members.
 
     Raises:
-        KafkaError: it is refused, or not answered in time.
+        KafkaError: the request was refused, or not answered in time.
     """
     partitions = [(partition, at, metadata) for partition, (at, metadata) in positions.items()]
     request = OffsetCommitRequest(group, -1, "", -1, [(topic, partitions)])
@@ -160,7 +166,7 @@ async def commit_alone(
 
 
 async def _patiently(ask: Callable[[], Awaitable[Answer]], failed: str) -> Answer:
-    """An answer; a coordinator that has only just started, or is moving, is asked again for a while."""
+    """The result of `ask`. Errors of a coordinator that has just started or is moving are retried for a while."""
     try:
         async with asyncio.timeout(ANSWER_MS / 1000):
             while True:
@@ -175,9 +181,11 @@ async def _patiently(ask: Callable[[], Awaitable[Answer]], failed: str) -> Answe
 
 
 async def bounds(begins: Ask[Place], ends: Ask[Place], positions: Mapping[Place, int]) -> dict[Place, Bounds]:
-    """Where the places of these positions (0 where none is known) begin and end, once no end is before one of them any
-    more: a broker that has just taken over may not know its end yet. What stays before it for two seconds is what there
-    is."""
+    """The first and the end offset of the places in `positions` (whose value is 0 where none is known).
+
+    The offsets are read again while an end is before its position: a broker that has just become leader may not know
+    its end yet. After two seconds the last answer counts.
+    """
     places = list(positions)
     for look in range(LOOKS):
         if look:
@@ -192,5 +200,5 @@ async def bounds(begins: Ask[Place], ends: Ask[Place], positions: Mapping[Place,
 async def bounds_of(
     consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Bounds]:
-    """The same of partitions, as a consumer hears of them."""
+    """The same for partitions, by a consumer."""
     return await bounds(consumer.beginning_offsets, consumer.end_offsets, positions)

@@ -1,4 +1,4 @@
-"""A role that reads one topic and writes another without transactions: its clients, and one life of them."""
+"""A role that reads one topic and writes another without transactions: its clients and one run of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 POLL_SECONDS = 0.2
-COMMIT_SECONDS, LOOK_SECONDS = 0.5, 1.0  # between two commits, and two looks at the lag
-MOST_FRAMES = 256  # on their way, as MOST_BYTES
+COMMIT_SECONDS, LOOK_SECONDS = 0.5, 1.0  # between two commits, and between two measurements of the lag
+MOST_FRAMES = 256  # in flight, as MOST_BYTES
 
 
 class Noted(Protocol):
-    """What stands beside a position."""
+    """The metadata of a committed position."""
 
     def metadata(self) -> str: ...
 
@@ -35,16 +35,17 @@ Marks = Mapping[int, tuple[int, Noted]]
 
 
 class Relay:
-    """Between two topics: read by partition, sent in the order of reading, committed when all of it is delivered.
+    """Reads partitions of a source, sends to a target in the order of reading, and commits what is delivered.
 
     Args:
-        begin: takes partitions over: it has to `seek` to where each begins. forget: drops what was not sent yet, for
-        the partitions are another member's. further: told what was just committed, to write down more of it.
+        begin: takes over partitions. It must `seek` each to its position.
+        forget: drops what was not sent yet, because other members now own the partitions.
+        further: is called with the positions just committed, and may store more about them.
 
     Attributes:
-        positions: the source partitions that this member works on, each with the position up to which it has read.
-        epoch: counts how often they were given up: what was made of records of an earlier one is not to be sent.
-        room: set while more may be sent.
+        positions: the source partitions of this member, each with the position up to which it has read.
+        epoch: counts how often partitions were revoked. Results from records of an earlier epoch must not be sent.
+        room: is set while more may be sent.
     """
 
     admin: AIOKafkaAdminClient
@@ -72,10 +73,10 @@ class Relay:
         self._further = further
         self._underway: Underway
         self._order: InOrder[tuple[Marks, int]]
-        self._delivered: dict[int, tuple[int, Noted]] = {}  # and not committed yet
+        self._delivered: dict[int, tuple[int, Noted]] = {}  # but not committed yet
         self._committing = asyncio.Lock()
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._refused.add_done_callback(seen)  # another error may have come first
+        self._refused.add_done_callback(seen)  # another error may be raised first
 
     async def run(
         self,
@@ -84,11 +85,11 @@ class Relay:
         prepare: Callable[[], Coroutine[Any, Any, None]] | None = None,
         isolation: str = "read_uncommitted",
     ) -> None:
-        """A life: see `Stage.run`.
+        """One run of the role: see `Stage.run`.
 
         Args:
-            parts: read and send, for ever, side by side.
-            prepare: waits for what must be there before the first partition is taken over, for as long as it takes.
+            parts: endless loops that read and send, run concurrently.
+            prepare: waits, without a limit, for what must exist before the first partition is taken over.
         """
         asked = asyncio.create_task(stop.wait())
         try:
@@ -122,7 +123,7 @@ class Relay:
                 if end.done():
                     end.result()
         except BaseException:
-            self._order.close()  # nothing is worth waiting for any more, or committed
+            self._order.close()  # after an error nothing more is awaited or committed
             self._delivered.clear()
             raise
         finally:
@@ -130,7 +131,7 @@ class Relay:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- taking over and giving up ----------------------------------------------------------------------------------
+    # -- taking over and revoking partitions ------------------------------------------------------------------------
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
         partitions = sorted(place.partition for place in assigned)
@@ -142,13 +143,13 @@ class Relay:
         self.member.log.info("reading %s, partition %s", self._source, _listed(self.positions))
 
     def seek(self, positions: Mapping[int, int]) -> None:
-        """Read on from these positions."""
+        """Continue reading at these positions."""
         for partition, position in positions.items():
             self.member.consumer.seek(self.place(partition), position)
         self.positions = dict(positions)
 
     async def _give_up(self) -> None:
-        """Send nothing more, wait a while for what is under way, commit."""
+        """Stop sending, wait a limited time for what is in flight, commit."""
         given, self.positions = self.positions, {}
         self.epoch += 1
         self._forget()
@@ -172,37 +173,37 @@ class Relay:
         return TopicPartition(self._source, partition)
 
     async def bounds(self, positions: Mapping[int, int]) -> dict[int, Bounds]:
-        """Of source partitions: where they begin and end; see `position.bounds_of`."""
+        """The first and the end offset of source partitions; see `position.bounds_of`."""
         places = {self.place(partition): position for partition, position in positions.items()}
         return {at.partition: found for at, found in (await bounds_of(self.member.consumer, places)).items()}
 
     async def poll(self) -> dict[int, list[ConsumerRecord]]:
-        """New records of `positions`, which is not changed."""
+        """New records of the partitions in `positions`. Does not change `positions`."""
         found = await self.member.poll(POLL_SECONDS)
         if found is not None and not found:
             self.idle()
         return {place.partition: records for place, records in (found or {}).items()}
 
     async def position(self, partition: int) -> int:
-        """Behind the last record that `poll` gave, and what of transactions and holes follows. Does not suspend."""
+        """The offset after the last record from `poll`, transaction markers and gaps included. Does not suspend."""
         position: int = await self.member.consumer.position(self.place(partition))
         return position
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is on its way."""
+        """Whether nothing is in flight."""
         return not (self._order or self._underway.bytes)
 
     def idle(self) -> None:
-        """Kafka has just answered, and there is nothing to do; unless something is on its way, or not committed."""
+        """Report that Kafka has just answered and nothing is to do, unless something is in flight or uncommitted."""
         if self.at_rest and not self._delivered:
             self._watch.idle()
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
     async def send(self, records: Sequence[tuple[int, bytes]], marks: Marks, documents: int) -> None:
-        """Hand records over, each for a partition of the target, `member.working` being held. `marks` may be committed
-        when all are delivered."""
+        """Send records, each to a partition of the target. The caller holds `member.working`. `marks` may be committed
+        once all of them are delivered."""
         await self._order.send((marks, documents), [(self._target, partition, value) for partition, value in records])
         self._look()
 
@@ -223,10 +224,10 @@ class Relay:
         if not self._refused.done():
             self._refused.set_exception(error)
 
-    # -- committing, and what else happens by the clock --------------------------------------------------------------
+    # -- committing, and other periodic work ------------------------------------------------------------------------
 
     def reached(self, marks: Marks) -> None:
-        """These may be committed: nothing has to be delivered before."""
+        """Allow committing these positions. Nothing has to be delivered for them."""
         self._delivered.update(marks)
 
     async def commit(self) -> None:
@@ -240,7 +241,7 @@ class Relay:
                 if self._further is not None:
                     await self._further(marks)
             except BaseException:
-                self._delivered = {**marks, **self._delivered}  # a stop, which comes in between, commits them
+                self._delivered = {**marks, **self._delivered}  # committed when the run ends
                 raise
             self._watch.committed()
 

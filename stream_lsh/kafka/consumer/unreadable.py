@@ -1,9 +1,8 @@
-"""Records in the pipeline's own topics that cannot be read: which are passed over, and what is said about the others.
+"""Unreadable records in the pipeline's own topics: which are skipped, and the error for the others.
 
-By the chain rule (docs/guarantees.md) a record that is passed over is never lost silently: what was to come after it is
-ignored as long as it is missing. Bytes that no version of this program writes are nobody's record, and are passed
-over by every reader alike. A record of another version, of other settings or damaged may be one that is needed: it
-stops the role, until an operator has named it (`stream-lsh kafka skip`).
+By the chain rule (docs/guarantees.md) a skipped record is never lost silently: its successors are ignored until it is
+written again. Every reader skips bytes that no version of this program writes. A record of another version, of other
+settings, or with damage may be needed. It stops the role until an operator names it (`stream-lsh kafka skip`).
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 SAY_SECONDS = 30.0  # between two warnings
 GROUP = "skip"
-"""The group that reads nothing: its commits are the offsets that an operator has named, JSON in their metadata."""
+"""A consumer group without members. Its commits hold the offsets that an operator has named, as JSON metadata."""
 SKIPPABLE = {"signatures": "sequence", "frames": "match", "matches": "judge", "verdicts": "forward"}
-"""The topics, as attributes of `Topics`, and who reads them. (In the changelog all builds on what is before it.)"""
+"""Topics, as attributes of `Topics`, and their readers. (The changelog is not among them: each record needs all
+before it.)"""
 
 
 async def named(client: AIOKafkaAdminClient, settings: KafkaSettings, topic: str, partition: int) -> list[int]:
@@ -42,7 +42,7 @@ async def named(client: AIOKafkaAdminClient, settings: KafkaSettings, topic: str
 
 
 class Unreadable:
-    """What a role does about them."""
+    """What a role does with unreadable records."""
 
     def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
         self._settings = settings
@@ -52,13 +52,13 @@ class Unreadable:
         self._passed = 0
 
     async def pass_over(self, topic: str, partition: int, offset: int, error: StoreError) -> None:
-        """Return if a record may be passed over, counted and with a warning.
+        """Return if a record may be skipped. It is counted, and a warning is logged.
 
         Args:
             error: why it cannot be read.
 
         Raises:
-            StoreError: it may not; `error` with its place and the remedy.
+            StoreError: the record may not be skipped. The message is that of `error`, with the place and the remedy.
         """
         where = f"{topic}, partition {partition}, offset {offset}"
         if isinstance(error, ForeignError):
@@ -72,7 +72,7 @@ class Unreadable:
             raise type(error)(f"{where}: {error}{skip}") from None
 
     def passed(self, where: str, reason: str, error: StoreError) -> None:
-        """A record was passed over."""
+        """Count a skipped record and log a warning."""
         self._watch.ignored(reason)
         self._passed += 1
         if time.monotonic() - self._said >= SAY_SECONDS:

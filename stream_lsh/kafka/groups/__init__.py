@@ -1,1 +1,1 @@
-"""The role group: memberships folded into groups, and what rules say of them."""
+"""The role group: folds memberships into groups, and applies the rules of alerts."""

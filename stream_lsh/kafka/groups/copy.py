@@ -1,9 +1,8 @@
-"""What the role group remembers: a store on this disk, a copy of the changelog, and thus of any use only as one.
+"""The state of the role group: a store on the local disk. It is a copy of the changelog and may be lost.
 
-The changelog, compacted, has every value of the store by its key; its records are in the transaction of the events and
-the position that they belong to. What is committed is in the store a moment later. So whoever takes over compares the
-store's position with the one that is committed: where they are the same, nothing is missing; else the changelog has
-what came since, and is read to its end.
+The compacted changelog has every value of the store by its key. Its records are in the same transaction as the events
+and the position that they belong to; the store is written right after. A new member compares the store's position with
+the committed one. If they differ, it reads the rest of the changelog.
 """
 
 from __future__ import annotations
@@ -34,38 +33,43 @@ log = logging.getLogger("stream_lsh.kafka.groups")
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What the role commits beside its position. last: offset of the last frame that is folded, -1 before the first.
-    state: of which pipeline's groups, so that nobody goes on with another's store."""
+    """What the role commits with its position.
+
+    Attributes:
+        last: offset of the last folded frame, -1 before the first.
+        state: id of these groups, so that no member uses the store of another pipeline.
+    """
 
     last: int
     state: str
 
     @classmethod
     def nothing(cls) -> Folded:
-        """Before the first frame."""
+        """The state before the first frame."""
         return cls(-1, uuid.uuid4().hex)
 
     def metadata(self) -> str:
-        """As text for an offset commit."""
+        """The text for an offset commit."""
         return orjson.dumps({"version": VERSION, "last": self.last, "state": self.state}).decode()
 
     @classmethod
     def of(cls, text: str, group: str) -> Folded:
-        """What `metadata` has given.
+        """Parse a text of `metadata`.
 
         Raises:
-            StoreError: somebody else has committed, or another version.
+            StoreError: another program or another version has committed.
         """
         found = facts_of(text, group, VERSION, "state")
         return cls(found["last"], str(found["state"]))
 
 
 class Copy:
-    """The store in a folder, which may be lost.
+    """The store in a folder. It may be lost.
 
     Attributes:
-        store: what is in it. position: of the memberships that are folded into it. changelog: an offset up to which it
-            has all changes.
+        store: the contents.
+        position: offset in memberships up to which they are folded into it.
+        changelog: offset up to which it has all changes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,16 +78,17 @@ class Copy:
 
     @classmethod
     def of(cls, folder: Path, state: str, position: int) -> Copy:
-        """That of these groups, at this position of the memberships or before it; else an empty one.
+        """The store of these groups, at or before this position in memberships. Another store is replaced by an empty
+        one.
 
         Raises:
-            StoreError: another process has it, or the system refuses it.
+            StoreError: another process uses it, or the system refuses access.
         """
         copy = cls(folder)
         if copy._place.get("state", state) != state or copy.position > position:
             log.warning("%s has other groups: it is deleted, and read again from the changelog", folder)
             copy.wipe()
-        if "state" not in copy._place:  # before anything is in it
+        if "state" not in copy._place:  # it is still empty
             copy._place = {"state": state}
             copy.write({}, 0, None)
         return copy
@@ -91,7 +96,7 @@ class Copy:
     def _opened(self) -> Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            # Not synced: what a crash of the machine takes is read again.
+            # Not synced: what is lost in a crash of the machine is read again.
             store = Store(self.folder / "db", sync=False)
             self._place: dict[str, Any] = store.named(PLACE) or {}
         except DamagedError as error:
@@ -101,7 +106,7 @@ class Copy:
         return store
 
     def wipe(self) -> None:
-        """Begin with nothing."""
+        """Delete the contents."""
         self.store.close()
         shutil.rmtree(self.folder)
         self.store = self._opened()
@@ -122,8 +127,8 @@ class Copy:
         self.store.write(values, deleted=changes.keys() - values.keys())
 
     async def lacks(self, consumer: AIOKafkaConsumer, changelog: TopicPartition, position: int) -> int:
-        """How many records of the changelog are still to be read, so that this is the store of a position; 0: it is. A
-        consumer, to which the changelog is assigned, stands before them.
+        """Seek the consumer to the changelog records that are not in the store. Returns how many must be read until the
+        store is that of `position`; 0: it is already.
 
         Raises:
             StoreError: the changelog was deleted, or has lost its end.
@@ -134,8 +139,8 @@ class Copy:
         return bounds[1] - self.changelog if self.position != position else 0
 
     async def read(self, consumer: AIOKafkaConsumer, changelog: TopicPartition, end: int, position: int) -> int:
-        """Take some records; how many are left before the end, behind which it is the store of this position. Until
-        then it is that of none, for its own is behind what is committed."""
+        """Apply some changelog records, and return how many remain before `end`. At `end` the store is that of
+        `position`. Until then its own position stays behind the committed one."""
         found = (await consumer.getmany(timeout_ms=POLL_MS)).get(changelog, [])
         at: int = min(await consumer.position(changelog), end)
         changes = {record.key: record.value for record in found}

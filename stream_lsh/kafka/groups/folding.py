@@ -1,4 +1,4 @@
-"""Memberships -> events of groups, alerts, and what is to be remembered of them; without a broker."""
+"""Folds memberships into events of groups, alerts and the state to be stored. Works without a broker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from stream_lsh.kafka.consumer.delivery import Row
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 
-CLEARING = "clearing"  # ranges of keys of groups that have ended, which are still to be deleted
-MOST_CLEARED, CLEARED_OF_ONE = 1000, 8  # keys deleted in a round, and for each of its documents
+CLEARING = "clearing"  # key ranges of ended groups that are still to be deleted
+MOST_CLEARED, CLEARED_OF_ONE = 1000, 8  # limit of keys deleted in a round: so many, and so many per document
 GAP, REPEAT = "gap", "repeat"
 _EVENT = re.compile(rb'\{"event":"(\w+)"')
 _GROUP = re.compile(rb',"group":(\d+)')  # inside a JSON string the quotes would be escaped
@@ -38,10 +38,13 @@ FORKED = (
 
 @dataclass(slots=True)
 class Round:
-    """What came of some memberships.
+    """The results of a number of memberships.
 
-    events, alerts: records, in order. changes: values of the store by key, None where one goes. kinds: events by kind;
-    rules: alerts by rule.
+    Attributes:
+        events, alerts: records, in order.
+        changes: values of the store by key; None deletes one.
+        kinds: number of events by kind.
+        rules: number of alerts by rule.
     """
 
     events: list[Row] = field(default_factory=list)
@@ -56,11 +59,11 @@ class Folding:
     """Folds frame by frame.
 
     Args:
-        store: as it was when all frames up to `last` (the offset of the last one; -1: none) were folded; whoever takes
-            a round writes its changes.
+        store: the state after the frame `last`. The caller of `take` writes the changes into it.
+        last: offset of the last folded frame, -1: none.
 
     Attributes:
-        last: offset of the last frame that is folded.
+        last: the same, kept up to date.
     """
 
     def __init__(self, store: Store, settings: KafkaSettings, rules: Sequence[Rule], last: int) -> None:
@@ -69,28 +72,29 @@ class Folding:
         window = settings.window_ms
         fact = store.named(GROUPS) or {"source_field": settings.source_field, "latest": None}
         self._groups = Groups(store, window, fact)
-        # Without rules too: what time it is by the log counts from the beginning on.
+        # Also without rules: stream time counts from the beginning on.
         self._alerts = Alerts(store, self._groups, rules, store.named(ALERTS) or {}, window=bool(window))
         self._clearing: list[list[str]] = store.named(CLEARING) or []
         self._round = Round()
 
     @property
     def forgotten(self) -> int:
-        """Groups and sources that a rule had no room for."""
+        """Number of groups and sources that a rule had no room for."""
         return self._alerts.told.forgotten
 
     @property
     def documents(self) -> int:
-        """Those since the last round was taken."""
+        """Number of documents since the last `take`."""
         return self._round.documents
 
     def add(self, found: Memberships) -> str | None:
-        """Fold a frame; None, or why it does not count: it was folded before, or one before it is missing.
+        """Fold a frame. By the chain rule only the successor of the last frame counts.
 
-        By the chain rule a frame counts that follows the last one.
+        Returns:
+            None, or why the frame does not count: it is a repeat, or one before it is missing.
 
         Raises:
-            StoreError: it is of another chain.
+            StoreError: the frame belongs to another chain.
         """
         if found.predecessor > self.last:
             return GAP
@@ -114,11 +118,11 @@ class Folding:
         kind, group = _found(_EVENT, line).decode(), _found(_GROUP, line)
         self._round.events.append((group, line, [], None))
         self._round.kinds[kind] += 1
-        if kind == Change.ENDED.label:  # the table does not have it any more
+        if kind == Change.ENDED.label:  # a tombstone removes the group's row
             self._round.events.append((group, None, [], None))
 
     def take(self) -> Round:
-        """What has come of the frames since it was taken last."""
+        """The results since the last call."""
         facts, values, ranges = self._groups.take()
         facts |= self._alerts.take()
         round, self._round = self._round, Round()
@@ -130,7 +134,8 @@ class Folding:
         return round
 
     def _cleared(self, ranges: Sequence[Range], documents: int) -> Iterator[bytes]:
-        """Keys that go. A compacted topic wants each of them told, so what a dense feed has left goes by and by."""
+        """Keys to be deleted. A compacted topic needs a tombstone for each, so a large range is deleted over several
+        rounds."""
         self._clearing += [[begin.hex(), end.hex()] for begin, end in ranges]
         most = MOST_CLEARED + CLEARED_OF_ONE * documents
         while self._clearing:

@@ -1,8 +1,8 @@
-"""Group: folds what the judge says of every document into groups, and tells events and alerts; one at a time works.
+"""The role group: folds memberships into groups, and writes events and alerts. One member works at a time.
 
-Exactly once: events, alerts, what is to be remembered and the position are committed in one
-transaction. Whoever takes over starts the transactional producer first, which ends every transaction of the one before,
-and only then reads position and changelog.
+Exactly once: one transaction commits events, alerts, changes of the state and the position. A new member first starts
+the transactional producer, which ends every open transaction of its predecessor, and only then reads position and
+changelog.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ MISSING = (
 READING = Reading("memberships", "folded", REBUILD)
 POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
-ROUND_DOCUMENTS = 10_000  # of a transaction, but for its last frame
-PAUSE, FULL = 0.1, 500  # seconds between the beginnings of two rounds, unless so many documents wait
-QUIET_SECONDS = 3.0  # after which a position is committed that only the ends of transactions have moved
+ROUND_DOCUMENTS = 10_000  # limit of a transaction; its last frame may exceed it
+PAUSE, FULL = 0.1, 500  # seconds between the starts of two rounds, unless so many documents wait
+QUIET_SECONDS = 3.0  # after which a position is committed that only transaction markers have moved
 
 
 class GroupStage(Stage):
-    """One life of the member that folds, or of one that stands by."""
+    """One run of the member that folds, or of an idle one."""
 
     role: ClassVar[str] = "group"
 
@@ -59,16 +59,16 @@ class GroupStage(Stage):
         self._input = TopicPartition(self._topics.memberships, 0)
         self._changelog = TopicPartition(self._topics.group_changelog, 0)
         self._member = GroupMember(settings, self.role, [self._input.topic], self._take_over, self._give_up)
-        self._open = AsyncExitStack()  # what belongs to an assignment
+        self._open = AsyncExitStack()  # what is open during an assignment
         self._delivery: Delivery | None = None
         self._copy: Copy | None = None
-        self._folding: Folding | None = None  # once the store is complete
-        self._restoring: tuple[AIOKafkaConsumer, int] | None = None  # until then: of the changelog, and its end
+        self._folding: Folding | None = None  # set once the store is complete
+        self._restoring: tuple[AIOKafkaConsumer, int] | None = None  # set until then: changelog reader, end offset
         self._folded = Folded(-1, "")
         self._waiting: deque[tuple[int, Memberships]] = deque()  # with their offsets
         self._documents = 0  # in them
         self._position = 0  # offset after what was folded last
-        self._due = self._moved = 0.0  # when the next round may begin, and when something came, by the monotonic clock
+        self._due = self._moved = 0.0  # when the next round may begin, and the last record arrived (monotonic clock)
         self._unreadable = Unreadable(settings, watch)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -96,26 +96,26 @@ class GroupStage(Stage):
             self.watch.lag(0, self._member.lag(self._input, self._position))
 
     def _patience(self) -> float:
-        """Seconds for which memberships are waited for. A round costs a transaction, whatever its size."""
+        """How long to wait for memberships, in seconds. A round costs a transaction, whatever its size."""
         if self._restoring is not None:
             return 0.0
         if not self._waiting:
             return POLL_SECONDS
         return 0.0 if self._documents >= FULL else max(0.0, self._due - time.monotonic())
 
-    # -- taking over and giving up ----------------------------------------------------------------------------------
+    # -- taking over and revoking partitions ------------------------------------------------------------------------
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
-        """Begin where the member before has committed.
+        """Begin at the position that the member before has committed.
 
         Raises:
-            StoreError: that place cannot be told for sure.
+            StoreError: that position is uncertain.
         """
         self.watch.assigned({partition.partition for partition in assigned})
         if self._input not in assigned:
             return
         settings, group = self.settings, self._topics.group(self.role)
-        # First of all: it fences the producer of the member before, so that what is committed now stays the last.
+        # First: it fences the producer of the member before, so that nothing more is committed after this.
         self._delivery = await self._open.enter_async_context(delivering(settings, self.watch))
         found = await committed_at(settings, group, self._input)
         if found is None:
@@ -131,12 +131,12 @@ class GroupStage(Stage):
         consumer.assign([self._changelog])
         lacking = await self._copy.lacks(consumer, self._changelog, position)
         self._restoring = consumer, self._copy.changelog + lacking
-        self._member.consumer.pause(self._input)  # until then
+        self._member.consumer.pause(self._input)  # until the store is complete
         if lacking:
             log.info("reading at most %d records of %s", lacking, self._changelog.topic)
 
     async def _restore(self, consumer: AIOKafkaConsumer, end: int) -> None:
-        """Read some of the changelog: all of it may take longer than a group waits for who takes over."""
+        """Read a part of the changelog. All of it could take longer than a rebalance allows."""
         copy = self._copy
         assert copy is not None
         before = lacking = end - copy.changelog
@@ -144,7 +144,7 @@ class GroupStage(Stage):
             lacking = await copy.read(consumer, self._changelog, end, self._position)
         self.watch.recovery(0, lacking)
         if lacking < before:
-            self.watch.idle()  # that is life, too
+            self.watch.idle()  # restoring counts as progress
         if lacking:
             return
         self._restoring = None
@@ -154,7 +154,7 @@ class GroupStage(Stage):
         log.info("folding from offset %d of %s on, after frame %d", *where)
 
     async def _begin(self) -> str:
-        """The very first start: commit the beginning, so that it can be told from an offset that got lost.
+        """The very first start: commit the beginning, to distinguish it from a lost offset.
 
         Raises:
             StoreError: there were groups before.
@@ -216,7 +216,7 @@ class GroupStage(Stage):
         return folding.take()
 
     async def _commit(self, round: Round) -> None:
-        """What came of a round, in one transaction, and then in the store."""
+        """Commit the results of a round in one transaction, then write them into the store."""
         delivery, copy, folding = self._delivery, self._copy, self._folding
         assert delivery is not None and copy is not None and folding is not None
         changes: list[Row] = [(key, value, [], None) for key, value in round.changes.items()]
@@ -235,8 +235,8 @@ class GroupStage(Stage):
         self.watch.committed()
 
     async def _pass_markers(self) -> None:
-        """Commit how far the consumer stands behind the last record: else the end of a transaction, which is no record,
-        would stay before the position, and where retention empties the topic it would look like a loss."""
+        """Commit the position after trailing transaction markers. Otherwise the markers count as unread records, and if
+        retention empties the topic this looks like a loss."""
         if time.monotonic() < self._moved + QUIET_SECONDS:
             return
         position = await self._member.consumer.position(self._input)
@@ -249,7 +249,7 @@ def rules_of(settings: KafkaSettings) -> tuple[Rule, ...]:
     """The rules of alerts.
 
     Raises:
-        UsageError: there is no such file, or they are none; or the documents do not say what they need.
+        UsageError: the file is missing or has no valid rules, or a rule needs fields that the documents do not have.
     """
     if settings.alerts is None:
         return ()

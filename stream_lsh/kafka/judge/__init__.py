@@ -1,1 +1,1 @@
-"""The role judge: the replies of all shards become verdicts and pairs."""
+"""The role judge: turns the replies of all shards into verdicts and pairs."""

@@ -1,7 +1,7 @@
-"""What was kept, where several shards have to say so: the replies to each frame -> matches that count, and decisions.
+"""The resolution across shards: from the replies to each frame, the matches that count and the decisions. Pure.
 
-The shards learn them from the frame with which the block after the next begins (`sequence`); until then what became of
-a document is known here only. Pure.
+Shards get the decisions on a block with the frame in which the block after the next begins (`sequence`). Until then
+only the judge has them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from stream_lsh.wire.source import Source, numbers
 class Deciding:
     """Decides frame by frame.
 
-    known: the decisions on the frames before, the last ones, as far as shards may still take their documents for
-    provisional; documents: how many of the log have been decided with them.
+    Args:
+        known: the decisions on the last frames before, from the first document on that shards may still hold as
+            provisional.
+        documents: number of documents of the log that are decided, `known` included.
     """
 
     def __init__(self, settings: Settings, known: Iterable[Decisions], documents: int) -> None:
         self._settings = settings
         self._settling = Resolution()
-        self._names: dict[int, tuple[int, bytes]] = {}  # by number: its place, and what a document was dropped for
+        self._names: dict[int, tuple[int, bytes]] = {}  # by seq: place in the log, and id of `duplicate_of`
         self._documents = documents
         known = list(known)
         for decisions in known:
@@ -43,7 +45,7 @@ class Deciding:
         self._forget(documents)
 
     def decide(self, replies: Sequence[Reply]) -> tuple[list[Reply], Decisions]:
-        """The replies of all shards to a frame with what counts in them, and what is decided by them.
+        """The replies of all shards to a frame, reduced to what counts in them, and the decisions that follow.
 
         Raises:
             FormatError: the replies do not fit together.
@@ -84,7 +86,7 @@ class Deciding:
                 self._names[seq] = place, name
 
     def _named(self, reply: Reply, matches: Matches) -> Reply:
-        """With what those documents were dropped for that come again and that the shard knows no fate of yet."""
+        """The reply, with the `duplicate_of` of redelivered documents on which the shard has no decision yet."""
         names, known = list(reply.names), matches.known.copy()
         again = np.flatnonzero(known >= 0)
         for i, seq in zip(again.tolist(), reply.matches.of_seq[again].tolist(), strict=True):
@@ -94,7 +96,7 @@ class Deciding:
         return replace(reply, matches=replace(matches, known=known), names=names)
 
     def _forget(self, place: int) -> None:
-        """The next document is at this place of the log."""
+        """Drop what is not needed when the next document has this place in the log."""
         block = self._settings.block
         first = (place // block - 1) * block
         self._settling.forget(first)
@@ -103,7 +105,7 @@ class Deciding:
 
 
 def _representatives(replies: Sequence[Reply], settled: Resolved, at: NDArray[np.int64]) -> Fates:
-    """Who may stand for groups from a document of the frame on; at: the places of these."""
+    """Decisions on new representatives, caused by documents of the frame. at: the places of its documents."""
     document, group, _, seq = np.concatenate([reply.matches.representatives for reply in replies]).T
     stands = np.isin(seq, np.concatenate([found.representatives[:, 3] for found in settled.found]))
     return Fates(seq.copy(), at[document], np.where(stands, UNIQUE, NEAR), np.zeros(len(seq)), group.copy())

@@ -1,8 +1,8 @@
-"""Replies of all shards -> complete frames, in the order of the log; pure.
+"""Gathers the replies of all shards to complete frames, in the order of the log. Pure.
 
-The chain rule: every reply names the frame before its own. Of each shard, only the reply to the frame that follows the
-last one counts. An earlier one is a repeat. A later one is ignored: its sender has failed, and sends the missing one
-and it again.
+The chain rule: every reply names the predecessor of its frame. From each shard only the reply to the successor of the
+last frame counts. An earlier one is a repeat. A later one is ignored: its sender has failed, and will send the missing
+reply and this one again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORKED = (
 
 
 class Outcome(StrEnum):
-    """What became of a reply."""
+    """What happened to a reply."""
 
     APPLIED = "applied"
     REPEAT = "repeat"
@@ -39,7 +39,7 @@ class _Waiting(NamedTuple, Generic[Payload]):
 
 
 class Complete(NamedTuple, Generic[Payload]):
-    """A frame that every shard has answered. offset: the frame's; replies: of shard 0, 1, ..."""
+    """A frame that every shard has answered. offset: of the frame; replies: of shard 0, 1, ..."""
 
     offset: int
     replies: Sequence[Payload]
@@ -47,7 +47,7 @@ class Complete(NamedTuple, Generic[Payload]):
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What nothing goes on without: the answers of these shards to a frame, by its offset in the signatures topic."""
+    """The shards whose replies to a frame are missing. frame: its offset in the topic signatures."""
 
     shards: tuple[int, ...]
     frame: int
@@ -58,7 +58,7 @@ class Waits:
 
 
 class Gather(Generic[Payload]):
-    """Gathers the replies of `shards` shards; `last`: offset of the last complete frame, -1 if there is none."""
+    """Gathers the replies of `shards` shards. last: offset of the last complete frame, -1 if there is none."""
 
     def __init__(self, shards: int, last: int) -> None:
         self.last = last
@@ -66,14 +66,14 @@ class Gather(Generic[Payload]):
         self._tails = [last] * shards
 
     def add(self, position: int, shard: int, offset: int, predecessor: int, payload: Payload) -> Outcome:
-        """Take a reply.
+        """Add a reply.
 
         Args:
-            position: its offset in the matches topic; never smaller than before.
+            position: its offset in the topic matches; never smaller than before.
             offset, predecessor: of the frame that it answers.
 
         Raises:
-            StoreError: from a shard that there is not, or of another chain of frames.
+            StoreError: the shard does not exist, or the reply belongs to another chain of frames.
         """
         if not 0 <= shard < len(self._chains):
             raise StoreError(
@@ -99,7 +99,7 @@ class Gather(Generic[Payload]):
         return all(self._chains)
 
     def take(self) -> Complete[Payload] | None:
-        """The next complete frame, if there is one; it is the last one from then on.
+        """Take out the next complete frame, if there is one. It becomes the last one.
 
         Raises:
             StoreError: the shards have answered different frames.
@@ -116,18 +116,18 @@ class Gather(Generic[Payload]):
 
     @property
     def waits(self) -> Waits | None:
-        """What the next frame waits for; None if it is complete, or if no shard has answered it: then it is not known
-        here that there is one."""
+        """The shards that the next frame waits for. None if it is complete, or if no shard has answered: the frame is
+        then unknown here."""
         frame = next((chain[0].offset for chain in self._chains if chain), None)
         if frame is None or self.ready:
             return None
         return Waits(tuple(shard for shard, chain in enumerate(self._chains) if not chain), frame)
 
     def needed(self, end: int) -> int:
-        """Offset in the matches topic from which on replies are needed that have not been taken; `end` if none is."""
+        """The offset in matches of the first reply that was not taken; `end` if there is none."""
         return min([end, *(chain[0].position for chain in self._chains if chain)])
 
     @property
     def waiting(self) -> int:
-        """Frames of which a reply has come, and that are not taken yet."""
+        """Number of frames that have a reply and were not taken yet."""
         return max(len(chain) for chain in self._chains)

@@ -1,4 +1,4 @@
-"""The replies to a complete frame -> the records of its verdicts and pairs, by source partition; pure."""
+"""The records of verdicts and pairs for a complete frame, by source partition. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
 from stream_lsh.wire.source import Headers, header_bytes, numbers
 
-VERDICT_BYTES = 12 << 20  # the topic takes 16 MiB; a place and headers come on top
+VERDICT_BYTES = 12 << 20  # the topic accepts 16 MiB, with source and headers
 
 Record = tuple[bytes | None, bytes, Headers, None]  # key, value, headers, timestamp (now), as in `Delivery`
 _NONE: Headers = []
@@ -27,11 +27,15 @@ _NONE: Headers = []
 
 @dataclass(slots=True)
 class Records:
-    """Records by source partition, each list in the order of the frames; and what is counted.
+    """Records by source partition, in the order of the frames, and their counts.
 
-    decisions: where several shards keep, those on each frame (`deciding`). memberships: with groups, of each frame.
-    kinds: number of verdicts by kind. documents: those that count. not_compared: what was not compared for them. size:
-    bytes of all keys, values and headers.
+    Attributes:
+        decisions: one record per frame, with several shards and `compare_with = "kept"` (`deciding`).
+        memberships: one record per frame, with groups.
+        kinds: number of verdicts by kind.
+        documents: number of documents that count.
+        not_compared: total of their verdicts.
+        size: bytes of all keys, values and headers.
     """
 
     verdicts: dict[int, list[Record]] = field(default_factory=dict)
@@ -44,7 +48,7 @@ class Records:
     size: int = 0
 
     def add(self, replies: Sequence[Reply], topic: str, settings: KafkaSettings) -> None:
-        """Add what the replies to a frame, one of each shard in their order, say about its documents.
+        """Add the records for a frame, from the replies of all shards in order.
 
         Args:
             topic: the documents topic.
@@ -96,7 +100,7 @@ class Records:
 
 
 def _judged(replies: Sequence[Reply], ids: Sequence[bytes], most: int) -> tuple[Judgement, list[bytes]]:
-    """The judgement and its verdicts; without a limit on matches, or with a high one, as many as a record may hold."""
+    """The judgement and its verdicts. The limit on matches is lowered until each verdict fits into a record."""
     matches = [reply.matches for reply in replies]
     seqs = numbers(replies[0].offset, len(ids))
     most = most or sum(len(found.document) for found in matches)
@@ -116,8 +120,8 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
 
 
 def _went(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
-    """Of documents with which a kept one went that, and where representatives are in the documents topic: its own, and
-    those that others have left their places to before."""
+    """For documents that ended a kept document: that it is gone, and where the new representatives are in the documents
+    topic. Includes representatives chosen only now for documents that ended earlier."""
 
     def place(shard: int, seq: int) -> bytes:
         return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *replies[shard].representatives[seq])

@@ -1,8 +1,9 @@
-"""The judge: gathers the shards' replies to a frame, decides, and writes verdicts and pairs; one at a time works.
+"""The judge: gathers the shards' replies to a frame, decides, and writes verdicts and pairs. One member works at a
+time.
 
-Exactly once: verdicts, pairs, what groups need, and the position of the oldest reply that is still needed are committed
-in one transaction, with the last complete frame in the position's metadata. Whoever takes over starts the transactional
-producer first, which ends every transaction of the one before, and only then reads that position.
+Exactly once: one transaction commits verdicts, pairs, memberships and the position of the oldest reply that is still
+needed. The metadata of that position name the last complete frame. A new judge first starts the transactional producer,
+which ends every open transaction of its predecessor, and only then reads the position.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ log = logging.getLogger("stream_lsh.kafka.judge")
 READING = Reading("replies", "judged", REBUILD)
 POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
-ROUND_SECONDS, ROUND_REPLIES = 0.01, 32 << 10  # between the beginnings of two rounds, unless so many bytes wait
-ROUND_DOCUMENTS, ROUND_BYTES = 10_000, 8 << 20  # of a transaction, but for its last frame
-BLOCKING_BYTES = 128 << 10  # replies to a frame larger than this are worked on in a thread
-WAIT_SECONDS = 10.0  # how long a frame may wait for the answer of a shard before the log says so
-STUCK_SECONDS = 30.0  # how long a hole in the replies may stay before the log says so
+ROUND_SECONDS, ROUND_REPLIES = 0.01, 32 << 10  # time between the starts of two rounds, unless so many bytes wait
+ROUND_DOCUMENTS, ROUND_BYTES = 10_000, 8 << 20  # limits of a transaction; its last frame may exceed them
+BLOCKING_BYTES = 128 << 10  # replies to a frame larger than this are processed in a thread
+WAIT_SECONDS = 10.0  # how long a frame may wait for a shard before it is logged
+STUCK_SECONDS = 30.0  # how long a gap in the replies may last before it is logged
 
 
 class JudgeStage(Stage):
-    """One life of the judge, or of a member that stands by."""
+    """One run of the judge, or of an idle member."""
 
     role: ClassVar[str] = "judge"
 
@@ -55,13 +56,13 @@ class JudgeStage(Stage):
         self._input = TopicPartition(self._topics.matches, 0)
         self._member = GroupMember(settings, self.role, [self._input.topic], self._take_over, self._give_up)
         self._delivery: Delivery | None = None
-        self._open = AsyncExitStack()  # what belongs to an assignment
+        self._open = AsyncExitStack()  # what is open during an assignment
         self._gather: Gather[bytes] | None = None
-        self._deciding: Deciding | None = None  # where several shards keep
+        self._deciding: Deciding | None = None  # with several shards and `compare_with = "kept"`
         self._due = 0.0  # when the next round may begin, by the monotonic clock
         self._waiting = 0  # bytes of the replies since the last one
         self._position = 0  # offset after the last reply that was read
-        self._decided: int | None = None  # documents that have their verdict
+        self._decided: int | None = None  # documents that have a verdict
         self._gap_since: float | None = None
         self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
         self._unreadable = Unreadable(settings, watch)
@@ -88,25 +89,25 @@ class JudgeStage(Stage):
             self._mention_wait()
 
     def _patience(self) -> float:
-        """Seconds for which replies are waited for. A round costs a transaction, whatever its size, so where little
-        waits it waits for more."""
+        """How long to wait for replies, in seconds. A round costs a transaction, whatever its size: if few replies are
+        there, it waits for more."""
         if self._gather is None or not self._gather.ready:
             return POLL_SECONDS
         return 0.0 if self._waiting >= ROUND_REPLIES else max(0.0, self._due - time.monotonic())
 
-    # -- taking over and giving up ----------------------------------------------------------------------------------
+    # -- taking over and revoking partitions ------------------------------------------------------------------------
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
-        """Begin where the judge before has committed.
+        """Begin at the position that the judge before has committed.
 
         Raises:
-            StoreError: that place cannot be told for sure.
+            StoreError: that position is uncertain.
         """
         self.watch.assigned({partition.partition for partition in assigned})
         if self._input not in assigned:
             return
         settings, group = self.settings, self._topics.group(self.role)
-        # First of all: it fences the producer of the judge before, so that what is committed now stays the last.
+        # First: it fences the producer of the judge before, so that nothing more is committed after this.
         self._delivery = await self._open.enter_async_context(delivering(settings, self.watch))
         found = await committed_at(settings, group, self._input)
         if found is None:
@@ -124,14 +125,14 @@ class JudgeStage(Stage):
         log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, judged.last)
 
     async def _decided_before(self, last: int, documents: int) -> Deciding:
-        """Go on deciding after a frame, which is that many documents behind the beginning of the log."""
+        """Continue deciding after the frame `last`, with `documents` documents decided."""
         settings, block = self.settings, self.settings.block
         async with DecisionLog.open(settings, self.watch) as log:
             await log.read_to(last)
         return Deciding(settings, log.decided.since((documents // block - 1) * block, last), documents)
 
     async def _begin(self) -> None:
-        """The very first start: commit the beginning, so that it can be told from an offset that got lost.
+        """The very first start: commit the beginning, to distinguish it from a lost offset.
 
         Raises:
             StoreError: there was a judge before.
@@ -153,7 +154,7 @@ class JudgeStage(Stage):
     # -- judging ----------------------------------------------------------------------------------------------------
 
     async def _read(self, records: Sequence[ConsumerRecord]) -> None:
-        """Take replies; the chain rule says which of them count."""
+        """Add replies. The chain rule says which of them count."""
         assert self._gather is not None
         for record in records:
             try:
@@ -173,7 +174,7 @@ class JudgeStage(Stage):
                     self._gap_since = time.monotonic()
 
     async def _judge(self) -> None:
-        """All complete frames, in rounds."""
+        """Judge all complete frames, in rounds."""
         gather, delivery = self._gather, self._delivery
         assert gather is not None and delivery is not None
         self._due, self._waiting = time.monotonic() + ROUND_SECONDS, 0
@@ -233,7 +234,7 @@ class JudgeStage(Stage):
             self._gap_since = None
 
     def _mention_wait(self) -> None:
-        """Say once for each frame which shards it has been waiting for."""
+        """Log once per frame which shards it waits for."""
         waits, now = None if self._gather is None else self._gather.waits, self.watch.health.clock()
         if waits is None:
             self._waits = None

@@ -1,7 +1,7 @@
 """The match role as a Faust application: `faust -A stream_lsh.kafka.match.app worker`.
 
-Faust decides who answers for which shard, brings their state up to date from the changelog, and keeps standbys. What
-comes out of a frame is sent and acknowledged by `flow.py`.
+Faust assigns shards and standbys to members, and restores them from the changelog. `flow.py` sends and acknowledges the
+results of frames.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
 
 log = logging.getLogger("stream_lsh.kafka.match")
-# As the entry point says, but also where the package runs from its source without being installed.
+# The entry point registers the same. This line serves a package that runs from source without being installed.
 stores.STORES.aliases.setdefault("frames", "stream_lsh.kafka.match.store:FrameStore")
 
 READING = Reading(
@@ -56,26 +56,27 @@ READING = Reading(
 )  # fmt: skip
 COMMIT_SECONDS = 0.5
 NEVER = 2**62
-"""Frames after which Faust commits at once: it hands nothing on until that is answered, which looks like a stall."""
+"""Number of frames after which Faust commits at once. Faust stops delivery during a commit, which looks like a
+stall."""
 TICK_SECONDS = 1.0
-SIZE_TICKS = 15  # between two looks at the size of the shards' folders
-# Faust would keep 1,000 records of the changelog that the shards have had, whatever their size; with 1, it would go on
-# to read the changelogs of shards that are active.
+SIZE_TICKS = 15  # between two measurements of the shards' folders
+# Faust would keep 1,000 changelog records after the shards have them, of any size. With 1 it would go on reading the
+# changelogs of active shards.
 RECORDS_KEPT = 2
-REQUEST_SECONDS = 30.0  # for the broker to answer anything
+REQUEST_SECONDS = 30.0  # time limit for any response of a broker
 
 
 class Shards(Table):  # type: ignore[type-arg]
-    """The table of the shards. Its changelog is made by `stream-lsh kafka topics create`, not by Faust: that would have
-    it compacted."""
+    """The table of the shards. `stream-lsh kafka topics create` creates its changelog; Faust would make it
+    compacted."""
 
     async def on_start(self) -> None:
         await self.add_runtime_dependency(self.data)
 
 
 class BootStrategy(FaustBootStrategy):
-    """What a worker starts, in order: no web server, no leader, no replies of agents; nor Faust's producer, which is
-    not idempotent, and of a send that fails only logs a line."""
+    """The services of a worker, in order. Without web server, leader and replies of agents. Also without Faust's
+    producer: it is not idempotent, and only logs a failed send."""
 
     enable_web = enable_kafka_producer = False
     app: MatchApp
@@ -85,13 +86,13 @@ class BootStrategy(FaustBootStrategy):
 
 
 class MatchApp(Host):
-    """The match role. Made anew for every life, within the event loop that it is to run in.
+    """The match role. Each run creates a new instance, within its event loop.
 
     Args:
-        serve: whether to listen on settings.http_port, as `faust worker` has nobody else who would.
+        serve: whether to listen on settings.http_port. Only `faust worker` needs this.
 
     Attributes:
-        failure: the first error that ended this life, or None.
+        failure: the first error that ended this run, or None.
     """
 
     BootStrategy = BootStrategy
@@ -109,10 +110,10 @@ class MatchApp(Host):
         self._closing = asyncio.Lock()
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
-        self._shortened: dict[int, int] = {}  # by shard, from where on its changelog was last said to be needed
+        self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
         self._unreadable = Unreadable(settings, watch)
         for stall in Stall:
-            watch.stalled(stall, 0)  # a series that begins with 1 has not increased
+            watch.stalled(stall, 0)  # a series that begins with 1 shows no increase
         session = settings.session_timeout_ms / 1000
         request = max(REQUEST_SECONDS, 3 * session + 5)
         self._watchdog = Watchdog(2 * request)
@@ -132,7 +133,7 @@ class MatchApp(Host):
             broker_commit_every=NEVER,
             broker_session_timeout=session,
             broker_heartbeat_interval=min(3.0, session / 5),
-            # A join waits on the broker's side for members that are alive but busy, for as long as the latter.
+            # The broker lets a join wait for busy members, for as long as the rebalance timeout.
             broker_request_timeout=request,
             broker_rebalance_timeout=max(15.0, 2 * session),
             stream_wait_empty=False,
@@ -153,13 +154,13 @@ class MatchApp(Host):
 
     @property
     def store(self) -> FrameStore:
-        """The shards that this member holds."""
+        """The shards of this member."""
         return cast(FrameStore, self.table.data)
 
     def _new_transport(self) -> Transport:
         return Transport(self.conf.broker_consumer, self)
 
-    # -- life -------------------------------------------------------------------------------------------------------
+    # -- starting and stopping --------------------------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
         if self.failure is None:
@@ -168,17 +169,17 @@ class MatchApp(Host):
 
     @property
     def ended(self) -> BaseException | None:
-        """The error that has ended this life, ours or Faust's."""
+        """The error that has ended this run, ours or Faust's."""
         return self.failure or self.crash_reason
 
     async def on_first_start(self) -> None:
-        """Faust's would make folders that nobody needs."""
+        """Replaces Faust's method, which creates unused folders."""
         await check(self.settings, ["match"])
         self._open.enter_context(locked(self.settings.data_folder))
         self._open.push_async_callback(self.store.close)
-        # At the end what is not delivered is dropped: the frames that it came of are not acknowledged, and come again.
+        # At the end what is not delivered is dropped. Its frames are not acknowledged, and are read again.
         self._underway = Underway(await self._open.enter_async_context(producing(self.settings, "match")))
-        map_large()  # a record of 16 MB is copied some times on its way
+        map_large()  # a record of 16 MB is copied several times on its way
 
     async def on_started(self) -> None:
         if self._serve and self.settings.http_port is not None:
@@ -195,25 +196,25 @@ class MatchApp(Host):
         await self.let_go()
 
     async def let_go(self) -> None:
-        """Close producer and shards and give the data folder back, whatever else of this life is still stopping. When
-        this returns it is done, whoever had begun: the next life takes the same folder."""
+        """Close the producer and the shards, and release the data folder, even if other services are still stopping.
+        Returns only when this is done, also if another call began it: the next run needs the folder."""
         async with self._closing:
             await self._open.aclose()
 
     # -- frames -----------------------------------------------------------------------------------------------------
 
     async def _read(self, stream: StreamT[bytes]) -> None:
-        """The agent: hands each frame to the flow of its shard."""
+        """The agent: passes each frame to the flow of its shard."""
         try:
             async for event in cast(Stream[bytes], stream).noack().events():
                 message = event.message
                 flow = self._flows.get(message.partition)
                 if flow is None or message.generation_id != self.consumer_generation_id:
-                    continue  # of an assignment that has ended: the next one seeks to what is committed
+                    continue  # of an ended assignment: the next one seeks to what is committed
                 flow.offer(message.offset, message.value or b"", partial(self.consumer.acknowledge, message))
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # an agent that raises would acknowledge the frame and be started again
+        except Exception as error:  # Faust would acknowledge the frame and restart the agent
             self.fail(error)
 
     def foreign(self, shard: int, offset: int, error: ForeignError) -> None:
@@ -260,10 +261,10 @@ class MatchApp(Host):
             await flow.close()
 
     async def _commit(self) -> None:
-        if not await self.consumer.commit():  # another commit was under way; what came since is not in it
+        if not await self.consumer.commit():  # another commit was in progress, without the latest offsets
             await self.consumer.commit()
 
-    # -- what it tells ----------------------------------------------------------------------------------------------
+    # -- metrics and monitoring -------------------------------------------------------------------------------------
 
     @Service.task
     async def _tick(self) -> None:
@@ -275,7 +276,7 @@ class MatchApp(Host):
             await self.store.nudge()
             for shard, remaining in self.tables.recovery.remaining().items():
                 self.watch.recovery(shard, remaining)
-            # Without an assignment there is nothing to be seen of life, unless a recovery goes on.
+            # Without an assignment the only sign of progress is a recovery.
             busy = self.rebalancing or not self.tables.recovery.completed.is_set()
             busy = busy and not self.store.following
             for shard, flow in list(self._flows.items()):
@@ -301,7 +302,7 @@ class MatchApp(Host):
                 return
 
     def _look(self) -> bool:
-        """Look whether anything stands still, and do something about it; whether this life goes on."""
+        """Check for stalls and act on them. Returns whether this run continues."""
         if self._consumer is None:
             return True
         flows = {shard: (flow.position, flow.idle) for shard, flow in self._flows.items()}
@@ -319,7 +320,7 @@ class MatchApp(Host):
         return True
 
     async def _shorten(self) -> None:
-        """Delete of the changelogs what is not needed any more; each time once, whether or not it goes well."""
+        """Delete records of the changelogs that are not needed any more. A failed deletion is not repeated."""
         firsts = {}
         for shard, flow in list(self._flows.items()):
             if self.settings.window is not None and flow.idle:
@@ -336,13 +337,13 @@ class MatchApp(Host):
 
 
 def create(settings: KafkaSettings, watch: Probe | None = None) -> MatchApp:
-    """The application of these settings, for `faust worker`; kernels are compiled before it joins the group."""
+    """The application for `faust worker`. Kernels are compiled before it joins the group."""
     warm_up(settings)
     return MatchApp(settings, watch or Probe("match"), serve=True)
 
 
 def __getattr__(name: str) -> Any:
-    """`app`: made when Faust asks for it, from $STREAM_LSH_CONFIG (a TOML file) and the other STREAM_LSH_ variables."""
+    """`app`: created when Faust asks for it, from $STREAM_LSH_CONFIG (a TOML file) and other STREAM_LSH_ variables."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     config = os.environ.get("STREAM_LSH_CONFIG")

@@ -1,4 +1,4 @@
-"""Records of a changelog that were taken and are not applied yet: several at a time go to the one thread of a shard."""
+"""Changelog records that were taken but not applied yet. A shard's thread applies them in batches."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 
-APPLIED_RECORDS, APPLIED_BYTES = 256, 4 << 20  # of a batch
+APPLIED_RECORDS, APPLIED_BYTES = 256, 4 << 20  # limits of a batch
 WAITING = 2  # batches that may wait for the thread
 Records = list[tuple[int, bytes]]
 
 
 class Backlog:
-    """What waits to be applied, in its order.
+    """Records to be applied, in order.
 
     Args:
-        submit: has a batch applied by the thread: offsets in the changelog, and values.
+        submit: lets the thread apply a batch of changelog offsets and values.
     """
 
     def __init__(self, submit: Callable[[Records], Future[None]]) -> None:
@@ -26,7 +26,7 @@ class Backlog:
         self._applying: deque[tuple[Future[None], int]] = deque()  # with the bytes of each
 
     def add(self, offset: int, value: bytes) -> None:
-        """Take the next record."""
+        """Add the next record."""
         self._records.append((offset, value))
         self._bytes += len(value)
 
@@ -41,17 +41,17 @@ class Backlog:
         return self._bytes + sum(size for applying, size in self._applying if not applying.done())
 
     def flush(self) -> None:
-        """Have everything applied that was taken."""
+        """Submit everything that was added."""
         records, size = self._records, self._bytes
         self._records, self._bytes = [], 0
         if records:
             self._applying.append((self._submit(records), size))
 
     async def settle(self, most: int = WAITING) -> None:
-        """Wait until no more batches than this are being applied.
+        """Wait until at most this many batches are being applied.
 
         Raises:
-            FormatError, StoreError, OutputError, Failed: what applying has raised.
+            FormatError, StoreError, OutputError, Failed: from applying a batch.
         """
         while self._applying and (self._applying[0][0].done() or len(self._applying) > most):
             await asyncio.wrap_future(self._applying.popleft()[0])

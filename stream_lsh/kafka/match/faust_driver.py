@@ -1,4 +1,4 @@
-"""Faust's consumer and recovery, overridden where they would be slow, silent or wrong; each place says why."""
+"""Faust's consumer and recovery, overridden where they are slow, silent or wrong; each place says why."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 
 FETCH_WAIT_MS = 25
-"""How long the broker may hold a request while it has nothing. Faust's 1500: where one partition runs dry, the others,
-whose next request has to wait for it, fall to a third of their speed."""
-PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one answer; a larger record comes alone
-FETCH_RECORDS = 64  # of all partitions handed on at a time
-ASK_SECONDS, ASK_PATIENCE = 2.0, 5.0  # between two questions where the frames begin and end, and for the answer
-FULL_SECONDS = 0.02  # until a shard that had no room is asked for again
+"""How long the broker may hold a fetch request without data. With Faust's 1,500 ms one empty partition delays the next
+requests of the others, which fall to a third of their speed."""
+PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one response; a larger record is sent alone
+FETCH_RECORDS = 64  # limit of a poll, all partitions together
+ASK_SECONDS, ASK_PATIENCE = 2.0, 5.0  # between two requests for the bounds of the frames, and time limit of one
+FULL_SECONDS = 0.02  # until the next poll of a shard that had no room
 
 
 class Host(faust.App):
     """The application of the match role, as its consumer, its recovery and its store see it.
 
     Attributes:
-        hand_overs: how often shards were handed over, so that what began before one is not done after it.
+        hand_overs: counts how often shards were handed over. Work begun before a hand-over must not be finished after.
     """
 
     settings: KafkaSettings
@@ -55,11 +55,11 @@ class Host(faust.App):
 
     @abstractmethod
     def fail(self, error: BaseException) -> None:
-        """End this life: nothing more is sent or acknowledged; whoever runs the app finds `failure`."""
+        """End this run: nothing more is sent or acknowledged. The caller finds the error in `failure`."""
 
     @abstractmethod
     def foreign(self, shard: int, offset: int, error: ForeignError) -> None:
-        """A record of the changelog is none, and was passed over. Called by the threads of the shards."""
+        """Count a skipped changelog record that no version of this program writes. Called by the shards' threads."""
 
     @abstractmethod
     def has_room(self, tp: TP) -> bool:
@@ -67,7 +67,7 @@ class Host(faust.App):
 
     @abstractmethod
     async def positions(self, committed: Mapping[TP, int | None]) -> Mapping[TP, int]:
-        """Where to begin to read each partition of the frames topic: what is committed, or at first the beginning.
+        """The position of each partition of frames: the committed one, or at first the beginning.
 
         Raises:
             StoreError: frames were deleted before they were matched.
@@ -75,26 +75,26 @@ class Host(faust.App):
 
     @abstractmethod
     def answer_for(self, shards: set[int]) -> None:
-        """From now on frames of these shards are matched. Recovery is complete."""
+        """Match the frames of these shards from now on. Their recovery is complete."""
 
     @abstractmethod
     async def hand_over(self) -> None:
-        """Finish what is in flight and commit it: this member may lose its shards, or is stopping."""
+        """Finish and commit what is in flight: this member may lose its shards, or is stopping."""
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
     """The thread with the aiokafka consumer.
 
     Attributes:
-        frame_bounds: where the partitions of the frames topic begin and end, as the broker said last; empty if it did
-        not answer. Not by what the consumer has fetched: it is asked whether that goes on.
+        frame_bounds: first and end offsets of the partitions of frames, by the broker's last response; empty if it did
+            not answer. Not taken from the consumer, whose progress they are to check.
     """
 
     app: Host
     frame_bounds: Mapping[TP, Bounds] = MappingProxyType({})
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
-        # Faust knows neither fetch_max_wait_ms nor all of TLS and SASL.
+        # Faust does not support fetch_max_wait_ms, and not all of TLS and SASL.
         conf = self.app.conf
         self._assignor = self.app.assignor
         return aiokafka.AIOKafkaConsumer(
@@ -104,12 +104,12 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             group_instance_id=self.app.settings.instance,
             partition_assignment_strategy=[self._assignor],
             enable_auto_commit=False,
-            # Also for the changelog, which has no commits. `seek_to_committed` sees to it that no frame is passed over.
+            # Also for the changelog, which has no commits. `seek_to_committed` makes sure that no frame is skipped.
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             max_poll_records=FETCH_RECORDS,
-            # A spare member has nothing to ask for, and one whose shards are being opened does not ask: neither may be
-            # taken for dead. After Faust's 1000 s it would leave the group, and aiokafka does not let it join again.
+            # A spare member does not poll, nor does one that is opening its shards: neither may lose its membership.
+            # After Faust's 1,000 s it would leave the group, and aiokafka would not let it join again.
             max_poll_interval_ms=NEVER_MS,
             fetch_max_bytes=FETCH_BYTES,
             max_partition_fetch_bytes=PARTITION_BYTES,
@@ -122,8 +122,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
     @Service.task
     async def _watch_coordinator(self) -> None:
-        # aiokafka leaves errors of the group (not allowed, an assignment that failed) for the next `getmany`; Faust
-        # never calls that one, and would wait for its assignment for ever.
+        # aiokafka keeps errors of the group (no permission, a failed assignment) for the next `getmany`. Faust never
+        # calls it, and would wait for its assignment for ever.
         while not self.should_stop:
             await self.sleep(0.5)
             private.check_group(self._ensure_consumer())
@@ -150,7 +150,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return {TP(*place): (begins[place], ends[place]) for place in places}
 
     def read_again(self, place: TP, offset: int, hand_overs: int) -> None:
-        """Go back to an offset, soon, unless there is another hand-over before; called from outside of the thread."""
+        """Seek to an offset soon, unless shards are handed over before. Called from another thread."""
 
         def seek() -> None:
             if self.app.hand_overs == hand_overs and place in self.assignment():
@@ -165,16 +165,17 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return None if consumer is None or consumer._fetcher is None else consumer
 
     async def fetch(self, partitions: set[TP], timeout: float, hand_overs: int) -> Any:
-        """Records of these partitions, as soon as there are some; called from outside of the thread.
+        """Records of these partitions, as soon as there are some. Called from another thread.
 
-        hand_overs: how many there were when it was decided what to ask for.
+        Args:
+            hand_overs: the count when the partitions were chosen.
         """
         return await self.call_thread(self._fetch, partitions, timeout, hand_overs)
 
     async def _fetch(self, partitions: set[TP], timeout: float, hand_overs: int) -> Any:
-        # Nothing ends a call that waits, not even a rebalance. So it may drain what the next assignment has sought to,
-        # and has no flow for yet. No flow would take it, and no later call would fetch it. So it goes back before
-        # anything else can run in this thread.
+        # Nothing ends a waiting call, not even a rebalance. So it may take records of the next assignment, which has
+        # no flow yet. They would be lost: no flow takes them, and no later call fetches them. Therefore seek back
+        # before anything else runs in this thread.
         consumer = self._ensure_consumer()
         found = await self._fetch_records(consumer, partitions, timeout=timeout, max_records=FETCH_RECORDS)
         if self.app.hand_overs == hand_overs:
@@ -184,40 +185,41 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         return {}
 
     async def on_thread_stop(self) -> None:
-        # Faust's, but for the consumer: without a broker aiokafka's own stop may raise, and the thread would not end.
+        # Faust's, except for the consumer: without a broker aiokafka's own stop may raise, and the thread would not
+        # end.
         await super(driver.AIOKafkaConsumerThread, self).on_thread_stop()
         if self._consumer is not None:
             await stop_consumer(self._consumer)
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
-        """Not to standard error with a traceback: whoever runs the app gets the error."""
+        """Print no traceback to standard error: the caller of the app gets the error."""
 
     def close(self) -> None:
-        """Faust would close the client from another event loop than its own; stopping closes it."""
+        """Do nothing: Faust would close the client from the wrong event loop. Stopping closes it."""
 
 
 class Consumer(driver.Consumer):
-    """Fetches nothing that nobody has room for, and hands over cleanly."""
+    """Fetches only what there is room for, and hands over cleanly."""
 
     app: Host
     _thread: ConsumerThread
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._handed: dict[TP, int] = {}  # behind the last record that was handed on, since the last hand-over
+        self._handed: dict[TP, int] = {}  # offset after the last record delivered, since the last hand-over
         super().__init__(*args, **kwargs)
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        # Before Faust forgets what was acknowledged since the last commit: all that would come again.
+        # Before Faust drops what was acknowledged since the last commit: all of it would be read again.
         await self.app.hand_over()
         self._handed.clear()
         await super().on_partitions_revoked(revoked)
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:
-        # Faust's own back-pressure sleeps for a second when all queues are full. And frames that it fetches before
-        # recovery has ended may be lost, because it clears its queues then.
+        # Faust's own back-pressure sleeps for a second when all queues are full. Frames that it fetches before the end
+        # of recovery may be lost, because it clears its queues then.
         hand_overs = self.app.hand_overs
         wanted = set(active_partitions or ())
         ready = {tp for tp in wanted if self.app.has_room(tp)}
@@ -226,17 +228,18 @@ class Consumer(driver.Consumer):
             return {}
         seconds = timeout if len(ready) == len(wanted) else FULL_SECONDS
         found = await self._thread.fetch(ready, seconds, hand_overs)
-        # Drained before a hand-over that began since: the next assignment seeks to all of it.
+        # Fetched before a hand-over that began meanwhile: the next assignment seeks to all of it.
         if self.app.hand_overs != hand_overs:
             return {}
         self._handed.update({TP(*place): records[-1].offset + 1 for place, records in found.items()})
         return found
 
     def seen(self, positions: Mapping[int, tuple[int, bool]], recovered: Iterable[int]) -> Seen:
-        """What the watchdog looks at.
+        """The observations for the watchdog.
 
         Args:
-            positions: of each flow, and whether it is idle. recovered: shards that are to have a flow.
+            positions: of each flow, and whether it is idle.
+            recovered: shards that need a flow.
         """
         client, fetcher = self._thread.client, self.app._fetcher
         if client is None:
@@ -254,23 +257,23 @@ class Consumer(driver.Consumer):
         return Seen(self.app.hand_overs, why, unanswered, shards)
 
     def read_again(self, shard: int, offset: int, hand_overs: int) -> None:
-        """Have frames of a shard fetched from an offset on, unless there was another hand-over."""
+        """Fetch frames of a shard from an offset on, unless shards were handed over since."""
         self._thread.read_again(TP(self.app.names.frames, shard), offset, hand_overs)
 
     def ack(self, message: Message) -> bool:
-        """Not for Faust to say: its streams acknowledge what they pass over, because a rebalance came in between."""
+        """Ignore acknowledgements by Faust: its streams acknowledge what they skip because of a rebalance."""
         return False
 
     def acknowledge(self, message: Message) -> None:
-        """Everything that came of a frame is confirmed: its offset may be committed, if the partition is still ours."""
+        """Allow committing a frame's offset, if the partition is still ours: all its results are acknowledged."""
         if message.generation_id == self.app.consumer_generation_id:
             super().ack(message)
 
     def on_buffer_full(self, tp: TP) -> None:
-        """`_getmany` has its own measure; a queue that is full makes Faust wait."""
+        """Do nothing: a full queue makes Faust wait, and `_getmany` has its own limit."""
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        # aiokafka does not seek where nothing, or 0, is committed: it stays where it happens to have read to.
+        # aiokafka does not seek where nothing, or 0, is committed: it keeps its current position.
         committed = await super().seek_to_committed()
         frames = {tp: offset for tp, offset in committed.items() if tp.topic == self.app.names.frames}
         positions = await self.app.positions(frames)
@@ -280,7 +283,7 @@ class Consumer(driver.Consumer):
         return committed
 
     async def bounds(self, positions: Mapping[TP, int]) -> Mapping[TP, Bounds]:
-        """Where these partitions begin and end; see `position.bounds`."""
+        """The first and end offsets of these partitions; see `position.bounds`."""
         return await bounds(
             lambda places: self.earliest_offsets(*places), lambda places: self.highwaters(*places), positions
         )
@@ -292,12 +295,12 @@ class Consumer(driver.Consumer):
         return done
 
     async def on_stop(self) -> None:
-        # The thread of an app that has crashed does nothing that one could wait for; and nothing is to be committed.
+        # A crashed app's thread does nothing worth waiting for, and nothing may be committed.
         if not self.app.crashed:
             await super().on_stop()
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """It compares clocks of two kinds, and logs what is no error: an idle input."""
+        """Do nothing: Faust's check compares clocks of two kinds, and reports an idle input as an error."""
 
     def verify_recovery_event_path(self, now: float, tp: TP) -> None:
         """As `verify_event_path`."""
@@ -310,14 +313,15 @@ class Transport(driver.Transport):
 
 
 class Recovery(recovery.Recovery):
-    """Recovery that does not end without a word, and says when frames may come."""
+    """A recovery that does not end silently, and starts the flows."""
 
     app: Host
     _hand_overs = 0  # at the time of the assignment
-    _recovered = -1  # the generation whose recovery has ended last
+    _recovered = -1  # generation of the last completed recovery
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
-        # Faust takes a time-out (the broker is away for a while) for a stop: the task ends, and nothing ever follows.
+        # Faust takes a timeout (the broker is down for a while) for a stop: the task ends, and recovery never
+        # continues.
         began = self.should_stop
         try:
             await super()._wait(coro, timeout)
@@ -335,19 +339,19 @@ class Recovery(recovery.Recovery):
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         await super().on_recovery_completed(generation_id)
         self._recovered = generation_id
-        # The generation becomes another only with the next assignment, the shards may be handed over long before.
+        # The generation changes only with the next assignment. The shards may be handed over long before.
         handed_over = self._hand_overs != self.app.hand_overs or self.app.consumer_generation_id != generation_id
         if not handed_over and not self.app.should_stop:
             self.app.answer_for({tp.partition for tp in self.active_tps})
 
     @property
     def recovered(self) -> set[int]:
-        """The shards of this assignment that are to be answered for; none before its recovery has ended."""
+        """The shards of this assignment that need a flow; none before its recovery has ended."""
         ended = self._recovered == self.app.consumer_generation_id
         return {tp.partition for tp in self.active_tps} if ended else set()
 
     def remaining(self) -> Mapping[int, int]:
-        """Changelog records that each shard has yet to read."""
+        """Number of changelog records that each shard has yet to read."""
         found: Counter[int] = Counter()
         for tps, highwaters, offsets in (
             (self.active_tps, self.active_highwaters, self.active_offsets),
@@ -360,7 +364,7 @@ class Recovery(recovery.Recovery):
 
 
 class ChangelogQueue(ThrowableQueue[EventT[Any]]):
-    """Records of the changelog on their way to the shards. bytes: of them all; Faust limits only their number."""
+    """Changelog records to be applied. bytes: their total; Faust limits only their number."""
 
     bytes = 0
 
@@ -397,7 +401,7 @@ class TableManager(FaustTableManager):
         return self._changelog_queue
 
     async def on_start(self) -> None:
-        # Without Faust's sleep of a second, for tables that are declared late: there is one, and it is there.
+        # Without Faust's sleep of a second for tables that are declared late: our only one is declared.
         await self._update_channels()
         await self.recovery.start()
 

@@ -1,4 +1,4 @@
-"""The frames of one shard on their way: matched in its thread, sent, acknowledged in order once all is confirmed."""
+"""Frames of one shard in flight: matched in its thread, sent, and acknowledged in order once all is delivered."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.sequenced import Sequenced
 
-TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # frames that are matched in one go, if they wait
-CLEANING_STEPS = 16  # a second, while no frame waits: 4 MB of base records
-MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard that are not acknowledged yet; then no more are fetched
+TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # limits of the waiting frames that are matched in one call
+CLEANING_STEPS = 16  # per second, while no frame waits: 4 MB of snapshot records
+MOST_FRAMES, MOST_BYTES = 128, 32 << 20  # of a shard, not acknowledged yet; above that no more are fetched
 
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """A frame in flight. offset: in its partition of the frames topic; changed: its offset in the signatures topic if
-    there is a change of it, the first record of those that come of it. Or a base record."""
+    """A frame in flight, or a snapshot record.
+
+    Attributes:
+        offset: in its partition of frames.
+        changed: for a frame with a change: its offset in signatures. The change is its first record.
+    """
 
     offset: int
     size: int
@@ -37,11 +41,12 @@ class Taken:
 
 
 class Flow:
-    """What a member does with one shard, from the end of its recovery until it is given up.
+    """A shard's frames in this member, from the end of recovery until it is handed over.
 
     Args:
-        position: offset of the first frame to come. send: raises if nothing more can be sent. failed: is told the error
-        that ends this life; nothing is acknowledged after it.
+        position: offset of the next frame.
+        send: raises if nothing more can be sent.
+        failed: gets the error that ends this run. Nothing is acknowledged after it.
     """
 
     def __init__(
@@ -65,7 +70,7 @@ class Flow:
         self._order: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
         self._waiting: deque[tuple[Taken, bytes]] = deque()
         self._confirmed: list[tuple[int | Mark, int]] = []
-        self._steps = 0  # of cleaning that may be done while no frame waits
+        self._steps = 0  # cleaning steps allowed while no frame waits
         self._frames = self._bytes = 0
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -79,12 +84,12 @@ class Flow:
 
     @property
     def idle(self) -> bool:
-        """Whether every frame that came is acknowledged."""
+        """Whether every frame is acknowledged."""
         return not self._frames
 
     def check(self) -> None:
-        """Fail if Kafka has not acknowledged for long what was sent, for which aiokafka would wait for ever, or if the
-        shard has been waiting too long for its next frame."""
+        """Fail if Kafka has not acknowledged a record in time (aiokafka would wait for ever), or if the shard has
+        waited too long for its next frame."""
         try:
             self.held.look()
             self._order.check()
@@ -92,11 +97,11 @@ class Flow:
             self._fail(error)
 
     def offer(self, offset: int, value: bytes, acknowledge: Callable[[], object]) -> None:
-        """Take a frame, the one at `position`; `acknowledge` is called when everything that came of it is confirmed."""
-        if not self._taking or offset < self.position:  # fetched before a seek: it has been taken, or comes again
+        """Add the frame at `position`. `acknowledge` is called when all its results are delivered."""
+        if not self._taking or offset < self.position:  # fetched before a seek: taken already, or fetched again
             return
         if offset > self.position:
-            # Faust clears its queues when flow is resumed; what was in them would be missing for ever.
+            # Faust clears its queues when it resumes flow. Frames that were in them would be missing for ever.
             self._fail(Failed(f"frames from offset {self.position} to {offset} of shard {self.held.shard} got lost"))
             return
         self.position = offset + 1
@@ -123,13 +128,13 @@ class Flow:
             self._fail(error)
 
     def clean(self) -> None:
-        """A second has passed: while no frame waits something may be done of what is to be erased."""
+        """Allow cleaning steps while no frame waits. Called once a second."""
         if self.held.erases:
             self._steps = CLEANING_STEPS
             self._wake.set()
 
     async def _clean(self) -> None:
-        """Do a step of it. A frame that comes waits for one at most."""
+        """Do one cleaning step. A new frame waits for at most one."""
         if not (self.held.erases and self._taking):
             return
         confirmed, self._confirmed = self._confirmed, []
@@ -148,7 +153,7 @@ class Flow:
         try:
             found = [*await self.held.match([value for _, value in taken], confirmed)]
         except FormatError:
-            # Each by itself: those before the one in question are known by now, and get their answers again.
+            # One by one: those before the bad frame are known by now, and get their replies again.
             found = [await self._matched(frame.offset, value) for frame, value in taken]
         for (frame, _), matched in zip(taken, found, strict=True):
             if not self._open:
@@ -156,7 +161,7 @@ class Flow:
             await self._order.send(frame, [] if matched is None else self._answer(frame, matched))
 
     async def _matched(self, offset: int, value: bytes) -> Matched | None:
-        """What came of a frame; None if it is passed over."""
+        """The result of a frame; None if it is skipped."""
         settings = self.held.settings
         place = Topics.of(settings).frames, self.held.shard, offset
         try:
@@ -166,7 +171,7 @@ class Flow:
             return None
         try:
             [matched] = await self.held.match([value], [])
-        except FormatError as error:  # it has a place in the chain: without it nothing goes on
+        except FormatError as error:  # the frame is part of the chain, and the shard cannot continue without it
             raise FormatError("{}, partition {}, offset {}: {}".format(*place, error)) from None
         return matched
 
@@ -206,25 +211,25 @@ class Flow:
         self._failed(error)
 
     async def tell(self) -> None:
-        """Have the shard know what is confirmed by now, though no frame comes with which it is told."""
+        """Pass acknowledged offsets to the shard without waiting for the next frame."""
         if self._open and self._confirmed:
             confirmed, self._confirmed = self._confirmed, []
             await self.held.match((), confirmed)
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing more, drop what was not begun, wait (but no longer) until what is in flight is acknowledged."""
+        """Accept no more, drop what was not begun, and wait (limited) until what is in flight is acknowledged."""
         self._taking = False
         self._done(len(self._waiting), sum(frame.size for frame, _ in self._waiting))
         self._waiting.clear()
         await waited(self._idle, seconds)
 
     async def close(self) -> None:
-        """Acknowledge nothing more; what is being matched is matched to its end."""
+        """Acknowledge nothing more. Matching in progress is finished."""
         self._open = self._taking = False
         self._order.close()
         self._worker.cancel()
         await asyncio.wait([self._worker])
         confirmed, self._confirmed = self._confirmed, []
         if confirmed:
-            with suppress(Failed):  # this life ends anyway
+            with suppress(Failed):  # this run ends anyway
                 await self.held.match((), confirmed)

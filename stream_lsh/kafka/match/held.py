@@ -1,4 +1,4 @@
-"""A shard that this worker holds: its replica, and the one thread in which everything that touches it happens."""
+"""A shard of this worker: its replica, and the single thread that uses it."""
 
 from __future__ import annotations
 
@@ -27,27 +27,29 @@ from stream_lsh.wire.sequenced import Sequenced
 log = logging.getLogger("stream_lsh.kafka.match")
 
 Result = TypeVar("Result")
-GAP_SECONDS = 60.0  # how long the frame after the last one may be missing while later ones are there
+GAP_SECONDS = 60.0  # how long the next frame may be missing while later ones have arrived
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """What came of a frame, and the seconds that it took."""
+    """The result of a frame, and the seconds that it took."""
 
     answer: Answer | None
     seconds: float
 
 
 class Held:
-    """A replica in `data_folder/shard-N`. All methods but the coroutines return at once.
+    """A replica in `data_folder/shard-N`. All methods except the coroutines return at once.
 
     Args:
-        foreign: told of each record of the changelog that is none, with shard and offset, by the shard's thread.
+        foreign: gets shard and offset of each changelog record that no version of this program writes. Called by the
+            shard's thread.
 
     Attributes:
-        read: offset of the last changelog record that was taken, or None; what is taken is applied soon, in order.
-        start: first offset that the changelog has. erases: whether there is something for `clean` to do.
-        backlog: what was taken, and is not applied yet.
+        read: offset of the last changelog record that was taken, or None. It is applied soon, in order.
+        start: first offset of the changelog.
+        erases: whether `clean` may have work.
+        backlog: records that were taken but not applied yet.
     """
 
     def __init__(
@@ -61,9 +63,9 @@ class Held:
         self.read: int | None = None
         self.start = 0
         self.erases = settings.erase_hours is not None
-        self._found = False  # whether the folder had something in it that did not come from the changelog just now
-        # Whether the changelog is empty, but once had records that are not known here: no record will say whether this
-        # state is the end of the chain.
+        self._found = False  # whether the folder had contents that did not come from the changelog just now
+        # Whether the changelog is empty but once had records that this replica does not have. Then no record shows
+        # whether this state is the end of the chain.
         self._emptied = False
         self._active = self._broken = self._closed = False
         self._gap_since: float | None = None
@@ -77,10 +79,10 @@ class Held:
     # -- opening and closing ----------------------------------------------------------------------------------------
 
     async def open(self, start: int) -> None:
-        """Open the replica; `check` is to follow. start: the first offset that the changelog has.
+        """Open the replica. `check` must follow. start: the first offset of the changelog.
 
         Raises:
-            StoreError: the folder cannot be used.
+            StoreError: the folder is unusable.
         """
         self.start = start
         await self._run(self._open)
@@ -89,8 +91,8 @@ class Held:
         try:
             self._replica = self._new()
         except DamagedError as error:
-            # With a window a changelog begins late, and where it is cleaned; whether it is whole, `_activate` says once
-            # it was read.
+            # With a window or with cleaning a changelog begins after 0. Once it is read, `_activate` checks that it is
+            # complete.
             self._delete(_what(error), whole=self._shortened)
             self._replica = self._new()
         self._found = self._replica.last >= 0
@@ -102,15 +104,15 @@ class Held:
 
     @property
     def _shortened(self) -> bool:
-        """Whether the owner of a shard deletes of its changelog what is not needed."""
+        """Whether the owner of a shard deletes the start of its changelog."""
         return self.settings.window is not None or self.erases
 
     def check(self, start: int, end: int) -> None:
-        """Compare what is here with the changelog as it is now, with the offsets from `start` to before `end`. It is
-        followed from here on.
+        """Compare the replica with the changelog, which has the offsets from `start` to before `end`, and follow it
+        from here on.
 
         Raises:
-            StoreError: here is more than the changelog has.
+            StoreError: the replica is ahead of the changelog.
         """
         self.start, self._active = start, False
         offset, reached = self._opened().changelog_offset, self.reached
@@ -124,7 +126,7 @@ class Held:
             )
         self._emptied = 0 < start == end and (offset is None or offset + 1 < start)
         if self.read is not None and self.read + 1 < start:
-            # It may have all of them nevertheless: behind another owner's records it does not count its own.
+            # It may have all of them nevertheless: after another owner's records it does not count its own.
             log.warning(
                 "shard %d: %s ends at offset %d of the changelog, which begins at %d now; what comes next shows "
                 "whether it has what was in between", self.shard, self.folder, self.read, start,
@@ -132,10 +134,11 @@ class Held:
             self.read = start - 1
 
     def _delete(self, reason: str, *, whole: bool = False) -> None:
-        """Delete the folder, for the shard to be rebuilt from the changelog; whole: which has all that can be seen.
+        """Delete the folder, so that the shard is rebuilt from the changelog. whole: the changelog has all that is
+        needed.
 
         Raises:
-            StoreError: the changelog has lost its beginning, so that the folder may know what nobody else does.
+            StoreError: the changelog has lost its start, so that the folder may be the only copy.
         """
         if self.start > 0 and not whole and not self.settings.accept_loss:
             raise StoreError(
@@ -150,16 +153,14 @@ class Held:
             shutil.rmtree(self.folder)
 
     def _anew(self, reason: str, *, whole: bool = False) -> Failed:
-        """Delete the folder, see `_delete`; what ends this life then, for the next one to begin with the changelog."""
-        self._broken = True  # nothing that was taken already may be applied
+        """Delete the folder, see `_delete`. Returns the error for this run; the next run begins with the changelog."""
+        self._broken = True  # nothing more may be applied
         self._delete(reason, whole=whole)
         return Failed(f"shard {self.shard} begins again from its changelog")
 
     async def close(self) -> None:
-        """Apply what was taken, close the replica, end the thread: behind whatever the thread is at, be it opening.
-
-        Of no effect the second time.
-        """
+        """Apply what was taken, close the replica and end the thread, after its current work. A second call has no
+        effect."""
         if self._closed:
             return
         self._closed = True
@@ -183,23 +184,27 @@ class Held:
 
     @property
     def reached(self) -> int:
-        """Offset behind what is here of the changelog."""
+        """The offset after the last changelog record that the replica has."""
         known = self.read, self._opened().changelog_offset
         return 1 + max(-1 if offset is None else offset for offset in known)
 
     @property
     def expected(self) -> int:
-        """Offset of the changelog record to be taken next."""
+        """Offset of the next changelog record to be taken."""
         return self.start if self.read is None else self.read + 1
 
     async def take(self, offset: int, value: bytes, *, more: bool) -> bool:
-        """Take the next record of the changelog; `more` if another is at hand, so that several are applied at once.
+        """Take the next record of the changelog.
 
-        Returns whether it was the next one: one that is known is passed over, one beyond a hole is not taken. So is
-        one that comes late, to a shard that is active: `check` goes back to it.
+        Args:
+            more: whether another one is available, so that several are applied together.
+
+        Returns:
+            False for a record after a gap, which is not taken. Known records are skipped. So are records that arrive
+            after the shard became active: `check` returns to them.
 
         Raises:
-            FormatError, StoreError, OutputError: what applying an earlier one has raised, see `Replica.apply`.
+            FormatError, StoreError, OutputError: from applying an earlier record, see `Replica.apply`.
         """
         if self._active:
             return True
@@ -217,14 +222,14 @@ class Held:
         if self._broken:
             raise Failed(f"changes of shard {self.shard} could not be applied")
         replica = self._opened()
-        replica.deactivate()  # what follows the changelog must not have the shard open
+        replica.deactivate()  # a shard that follows the changelog must not be open
         try:
             replica.apply(records, start=self.start)
         except DamagedError as error:
             self._broken = True
             raise self._for_us(error) from error
         except BaseException:
-            self._broken = True  # the next batch would leave a hole
+            self._broken = True  # the next batch would leave a gap
             raise
         self._emptied = False
         if replica.gap and replica.forgetting is not None and replica.forgetting.outlived:
@@ -235,11 +240,11 @@ class Held:
     # -- matching ---------------------------------------------------------------------------------------------------
 
     async def activate(self) -> None:
-        """Apply what was taken and open the shard, to match.
+        """Apply what was taken and open the shard for matching.
 
         Raises:
-            Failed: the local state did not fit the changelog, or was damaged, and is deleted: begin again.
-            StoreError: as `_delete`; or it is damaged although it was just built, or cannot be opened.
+            Failed: the local state did not fit the changelog, or was damaged, and is deleted. Begin again.
+            StoreError: as `_delete`; or a newly built state is damaged, or cannot be opened.
         """
         self._active = True
         self.backlog.flush()
@@ -249,7 +254,7 @@ class Held:
     def _activate(self) -> None:
         replica = self._opened()
         if self._found and replica.gap:
-            # It left the changelog before this life: the topic was made anew or trimmed, or the disk has lost writes.
+            # The gap is from before this run: the topic was created again or trimmed, or the disk has lost writes.
             raise self._anew(
                 f"what {self.folder} holds does not fit the changelog: the change after frame {replica.last} of "
                 "signatures is in neither"
@@ -278,16 +283,16 @@ class Held:
             )  # fmt: skip
 
     def _for_us(self, error: DamagedError) -> StoreError:
-        """An error of the index, with the remedy that there is on Kafka."""
+        """An error of the index, with the remedy for Kafka."""
         left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
         return StoreError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
 
     async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
-        """Match frames, one after the other; all they store is stored when this returns.
+        """Match frames in order. When this returns, everything is stored.
 
         Args:
-            confirmed: the frames of which the changelog has got changes of ours since the last call, and base records,
-                each with its offset.
+            confirmed: our changes and snapshot records that were acknowledged since the last call, each with its
+                changelog offset.
 
         Raises:
             FormatError, StoreError, OutputError: see `Replica.match`.
@@ -302,14 +307,15 @@ class Held:
                         "shard %d: what was due is erased; its changelog is needed from offset %d on", self.shard,
                         replica.cycle.cleaned or 0,
                     )  # fmt: skip
-        except OtherOwner as error:  # what they have written has to be read first
+        except OtherOwner as error:  # the other owner's records must be read first
             raise Failed(str(error)) from None
 
     async def clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
-        """Do a little of what is to be erased; the base record that is to be sent next, behind all that was matched.
+        """Do one cleaning step. Returns the snapshot record to be sent next, after all that was matched.
 
         Raises:
-            StoreError, OutputError: it is damaged, or cannot be written. Failed: see `Replica.confirmed`.
+            StoreError, OutputError: the shard is damaged, or cannot be written.
+            Failed: see `Replica.confirmed`.
         """
         return await self._run(lambda: self._clean(confirmed))
 
@@ -334,7 +340,7 @@ class Held:
             except DamagedError as error:
                 raise self._for_us(error) from error
             found.append(Matched(answer, time.perf_counter() - began))
-            if answer is not None and answer.documents and replica.pause:  # merges have to keep up
+            if answer is not None and answer.documents and replica.pause:  # lets merges keep up
                 time.sleep(replica.pause * answer.documents / 1000)
             if replica.last > last:
                 self._gap_since = None
@@ -347,10 +353,10 @@ class Held:
         return found
 
     def _begin(self, replica: Replica, value: bytes) -> None:
-        """Go on with the chain at the first new frame that comes, where nothing is left of the changelog.
+        """Continue the chain at the first new frame, if nothing is left of the changelog.
 
         Raises:
-            StoreError, Failed: there is a state, but of an earlier frame; see `_delete`.
+            StoreError, Failed: the state is of an earlier frame; see `_delete`.
         """
         sequenced = Sequenced.decode(value, self.settings)
         if sequenced.offset <= replica.last:
@@ -367,13 +373,13 @@ class Held:
         replica.changelog_offset = self.start - 1
 
     def look(self) -> None:
-        """Whether the next frame is missing for too long; nobody else would say so, as no more frames come then.
+        """Check how long the next frame has been missing. No further frame may arrive to show it.
 
         Raises:
-            StoreError: it is.
+            StoreError: it is missing for too long.
         """
         since, replica = self._gap_since, self._replica
-        # A sequencer that failed, or its successor, has sent the missing frame again long ago.
+        # By then a restarted or new sequencer would have sent the missing frame again.
         seconds = max(GAP_SECONDS, 3 * self.settings.session_timeout_ms / 1000)
         if since is not None and replica is not None and time.monotonic() > since + seconds:
             rebuilt = f", and if the topics are whole, delete {self.folder}: it is rebuilt from the changelog"
@@ -384,24 +390,23 @@ class Held:
 
     @property
     def needed(self) -> int:
-        """The offset from which on the changelog is needed: what is before has left the window, or is said anew."""
+        """The first changelog offset that is needed. Earlier records have left the window or are in a snapshot."""
         replica = self._replica
         forgetting, cleaned = (None, None) if replica is None else (replica.forgetting, replica.cycle.cleaned)
         return max(self.start, (forgetting and forgetting.needed) or 0, cleaned or 0)
 
     @property
     def oldest(self) -> int | None:
-        """With a window, the stream time of the first document of the oldest segment that is here, if there is one."""
+        """With a window: stream time (ms) of the first document of the oldest segment, if there is one."""
         forgetting = None if self._replica is None else self._replica.forgetting
         return next((span.first for span in forgetting.window.spans[:1]), None) if forgetting is not None else None
 
     def size(self) -> tuple[int, int]:
-        """Documents of the shard, and bytes of its folder."""
+        """Number of documents in the shard, and bytes of its folder."""
         replica = self._replica
         return 0 if replica is None else replica.count, disk_bytes(self.folder)
 
 
 def _what(error: DamagedError) -> str:
-    """What is wrong, without the remedy: behind the last semicolon the index says what to do where there is no
-    changelog."""
+    """The problem without the remedy. The index puts a remedy that needs no changelog after the last semicolon."""
     return str(error).rpartition("; ")[0] or str(error)

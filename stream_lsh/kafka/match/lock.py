@@ -1,4 +1,4 @@
-"""One worker at a time has a data folder."""
+"""A lock that gives a data folder to one worker at a time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from stream_lsh.errors import StoreError, UsageError
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Have the folder, which is made if it is missing, inside; or until the process ends, however it ends.
+    """Lock the folder inside the context, or until the process ends in any way. A missing folder is created.
 
     Raises:
-        StoreError: another worker has it. UsageError: it cannot be made, written or locked.
+        StoreError: another worker uses it.
+        UsageError: it cannot be created, written or locked.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

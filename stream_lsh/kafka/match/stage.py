@@ -1,4 +1,4 @@
-"""The match role as a stage of our own worker: one life of the Faust application, in the event loop of its process."""
+"""The match role as a stage of our own worker: one run of the Faust application in the process's event loop."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stream_lsh.kafka.run.lives import Failed, Stage
 
 log = logging.getLogger("stream_lsh.kafka.match")
 
-LOOK_SECONDS = 0.1  # between two looks whether the app has crashed: it may do so in the thread of its consumer
+LOOK_SECONDS = 0.1  # between two checks whether the app has crashed, perhaps in the thread of its consumer
 STOP_SECONDS = 20.0
 
 
 class MatchStage(Stage):
-    """Answers for the shards that Faust assigns to this member."""
+    """Runs the shards that Faust assigns to this member."""
 
     role: ClassVar[str] = "match"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """One life; see `Stage.run`."""
+        """One run; see `Stage.run`."""
         app = MatchApp(self.settings, self.watch)
         starting = asyncio.create_task(app.start())
         try:
@@ -61,4 +61,4 @@ class MatchStage(Stage):
         starting.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await starting
-        await app.let_go()  # also what was taken by a start that was under way when the stop came
+        await app.let_go()  # also what an unfinished start has opened

@@ -1,7 +1,7 @@
 """The table store of the match role, a plug-in of Faust (entry point group faust.stores, URL frames:NAME).
 
-A record of the changelog is what one frame has changed, not a key and its value: the store hands it to the replica of
-its shard, which knows what to do. So the table has no keys that Faust could read or write.
+A changelog record has the changes of one frame, not a key and its value. The store passes it to the replica of its
+shard. So the table has no keys that Faust could read or write.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from stream_lsh.kafka.run.lives import Failed
 
 log = logging.getLogger("stream_lsh.kafka.match")
 
-WAITING_BYTES = 16 << 20  # of the changelog, fetched and not applied yet; then no more is fetched
-AGAIN = 1.0  # seconds between two attempts to go back to a record
+WAITING_BYTES = 16 << 20  # of the changelog, fetched but not applied yet; above that no more is fetched
+AGAIN = 1.0  # seconds between two attempts to seek back to a record
 PATIENCE = 5.0  # seconds without a record of a changelog that has more
 
 
 class FrameStore(Store[bytes, bytes]):
-    """The shards that this member holds, active or as standbys."""
+    """The shards of this member, active or standby."""
 
     app: Host
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.data = cast(Any, MappingProxyType({}))  # for Faust: no keys, and none can be put
+        self.data = cast(Any, MappingProxyType({}))  # for Faust: read-only and without keys
         self.held: dict[int, Held] = {}
-        self._closing: dict[int, asyncio.Task[None]] = {}  # what is still being closed, by shard
+        self._closing: dict[int, asyncio.Task[None]] = {}  # closing in progress, by shard
         self._ended = False
-        self._reading_again: dict[int, float] = {}  # since when, by shard
+        self._reading_again: dict[int, float] = {}  # time of the last attempt, by shard
         self._heard = time.monotonic()
 
     # -- membership -------------------------------------------------------------------------------------------------
@@ -47,12 +47,13 @@ class FrameStore(Store[bytes, bytes]):
     async def on_rebalance(
         self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:
-        """Close what is another's now, open what is ours, compare it with the changelog. Recovery comes after it.
+        """Close the shards that were taken away, open the new ones and compare them with the changelog. Recovery
+        follows.
 
         Raises:
-            StoreError: a folder cannot be used, or the changelog is not the one that it was made from.
+            StoreError: a folder is unusable, or the changelog is not the one that the replica was built from.
         """
-        if self._ended:  # a member that stops may be given shards until it has left the group
+        if self._ended:  # a stopping member may be assigned shards until it has left the group
             return
         topic = self.app.names.changelog
         self._heard = time.monotonic()
@@ -64,7 +65,7 @@ class FrameStore(Store[bytes, bytes]):
         places = [TP(topic, shard) for shard in mine]
         starts = await self.app.consumer.earliest_offsets(*places)
         await asyncio.gather(*[self._hold(place.partition, starts[place]) for place in places])
-        # What is not held any more was closed meanwhile, because this life ends.
+        # Shards that are missing here were closed meanwhile, because this run ends.
         reached = {place: self.held[place.partition].reached for place in places if place.partition in self.held}
         for place, bounds in (await self.app.consumer.bounds(reached)).items():
             if place.partition in self.held:
@@ -84,7 +85,7 @@ class FrameStore(Store[bytes, bytes]):
             await held.open(start)
 
     def _give_up(self, shards: Iterable[int]) -> None:
-        """Close shards beside what goes on: a member that joins has no heart-beat until `on_rebalance` has returned."""
+        """Close shards in the background: a joining member sends no heartbeat until `on_rebalance` has returned."""
         for shard in shards:
             held = self.held.pop(shard)
             self.app.watch.revoked(shard)
@@ -93,13 +94,13 @@ class FrameStore(Store[bytes, bytes]):
     async def _close(self, shard: int, held: Held) -> None:
         try:
             await held.close()
-        except Exception as error:  # what is missing on disk comes from the changelog
+        except Exception as error:  # the changelog has what is missing on disk
             log.warning("shard %d was not closed well: %s", shard, error)
         finally:
             del self._closing[shard]
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """Open the shards that this member answers for. Faust waits for it, but does not look at errors."""
+        """Open the active shards for matching. Faust waits for it, but ignores errors."""
         ends = self.app.tables.recovery.active_highwaters
         mine = [(held, ends.get(tp, -1)) for tp in active_tps if (held := self.held.get(tp.partition)) is not None]
         await asyncio.gather(*[self._activate(held, end) for held, end in mine])
@@ -110,7 +111,7 @@ class FrameStore(Store[bytes, bytes]):
                 raise Failed(f"recovery of shard {held.shard} ended before the end of its changelog")
             await held.activate()
         except Exception as error:
-            if self.held.get(held.shard) is held:  # else it was given up meanwhile, and closed
+            if self.held.get(held.shard) is held:  # else it was taken away meanwhile, and closed
                 self.app.fail(error)
 
     @property
@@ -121,15 +122,15 @@ class FrameStore(Store[bytes, bytes]):
 
     @property
     def following(self) -> bool:
-        """Whether records of the changelog are coming in."""
+        """Whether records of the changelog are arriving."""
         return time.monotonic() - self._heard < PATIENCE
 
     async def on_stop(self) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Close all shards, for good. When this returns all of them are, whoever had begun; who waits for it may be
-        cancelled, closing is not."""
+        """Close all shards, for good. Returns only when all are closed, also if another call began it. Cancelling the
+        caller does not cancel the closing."""
         self._ended = True
         self._give_up(list(self.held))
         if closing := list(self._closing.values()):
@@ -140,8 +141,8 @@ class FrameStore(Store[bytes, bytes]):
     async def take(self, event: EventT[Any]) -> None:
         """Take a record of the changelog.
 
-        Faust calls it for each one and waits for it; unlike `apply_changelog_batch` it may go on in another thread
-        meanwhile. Of an error Faust would only log a line, and wait for ever for the record to arrive.
+        Faust awaits this for each record; unlike `apply_changelog_batch` it may use another thread. Faust would only
+        log an error, and wait for the record for ever.
         """
         message = event.message
         held = self.held.get(message.partition)
@@ -158,12 +159,12 @@ class FrameStore(Store[bytes, bytes]):
             self.app.fail(error)
 
     async def _read_again(self, held: Held, tp: TP) -> None:
-        """Faust clears its queues, the changelog's too, when it resumes flow: go back to the record that is missing."""
+        """Seek back to a missing record: Faust clears its queues, also the changelog's, when it resumes flow."""
         recovery = self.app.tables.recovery
         for offsets in (recovery.active_offsets, recovery.standby_offsets):
-            if tp in offsets:  # by these it knows what to pass over, and whether recovery is complete
+            if tp in offsets:  # by these Faust skips records, and decides whether recovery is complete
                 offsets[tp] = held.expected - 1
-        # What was fetched before the seek may still come after it, and make Faust pass over what follows: try again.
+        # Records fetched before the seek may arrive after it, and make Faust skip the next ones: try again.
         if time.monotonic() - self._reading_again.get(tp.partition, 0.0) < AGAIN:
             return
         self._reading_again[tp.partition] = time.monotonic()
@@ -177,7 +178,7 @@ class FrameStore(Store[bytes, bytes]):
         await self.app.consumer.seek_wait({tp: held.expected})
 
     async def nudge(self) -> None:
-        """Where the last records of a recovery were lost, nothing comes any more that would show it."""
+        """Read again if the last records of a recovery were lost: no later record would show the gap."""
         if self.app.tables.recovery.in_recovery and time.monotonic() - self._heard > PATIENCE:
             self._heard = time.monotonic()
             for shard, remaining in self.app.tables.recovery.remaining().items():
@@ -188,23 +189,24 @@ class FrameStore(Store[bytes, bytes]):
     def apply_changelog_batch(
         self, batch: Iterable[EventT[Any]], to_key: Callable[[Any], bytes], to_value: Callable[[Any], bytes]
     ) -> None:
-        """Nothing is left to do: `take` has had each record."""
+        """Do nothing: `take` has had each record."""
 
     def persisted_offset(self, tp: TP) -> int | None:
-        """Where recovery goes on. The replica keeps it, without holes, in the same write as what it stands for.
+        """The offset after which recovery continues. The replica stores it in the same write as the data it stands for.
 
-        Never None for a shard that is held: Faust would go by the records that it has seen, late ones too.
+        Never None for a shard of this member: Faust would use the offsets of the records that it has seen, late ones
+        too.
         """
         held = self.held.get(tp.partition)
         return None if held is None else held.expected - 1
 
     def set_persisted_offset(self, tp: TP, offset: int) -> None:
-        """Not for Faust to say: it would take the offset of any record that was delivered, a zombie's too."""
+        """Do nothing: Faust would set the offset of any delivered record, also one of a fenced owner."""
 
     async def need_active_standby_for(self, tp: TP) -> bool:
         return True
 
-    # -- what a table could do --------------------------------------------------------------------------------------
+    # -- unused methods of a table store ----------------------------------------------------------------------------
 
     def reset_state(self) -> None:
         raise StoreError(f"delete {self.app.settings.data_folder} to start from the changelog")

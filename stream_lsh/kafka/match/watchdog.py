@@ -1,4 +1,4 @@
-"""Whether match stands still although there is something to do: what is seen once a second -> what is wrong; pure."""
+"""Detects stalls of match: no progress although there is work. Works on observations made once a second. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from enum import StrEnum
 
 from stream_lsh.kafka.consumer.position import Bounds
 
-LOOK_SECONDS = 1.0  # between two looks
-LATE_SECONDS = 1.5  # after a longer pause the process, or its event loop, stood still: the look before proves nothing
-TWICE = 2  # looks: what is on its way between two tasks is there by the second
-UNREAD_LOOKS = 10  # looks that frames may wait at the brokers
-UNANSWERED_LOOKS = 10  # looks that a shard may be without a flow
+LOOK_SECONDS = 1.0  # between two observations
+LATE_SECONDS = 1.5  # after a longer pause the process or its event loop was blocked; the last observation is void
+TWICE = 2  # observations: by the second one a frame between two tasks has arrived
+UNREAD_LOOKS = 10  # observations for which frames may wait at the brokers
+UNANSWERED_LOOKS = 10  # observations for which a shard may be without a flow
 
 
 class Stall(StrEnum):
-    """Why nothing goes on; a label of `stream_lsh_stalls_total`."""
+    """The reason of a stall; a label of `stream_lsh_stalls_total`."""
 
     LOST = "frames_lost"
     UNREAD = "frames_unread"
@@ -26,11 +26,14 @@ class Stall(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A shard that this member answers for. Offsets are of its partition of the frames topic.
+    """A shard of this member. Offsets are of its partition of frames.
 
-    position: of the next frame that its flow takes. idle: the flow has nothing in flight. handed: behind the last frame
-    that was fetched for the flow, 0 if none was. read: where the client goes on; None if it does not know. bounds: as
-    the broker said last; None if it did not answer.
+    Attributes:
+        position: the next frame that its flow takes.
+        idle: the flow has nothing in flight.
+        handed: the offset after the last frame fetched for the flow, 0 if there was none.
+        read: the client's position; None if unknown.
+        bounds: by the broker's last response; None if it did not answer.
     """
 
     position: int
@@ -42,10 +45,13 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look has found.
+    """An observation.
 
-    hand_overs: how often shards were handed over. ended: the task that fetches has ended, and why; None if it goes on.
-    unanswered: shards that are assigned and recovered, and have no flow. shards: those that have one.
+    Attributes:
+        hand_overs: counts how often shards were handed over.
+        ended: why the fetch task has ended; None if it runs.
+        unanswered: shards that are assigned and recovered but have no flow.
+        shards: those that have one.
     """
 
     hand_overs: int
@@ -56,7 +62,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something is wrong. ends: this life has to end, for nothing else helps."""
+    """A stall. ends: the run must end, because nothing else helps."""
 
     stall: Stall
     text: str
@@ -65,29 +71,29 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The client is past frames that were never fetched: it has to read a shard from this offset on again."""
+    """The client has skipped frames that were never fetched: the shard must be read again from this offset."""
 
     shard: int
     offset: int
 
 
 class Watchdog:
-    """Compares each look with those before it.
+    """Compares each observation with the ones before it.
 
     Args:
-        patience: seconds after which frames that wait at the brokers end this life. Not less than a request may take: a
-        slow connection is no stall.
+        patience: seconds after which frames that wait at the brokers end the run. At least the time limit of a request:
+            a slow connection is no stall.
     """
 
     def __init__(self, patience: float) -> None:
         self._patience = int(patience / LOOK_SECONDS)
         self._seen = Seen(-1)
         self._time = 0.0
-        self._counts: dict[tuple[Stall, int], int] = {}  # looks in a row that have found this of a shard
-        self._again: dict[int, tuple[int, int]] = {}  # position and place of the client when a shard was read again
+        self._counts: dict[tuple[Stall, int], int] = {}  # consecutive observations of a stall, by shard
+        self._again: dict[int, tuple[int, int]] = {}  # flow's and client's position at the last repeated read, by shard
 
     def look(self, seen: Seen, now: float) -> list[Finding | Again]:
-        """What is wrong by what was seen at a time, in seconds of a clock that never goes back."""
+        """The findings of an observation made at `now`, in seconds of a monotonic clock."""
         if seen.hand_overs != self._seen.hand_overs:
             self._counts, self._again = {}, {}
         elif now > self._time + LATE_SECONDS:
@@ -130,12 +136,12 @@ class Watchdog:
             yield Finding(Stall.UNREAD, text, ends=deleted or looks > UNREAD_LOOKS)
 
     def _waits(self, number: int, shard: Shard) -> bool:
-        """Whether the brokers have frames for a shard, or had some and have deleted them."""
+        """Whether the brokers have frames for a shard, or have deleted some that it needs."""
         if shard.bounds is None:
             return False
         begin, end = shard.bounds
-        # The end of a transaction, for example, is no record, and has an offset. The client has looked for a frame
-        # there twice, and found none.
+        # Transaction markers, for example, have offsets but are no records. The client has searched there twice for a
+        # frame, and found none.
         empty = shard.read is not None and shard.read >= end and self._again.get(number) == (shard.position, shard.read)
         return begin > shard.position or (end > shard.position and not empty)
 

@@ -1,1 +1,1 @@
-"""The processes of a worker: the lives of a role, supervision, metrics, health, logs."""
+"""The processes of a worker: runs of a role, supervision, metrics, health, logs."""

@@ -1,7 +1,7 @@
-"""Whether a worker is alive: every role has committed, or had nothing to do, a short while ago.
+"""Health of a worker: whether every role has recently committed, or recently had nothing to do.
 
-A port that answers proves little: what counts is that work goes on. A role is alive if its last commit, its last look
-at an empty input, or its start is less than `ALIVE` seconds old.
+An open port proves little; progress does. A role is healthy if its last commit, its last check of an empty input or its
+start is less than `ALIVE` seconds ago.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ ALIVE = 60.0  # seconds
 
 @dataclass
 class Pulse:
-    """When a role last showed life; seconds of the clock of its `Health`. stopped: why it has given up, if it has."""
+    """When a role last made progress, in seconds of the clock of its `Health`. stopped: why it has given up, if it
+    has."""
 
     started: float
     committed: float | None = None
@@ -25,12 +26,12 @@ class Pulse:
 
     @property
     def last(self) -> float:
-        """The last sign of life."""
+        """The time of the last sign of progress."""
         return max(time for time in (self.started, self.committed, self.idle) if time is not None)
 
 
 class Health:
-    """The pulses of the roles in this process. `ports`: where the processes of the same worker tell theirs."""
+    """The pulses of the roles in this process. ports: the HTTP ports of all processes of the worker."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, ports: Sequence[int] = ()) -> None:
         self.clock = clock
@@ -38,14 +39,14 @@ class Health:
         self._pulses: dict[str, Pulse] = {}
 
     def pulse(self, role: str) -> Pulse:
-        """The pulse of a role, which starts when it is asked for first."""
+        """The pulse of a role. The first call starts it."""
         if role not in self._pulses:
             self._pulses[role] = Pulse(self.clock())
         return self._pulses[role]
 
     def report(self) -> tuple[bool, dict[str, Any]]:
-        """Whether all roles are alive, and for each the seconds since start, last commit and last idle look; of one
-        that has given up, why."""
+        """Whether all roles are healthy, and the report of /health: for each role the seconds since its start, its last
+        commit and its last idle check. For a role that has given up also why."""
         now = self.clock()
         roles: dict[str, dict[str, Any]] = {}
         for role, pulse in self._pulses.items():

@@ -1,4 +1,4 @@
-"""A role lives one life after the other: what a failure leaves undone, the next life does from what is committed."""
+"""Runs of a role, one after another. After a failure the next run resumes from what is committed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from stream_lsh.kafka.topics import lacking
 
 log = logging.getLogger("stream_lsh.kafka.run.lives")
 
-SHORTEST, LONGEST = 0.1, 5.0  # seconds between two lives
-QUIET = 60.0  # seconds without work after which a life counts as a good one, as if it had committed
-SAY = 30.0  # seconds in which the same failure is told only once
+SHORTEST, LONGEST = 0.1, 5.0  # seconds between two runs
+QUIET = 60.0  # seconds without work after which a run counts as successful, as if it had committed
+SAY = 30.0  # seconds within which the same failure is logged only once
 AGAIN = "%s; beginning again in %.1f s"
-PATIENCE = 15.0  # seconds for what may pass when a cluster has just started or a topic was just made
+PATIENCE = 15.0  # seconds allowed for errors that a new cluster or a new topic may cause
 
 _SOON = (
     errors.UnknownTopicOrPartitionError, errors.OffsetOutOfRangeError, errors.NoOffsetForPartitionError,
@@ -42,11 +42,11 @@ _NETWORK = {
 
 
 class Failed(Exception):
-    """A stage cannot go on from here, but its next life can: a send was refused, or another member has taken over."""
+    """This run of a stage cannot continue, but the next one can: a send was refused, or another member took over."""
 
 
 class Unanswered(Failed):
-    """Kafka was waited for in vain: it is away, or a quorum of its brokers."""
+    """Kafka did not answer in time: it is down, or too many of its brokers are."""
 
 
 _WAITED = (
@@ -56,7 +56,7 @@ _WAITED = (
 
 
 class Stage(ABC):
-    """One life of a role. What it needs of the past it reads from Kafka, or from its store, in `run`."""
+    """One run of a role. `run` reads the state that it needs from Kafka or from the role's store."""
 
     role: ClassVar[str]
 
@@ -70,13 +70,13 @@ class Stage(ABC):
 
         Raises:
             Stopped: asked to stop before there was anything to finish.
-            Failed, KafkaError, OSError of the network: the next life may do better; clients are closed.
+            Failed, KafkaError, OSError of the network: the next run may succeed; clients are closed.
             StreamLshError: retrying cannot help.
         """
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a failure comes from Kafka or the network, so that beginning again is worth it."""
+    """Whether a failure comes from Kafka or the network, so that a new run may succeed."""
     if isinstance(error, (Failed, errors.KafkaError, errors.ConsumerStoppedError, ConnectionError, TimeoutError)):
         return True
     if isinstance(error, (socket.gaierror, ssl.SSLError)):
@@ -85,7 +85,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def _known(error: BaseException) -> bool:
-    """Whether it is told where it ends a life; tasks that have failed in the same way need not repeat it."""
+    """Whether the end of the run logs this error. Tasks that failed the same way need not log it again."""
     return may_pass(error) or isinstance(error, StreamLshError)
 
 
@@ -99,7 +99,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 async def _reason(error: Exception, settings: KafkaSettings, stop: asyncio.Event) -> BaseException:
-    """What is behind an error; the error itself if `stop` is set before that is known."""
+    """The cause of an error; the error itself if `stop` is set before the cause is found."""
     asked = asyncio.ensure_future(stop.wait())
     try:
         return await unless(_found_out(error, settings), asked)
@@ -110,7 +110,7 @@ async def _reason(error: Exception, settings: KafkaSettings, stop: asyncio.Event
 
 
 async def _found_out(error: Exception, settings: KafkaSettings) -> BaseException:
-    """Ask the brokers: aiokafka tells only its log why it could not connect, or what it waits for."""
+    """Ask the brokers for the cause: aiokafka only logs why it could not connect or what it waits for."""
     reason = await cause(error, settings)
     if isinstance(reason, _WAITED) and (copies := await lacking(settings)):
         reason = errors.NotEnoughReplicasError(f"{copies}; {_words(error)}")
@@ -128,8 +128,8 @@ def _words(error: BaseException) -> str:
 
 
 def _beneath(cancelled: asyncio.CancelledError) -> Exception:
-    """What really happened when nobody has cancelled the role: closing a client of a broker that is away raises what
-    its tasks have left, in place of the error that it is closed for."""
+    """The true error behind a cancellation that this program did not ask for. Closing a client of a broker that is down
+    raises what its tasks have left, in place of the error that made it close."""
     found: list[BaseException] = []
     error: BaseException | None = cancelled
     while error is not None and error not in found:
@@ -146,21 +146,21 @@ async def keep_running(
     settings: KafkaSettings,
     watch: Probe,
 ) -> None:
-    """Run a role, one life after the other, until `stop` is set.
+    """Run a role again and again until `stop` is set.
 
-    After a failure that may pass it waits 0.1 s to 5 s and begins again. Waiting time and the clock of giving up begin
-    anew when a life has committed something, or has been up for a minute with nothing to do.
+    After a temporary failure it waits 0.1 s to 5 s and begins again. The delay and the time until it gives up are reset
+    once a run has committed something, or has been idle for a minute.
 
     Raises:
-        BrokerError: nothing was committed for `give_up_seconds`; Kafka refuses us (at once); a topic or an offset is
-            not there, or a record is too large (after 15 s).
+        BrokerError: nothing was committed for `give_up_seconds`; Kafka refuses this client (at once); a topic or an
+            offset is missing, or a record is too large (after 15 s).
         StreamLshError: as the stage raised it.
     """
     logs.role.set(watch.role)
     logs.hush(asyncio.get_running_loop(), _known)
     clock = watch.health.clock
-    failing: float | None = None  # since when, without progress
-    lacking: float | None = None  # since when it is one of _SOON, again and again
+    failing: float | None = None  # start of the time without progress
+    lacking: float | None = None  # start of an unbroken series of errors of _SOON
     tries = 0
     words, said = "", clock()
     while not stop.is_set():
@@ -179,7 +179,7 @@ async def keep_running(
             error = _beneath(cancelled)
         except Exception as raised:
             error = raised
-        if not may_pass(error):  # no next life can help, or nobody foresaw it
+        if not may_pass(error):  # no further run can help, or the error is unexpected
             raise error
         reason = await _reason(error, settings, stop)
         now = clock()
@@ -190,8 +190,8 @@ async def keep_running(
         if watch.commits > commits or (idle is not None and idle >= began + QUIET):
             failing, lacking, tries = now, None, 0
         elif failing is None:
-            failing = max(began, idle or began)  # until then all was well
-        # A clock of its own: after a bad quarter of a minute such an error may still be a moment's.
+            failing = max(began, idle or began)  # there was no failure until then
+        # Timed separately: even after 15 s of other failures such an error may be temporary.
         if not any(isinstance(found, _SOON) for found in _causes(reason)):
             lacking = None
         elif lacking is None:
@@ -210,7 +210,8 @@ async def keep_running(
 
 
 def _give_up(error: BaseException, seconds: float, lacking: float, settings: KafkaSettings) -> None:
-    """Raise if `error` will not pass any more, after `seconds` without progress, `lacking` of them of this kind."""
+    """Raise if `error` is permanent: after `seconds` without progress, of which `lacking` seconds with errors of
+    `_SOON`."""
     for reason in _causes(error):
         if isinstance(reason, FINAL) or (isinstance(reason, _SOON) and lacking >= PATIENCE):
             raise explain(reason, settings) from error

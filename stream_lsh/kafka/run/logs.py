@@ -1,4 +1,4 @@
-"""The log of a worker: one line an event on standard error, with time, level and role."""
+"""The log of a worker: one line per event on standard error, with time, level and role."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 LEVELS = ("debug", "info", "warning", "error")
-CLIENTS = ("aiokafka",)  # they say many times what we say once, in our words
-# So does Faust. Its services log under the names of the modules that their classes are in: ours too, where they derive.
+CLIENTS = ("aiokafka",)  # these log many times what our own messages say once
+# So does Faust. A service of Faust logs under the module of its class, which for subclasses is one of ours.
 FAUST = ("faust", "mode", *(f"stream_lsh.kafka.match.{module}" for module in ("app", "faust_driver", "store")))
 
 log = logging.getLogger("stream_lsh.kafka.run.logs")
 
 role: ContextVar[str] = ContextVar("role")
-"""The role that the running task belongs to."""
+"""The role of the running task."""
 
 
 class _Line(logging.Formatter):
@@ -41,10 +41,11 @@ class _Role(logging.Filter):
 
 
 def set_up(level: str, process: str) -> None:
-    """Log to standard error from `level` on; what libraries say from warnings on, what Kafka's clients say under debug.
+    """Log to standard error from `level` on. Libraries log from warnings on, Kafka's clients only at level debug.
 
     Args:
-        level: one of LEVELS. process: what to call the process where no role is running.
+        level: one of LEVELS.
+        process: the name in the log lines while no role is running.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line("%(asctime)s %(levelname)s %(role)s: %(message)s"))
@@ -57,10 +58,11 @@ def set_up(level: str, process: str) -> None:
 
 
 def hush(loop: asyncio.AbstractEventLoop, expected: Callable[[BaseException], bool]) -> None:
-    """Have the loop tell at level debug only what a failed life leaves behind: errors that nobody asked for, and those
-    of the tasks and callbacks of Kafka's clients. Everything else it tells as before.
+    """Make the loop log at level debug what a failed run leaves behind: unretrieved errors, and errors of tasks and
+    callbacks of Kafka's clients. Everything else is logged as before.
 
-    expected: whether an error is one that a life may end with.
+    Args:
+        expected: whether a run may end with this error.
     """
     if loop.get_exception_handler() is None:  # once for all roles
         loop.set_exception_handler(partial(_handle, expected))
@@ -78,7 +80,7 @@ def _handle(
 
 
 def _of_a_client(error: BaseException) -> bool:
-    """Whether it was raised in the code of a client."""
+    """Whether the error was raised in the code of a Kafka client."""
     trace, module = error.__traceback__, ""
     while trace is not None:
         module, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next

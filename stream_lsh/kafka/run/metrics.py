@@ -1,4 +1,4 @@
-"""What a worker counts, in Prometheus' terms; how it is asked; `Probe`, through which a role tells what it does."""
+"""Prometheus metrics of a worker, their HTTP port, and `Probe`, through which a role reports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from stream_lsh import __version__
 from stream_lsh.kafka.run.health import Health
 
 BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4096)
-FOREIGN = "foreign"  # a reason of `ignored`: nobody's record
+FOREIGN = "foreign"  # reason of `ignored`: bytes that no version of this program writes
 LATENCIES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
 class Registry:
-    """All metrics of a process, made once; the roles in it are told apart by the label `role`."""
+    """All metrics of a process, created once. The label `role` separates its roles."""
 
     def __init__(self) -> None:
         self._collector = collector = CollectorRegistry()
@@ -78,13 +78,13 @@ class Registry:
 
 @asynccontextmanager
 async def served(health: Health, registry: Registry, host: str, port: int) -> AsyncIterator[int]:
-    """Answer /health (200 or 503, JSON) and /metrics (Prometheus) while it lasts; yields the port (0: a free one).
+    """Serve /health (200 or 503, JSON) and /metrics (Prometheus). Yields the port (0: a free one).
 
     Raises:
         OSError: the port is taken, or the host is not one of this machine.
     """
     import orjson
-    from aiohttp import web  # here, because a worker without a port can do without it
+    from aiohttp import web  # only here: a worker without a port does not need it
 
     async def answer_health(_: web.Request) -> web.Response:
         alive, report = health.report()
@@ -109,7 +109,7 @@ async def served(health: Health, registry: Registry, host: str, port: int) -> As
 
 
 class Probe:
-    """What one role tells of its work; cheap, and safe to call from any thread.
+    """What one role reports about its work. Calls are cheap and thread-safe.
 
     Without `registry` and `health` it has its own (for tests, and for a stage that runs alone).
     """
@@ -118,7 +118,7 @@ class Probe:
         self.role = role
         self.registry = registry = registry or Registry()
         self.health = health or Health()
-        self.commits = 0  # calls of `committed`: whether there was progress
+        self.commits = 0  # calls of `committed`, by which progress is detected
         self._pulse = self.health.pulse(role)
         self._documents = registry.documents.labels(role)
         self._pairs = registry.pairs.labels(role)
@@ -129,18 +129,18 @@ class Probe:
         self._seconds = registry.seconds.labels(role)
         self._last_commit = registry.last_commit.labels(role)
         self._stopped = registry.stopped.labels(role)
-        registry.ignored.labels(role, FOREIGN)  # from 0 on: a series that begins with 1 has not increased
+        registry.ignored.labels(role, FOREIGN)  # from 0 on: a series that begins with 1 shows no increase
         self._excluded = registry.excluded.labels(role)
         self._lags: set[int] = set()
         self._shards: set[int] = set()
 
     @property
     def last_idle(self) -> float | None:
-        """When the role last found nothing to do, on the clock of its `Health`."""
+        """When the role last had nothing to do, by the clock of its `Health`."""
         return self._pulse.idle
 
     def documents(self, number: int) -> None:
-        """`number` more documents were worked through."""
+        """`number` more documents are processed."""
         self._documents.inc(number)
 
     def batch(self, number: int, seconds: float) -> None:
@@ -161,12 +161,12 @@ class Probe:
         self._not_compared.inc(number)
 
     def lag(self, partition: int, records: int) -> None:
-        """An input partition that this member reads has `records` left to read."""
+        """An input partition of this member has `records` left to read."""
         self._lags.add(partition)
         self.registry.lag.labels(self.role, partition).set(records)
 
     def assigned(self, partitions: set[int]) -> None:
-        """The input partitions that this member reads now: the lag of others is no longer ours to tell."""
+        """The input partitions of this member. It no longer reports the lag of any others."""
         for partition in self._lags - partitions:
             self.registry.lag.remove(self.role, str(partition))
         self._lags &= partitions
@@ -174,34 +174,34 @@ class Probe:
         self.excluded(0)
 
     def excluded(self, partitions: int) -> None:
-        """So many of these partitions are not read: the outputs do not have them."""
+        """Number of these partitions that are not read because the outputs lack them."""
         self._excluded.set(partitions)
 
     def committed(self) -> None:
-        """Progress was committed: the broker has everything downstream, and our position."""
+        """Progress was committed: the broker has all outputs, and our position."""
         self.commits += 1
         self._pulse.committed = self.health.clock()
         self._last_commit.set(time.time())
 
     def idle(self) -> None:
-        """The input was looked at, there was nothing to do, and nothing is uncommitted."""
+        """The input was checked and is empty, and nothing is uncommitted."""
         self._pulse.idle = self.health.clock()
 
     def in_flight(self, frames: int) -> None:
-        """`frames` are on their way to the judge."""
+        """`frames` are in flight to the judge."""
         self.registry.in_flight.labels(self.role).set(frames)
 
     def stream_time(self, time: int, jumps: int) -> None:
-        """Stream time (ms) stands there, and has gone on so often by more than the window at once."""
+        """Stream time (ms), and how often it has newly advanced by more than the window at once."""
         self.registry.stream_time.labels(self.role).set(time / 1000)
         self.registry.jumps.labels(self.role).inc(jumps)
 
     def ignored(self, reason: str, number: int = 1) -> None:
-        """`number` records were not applied, for a reason of a few words (one of a fixed set)."""
+        """`number` records were not applied, for a reason of a fixed set."""
         self.registry.ignored.labels(self.role, reason).inc(number)
 
     def index(self, shard: int, documents: int, size: int, oldest: int | None = None) -> None:
-        """A shard holds `documents` documents in `size` bytes; oldest: the stream time of the first, with a window."""
+        """A shard has `documents` documents in `size` bytes. oldest: stream time (ms) of the first, with a window."""
         if oldest is not None:
             self.registry.oldest.labels(self.role, shard).set(oldest / 1000)
         self._shards.add(shard)
@@ -209,21 +209,21 @@ class Probe:
         self.registry.index_bytes.labels(self.role, shard).set(size)
 
     def recovery(self, shard: int, remaining: int) -> None:
-        """A shard has `remaining` changelog records to read before it answers."""
+        """A shard has `remaining` changelog records to read before it can reply."""
         self._shards.add(shard)
         self.registry.recovery.labels(self.role, shard).set(remaining)
 
     def revoked(self, shard: int) -> None:
-        """This member has lost a shard: another one tells its size from now on."""
+        """This member has lost a shard. Another member reports its size from now on."""
         if shard in self._shards:
             self._shards.discard(shard)
             registry = self.registry
             for gauge in (registry.index_documents, registry.index_bytes, registry.recovery, registry.oldest):
-                with suppress(KeyError):  # not all are told of each
+                with suppress(KeyError):  # not every shard has all of them
                     gauge.remove(self.role, str(shard))
 
     def waited(self, seconds: Iterable[float]) -> None:
-        """Documents have waited so long for their verdicts."""
+        """The latencies of documents, from their timestamps to their verdicts, in seconds."""
         latency = self.registry.latency.labels(self.role)
         for found in seconds:
             latency.observe(found)
@@ -234,7 +234,7 @@ class Probe:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is done inside is a transaction; with an error it is aborted."""
+        """Counts the transaction inside as aborted if it raises."""
         try:
             yield
         except BaseException:
@@ -242,7 +242,7 @@ class Probe:
             raise
 
     def grouped(self, events: Mapping[str, int], alerts: Mapping[str, int], forgotten: int) -> None:
-        """So many more events of groups by kind, and alerts by rule; times in all that a rule had no room."""
+        """New events of groups by kind and new alerts by rule. forgotten: total times that a rule had no room."""
         for kind, number in events.items():
             self.registry.events.labels(self.role, kind).inc(number)
         for rule, number in alerts.items():
@@ -250,14 +250,15 @@ class Probe:
         self.registry.forgotten.labels(self.role).set(forgotten)
 
     def restarted(self) -> None:
-        """The role begins again after a failure."""
+        """The role begins a new run after a failure."""
         self._restarts.inc()
 
     def stalled(self, reason: str, number: int = 1) -> None:
-        """The role stands still though there is something to do, for a reason of a fixed set; 0 times to begin with."""
+        """The role makes no progress although there is work, for a reason of a fixed set. number 0: creates the
+        series."""
         self.registry.stalls.labels(self.role, reason).inc(number)
 
     def stopped(self, reason: str) -> None:
-        """The role has given up, for a reason that a person has to look at."""
+        """The role has given up, for a reason that an operator must look at."""
         self._pulse.stopped = reason
         self._stopped.set(1)

@@ -1,7 +1,7 @@
 """One process of a worker: its roles on one event loop, with a port for health and metrics.
 
-Run as a program it is a child of the supervisor in `worker.py`, which writes the job (settings, secrets among them) to
-its standard input and keeps that open. If the supervisor is killed, so is the child: its data folder is free at once.
+As a program it is a child of the supervisor, which writes the job (settings, secrets among them) to its standard input
+and keeps that open. If the supervisor is killed, the child is killed too, so that its data folder is free at once.
 """
 
 from __future__ import annotations
@@ -50,21 +50,26 @@ STAGES = {
     "forward": "stream_lsh.kafka.forward.stage:ForwardStage",
     "group": "stream_lsh.kafka.groups.stage:GroupStage",
 }
-"""Where the class of each role is; imported only where it runs."""
+"""The class of each role, imported only where the role runs."""
 COMPILED = ("sign", "match")  # the roles that need kernels
-OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage, as in the command line
-DRAIN = 30.0  # seconds that a stop may take; what is not committed by then is done again by others
+OBJECTS = 100_000  # new objects that trigger a garbage collection, as in the command line
+DRAIN = 30.0  # seconds that a stop may take; other members repeat what is not committed by then
 KILLED = 143
 OWN = (StoreError.exit_code, OutputError.exit_code)
-"""Codes of errors that are a role's own: its topics, its disk. Settings, and a Kafka that is away, are everybody's."""
+"""Exit codes of errors that concern one role: its topics, its disk. Errors of settings and of Kafka concern all."""
 _CHILD = "-m", "stream_lsh.kafka.run.process"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process does. port: of /health and /metrics; ports: of all processes of the worker. together: whether no
-    role is of use without the others, so that all end with the first that gives up."""
+    """The work of one process.
+
+    Attributes:
+        port: of /health and /metrics.
+        ports: of all processes of the worker.
+        together: whether all roles end when the first one gives up, because no role is of use without the others.
+    """
 
     roles: tuple[str, ...]
     port: int | None = None
@@ -74,17 +79,17 @@ class Job:
     together: bool = False
 
     def goes_on(self, error: StreamLshError) -> bool:
-        """Whether the other roles go on when one has given up with this error."""
+        """Whether the other roles continue after one has given up with this error."""
         return not self.together and error.exit_code in OWN
 
     @property
     def name(self) -> str:
-        """The roles, with commas between them."""
+        """The roles, separated by commas."""
         return ",".join(self.roles)
 
 
 def dump(job: Job, settings: KafkaSettings) -> bytes:
-    """Job and settings as a line of JSON. It holds secrets: only for the child's input."""
+    """Job and settings as a line of JSON. It contains secrets: only for the child's input."""
 
     def plain(value: Any) -> Any:
         return value.get_secret_value() if isinstance(value, SecretStr) else value
@@ -94,7 +99,7 @@ def dump(job: Job, settings: KafkaSettings) -> bytes:
 
 
 def load(line: bytes) -> tuple[Job, KafkaSettings]:
-    """What `dump` has written."""
+    """Parse the line of `dump`."""
     found = orjson.loads(line)
     job = found["job"]
     job |= {name: tuple(job[name]) for name in ("roles", "ports")}
@@ -102,29 +107,30 @@ def load(line: bytes) -> tuple[Job, KafkaSettings]:
 
 
 def command(job: Job) -> list[str]:
-    """The command line of the child that does a job; the roles in it are only for whoever looks at `ps`."""
+    """The command line of the child for a job. The roles are in it only to be seen in `ps`."""
     return [sys.executable, *_CHILD, job.name]
 
 
 def run(
     job: Job, settings: KafkaSettings, signals: Signals, ready: Callable[[asyncio.Event], Awaitable[None]] | None = None
 ) -> None:
-    """Do a job until a signal comes, then drain.
+    """Do a job until a signal arrives, then drain.
 
     Args:
-        signals: entered already. ready: awaited before the work begins, with the event that asks to stop.
+        signals: entered already.
+        ready: awaited before the work begins, with the event that requests a stop.
 
     Raises:
         StreamLshError: a role has given up; the others are stopped.
     """
-    raise_limit()  # forward has a producer, two sockets or more, for each partition
+    raise_limit()  # forward has a producer, with two or more sockets, for each partition
     try:
         if ready is not None:
             signals.run(lambda stop, _: ready(stop))
         if not signals.came:
             classes = {role: pkgutil.resolve_name(job.stages[role]) for role in job.roles}
             if not set(job.roles).isdisjoint(COMPILED):
-                from stream_lsh.embedded.warming import warm_up  # here, because it takes the whole engine with it
+                from stream_lsh.embedded.warming import warm_up  # only here: it imports the whole engine
 
                 notice.say = log.info
                 warm_up(settings, lambda: bool(signals.came))
@@ -143,8 +149,8 @@ async def run_roles(
     job: Job, settings: KafkaSettings, classes: Mapping[str, Callable[[KafkaSettings, Probe], Stage]],
     stop: asyncio.Event,
 ) -> None:  # fmt: skip
-    """Run the roles of a job until `stop` is set or none is left. A role whose error is its own stops alone; after any
-    other all drain.
+    """Run the roles of a job until `stop` is set or none is left. If an error concerns only its role, that role stops
+    alone. After any other error all roles drain.
 
     Raises:
         UsageError: the port is taken.
@@ -156,7 +162,7 @@ async def run_roles(
             try:
                 port = await stack.enter_async_context(served(health, registry, settings.http_host, job.port))
             except OSError as error:
-                # asyncio's own text repeats the address; the numbers of an unknown name are no errno.
+                # asyncio's own text repeats the address. The error numbers of an unknown host name are no errno.
                 why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
                 raise UsageError(
                     f"http_port {job.port} on http_host {settings.http_host} cannot be used: {why}. "
@@ -195,8 +201,11 @@ async def outlast(
     tasks: Iterable[asyncio.Task[None]], job: Job, ends: Sequence[asyncio.Task[Any]],
     stopped: Callable[[asyncio.Task[None], StreamLshError], object],
 ) -> list[asyncio.Task[None]]:  # fmt: skip
-    """Wait until all tasks have ended, one of `ends` has, or one of them with an error after which the job does not go
-    on. Returns those that have ended, in their order; `stopped` is told of each that the others outlast."""
+    """Wait until all tasks have ended, one of `ends` is done, or a task has ended the job with its error.
+
+    Returns:
+        The tasks that have ended, in that order. `stopped` is called for each task that ends while others continue.
+    """
     running, ended = set(tasks), list[asyncio.Task[None]]()
     while running and not any(end.done() for end in ends):
         await asyncio.wait([*running, *ends], return_when=asyncio.FIRST_COMPLETED)
@@ -221,7 +230,7 @@ def _raise_first(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def explained(error: BaseException | None) -> StreamLshError | None:
-    """An error that a person can understand; None for what nobody foresaw."""
+    """The error in a form that an operator understands; None for an unexpected one."""
     if isinstance(error, StreamLshError):
         return error
     number = refusal(error) if isinstance(error, Exception) else None
@@ -237,11 +246,11 @@ def explained(error: BaseException | None) -> StreamLshError | None:
 
 
 def main() -> NoReturn:
-    """The child: a job from standard input, what went wrong to standard output, 0 after a clean stop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the supervisor says what to do
+    """The child: a job from standard input, an error message to standard output, 0 after a clean stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the supervisor decides
     signal.signal(signal.SIGTERM, _interrupt)
     report = os.dup(1)
-    os.dup2(2, 1)  # what a library prints is not taken for the report
+    os.dup2(2, 1)  # keeps the prints of libraries out of the report
     code = 0
     try:
         line = sys.stdin.buffer.readline()
@@ -249,10 +258,10 @@ def main() -> NoReturn:
             _die_with_supervisor()
             threading.Thread(target=_watch_supervisor, daemon=True).start()
             job, settings = load(line)
-            gc.set_threshold(OBJECTS)  # what is imported stays
+            gc.set_threshold(OBJECTS)  # imported objects stay for good
             asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())  # a tenth cheaper than asyncio's own loop
             logs.set_up(job.log_level, job.name)
-            # A second signal changes nothing: the supervisor kills whom it does not want to wait for.
+            # A second signal has no effect here: the supervisor kills a child that it does not want to wait for.
             with Signals() as signals:
                 run(job, settings, signals)
     except BaseException as error:
@@ -260,11 +269,12 @@ def main() -> NoReturn:
         code = _told(error, report)
     with suppress(OSError, ValueError):
         sys.stderr.flush()
-    os._exit(code)  # at once: threads of libraries may take their time
+    os._exit(code)  # at once: threads of libraries may be slow to end
 
 
 def _told(error: BaseException, report: int) -> int:
-    """Tell the supervisor why this process ends, if a person can understand it, else the log; the exit code."""
+    """Report why this process ends: an expected error to the supervisor, any other to the log. Returns the exit
+    code."""
     if isinstance(error, KeyboardInterrupt):  # before `run` has begun
         return 0
     if isinstance(error, StreamLshError):
@@ -280,13 +290,13 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def _die_with_supervisor() -> None:
-    """Ask Linux to kill this process when its parent dies."""
+    """Ask Linux to kill this process when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _watch_supervisor() -> None:
-    """Stop when the supervisor is no more: where the system does not see to it, or it was dead before we asked."""
+    """Stop when the supervisor has ended, if the system does not do it or the supervisor ended before we asked."""
     while sys.stdin.buffer.read(1):
         pass
     log.warning("the supervisor is gone; stopping")

@@ -31,17 +31,17 @@ Processes = Literal["one", "groups", "roles"]
 Check = Callable[[KafkaSettings, Sequence[str]], Awaitable[None]]
 Beside = Callable[[asyncio.Event], Coroutine[None, None, None]]
 GROUPS = (("sign",), ("match",), ("sequence", "judge", "forward", "group"))
-"""Roles that share a process by default: signing and matching keep a core busy each, the others together less."""
-SHORTEST, LONGEST = 0.5, 10.0  # seconds until a process that died is started again
-LIVED = 20.0  # seconds after which a process counts as one that works
-CRASHES = 5  # processes in a row that ended with an unforeseen error before they had lived that long
+"""Roles that share a process by default: sign and match each keep a core busy, the others together less."""
+SHORTEST, LONGEST = 0.5, 10.0  # seconds until a process that ended is started again
+LIVED = 20.0  # seconds of uptime after which a process counts as working
+CRASHES = 5  # limit of unexpected errors in a row, each before a process was up for that long
 ASK = 1.0  # seconds between two attempts to reach Kafka at start
-SAY = 30.0  # seconds between two lines that say so
-BESIDE = 10.0  # seconds that what runs beside may take to end
+SAY = 30.0  # seconds between two log lines about it
+BESIDE = 10.0  # seconds that `beside` may take to end
 
 
 class GaveUp(StreamLshError):
-    """A process of the worker has ended with an error; the code is the one that it ended with."""
+    """A process of the worker has ended with an error. exit_code: of that process."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -72,18 +72,19 @@ def work(
     """Run a worker until SIGTERM or SIGINT, then let it finish what is in flight.
 
     Args:
-        jobs: see `plan`; a single one is done in this process, unless there is something `beside`.
-        check: raises if the topics of some roles are not there.
-        beside: runs beside the processes until the event is set that asks to stop; when it returns, the worker stops.
+        jobs: see `plan`. A single job runs in this process, unless there is something `beside`.
+        check: raises if the topics of some roles are missing or misconfigured.
+        beside: runs beside the processes until the event that requests a stop is set. When it returns, the worker
+            stops.
 
     Returns:
-        The signals that have ended it: none, if `beside` did; one; or a second one, after which nothing was waited for.
-        From then on signals are ignored: the process has nothing left to do. (A single job ends it at a second one.)
+        The signals that ended the worker: none if `beside` did; one; or two, where the second ends the waiting. From
+        then on signals are ignored: the process has nothing left to do. (A second signal ends a single job itself.)
 
     Raises:
-        BrokerError: Kafka cannot be reached for `give_up_seconds`, refuses, or its topics are not as they must be.
-        StreamLshError: a role has given up, and the others have done so too, or were stopped.
-        KeyboardInterrupt: a signal came before anything had begun.
+        BrokerError: Kafka cannot be reached for `give_up_seconds` or refuses, or its topics are misconfigured.
+        StreamLshError: a role has given up, and the others have too or were stopped.
+        KeyboardInterrupt: a signal arrived before the start.
     """
     roles = [role for job in jobs for role in job.roles]
 
@@ -108,7 +109,7 @@ async def wait_for_kafka(
     """Return when Kafka has the topics of these roles, or when `stop` is set.
 
     Raises:
-        BrokerError: it refuses, its topics are not as they must be, or it did not answer for `give_up_seconds`.
+        BrokerError: Kafka refuses, its topics are misconfigured, or it did not answer for `give_up_seconds`.
     """
     logs.hush(asyncio.get_running_loop(), may_pass)
     began = time.monotonic()
@@ -140,7 +141,7 @@ async def wait_for_kafka(
 
 
 class _Supervisor:
-    """Keeps the processes of a worker running. killed: whether it was ended by a second signal."""
+    """Keeps the processes of a worker running. killed: whether a second signal ended it."""
 
     def __init__(self, jobs: Sequence[Job], settings: KafkaSettings) -> None:
         self._jobs = jobs
@@ -153,8 +154,8 @@ class _Supervisor:
         self, stop: asyncio.Event, kill: asyncio.Event, ready: Callable[[asyncio.Event], Awaitable[None]],
         beside: Beside | None = None,
     ) -> None:  # fmt: skip
-        """Keep them running until `stop` is set or `beside` returns, end them, at once if `kill` is set. See `Job` for
-        what one that gives up means for the others."""
+        """Keep the processes running until `stop` is set or `beside` returns, then end them; at once if `kill` is set.
+        `Job.together` says what the end of one means for the others."""
         self._stop = stop
         await ready(stop)
         if stop.is_set():
@@ -177,7 +178,7 @@ class _Supervisor:
         for task in others:
             await asyncio.wait([task, killing], timeout=BESIDE, return_when=asyncio.FIRST_COMPLETED)
             self.killed |= not task.done() and kill.is_set()
-            task.cancel()  # its end is not worth waiting for: the processes are no more
+            task.cancel()  # not awaited: the processes have ended
         asked.cancel()
         killing.cancel()
         for task in [*first, *tasks, *others]:
@@ -187,7 +188,7 @@ class _Supervisor:
             log.info("stopped")
 
     async def _end(self, tasks: list[asyncio.Task[None]], killing: asyncio.Task[Any]) -> None:
-        """Let the processes drain; kill those that do not within the limit, or all at a second signal."""
+        """Let the processes drain. Kill those that exceed the time limit, or all at a second signal."""
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 process.terminate()
@@ -201,10 +202,10 @@ class _Supervisor:
         await everything
 
     async def _keep(self, job: Job) -> None:
-        """A process for a job, again and again until the worker stops.
+        """Run a process for a job, again and again until the worker stops.
 
         Raises:
-            GaveUp: the process has said why it cannot work, or fails again and again.
+            GaveUp: the process has reported why it cannot work, or fails repeatedly.
         """
         deaths = crashes = 0
         while not self._stop.is_set():
@@ -216,7 +217,7 @@ class _Supervisor:
                 break
             if time.monotonic() - began >= LIVED:
                 deaths = crashes = 0
-            crashes += code > 0  # 0: somebody has sent a SIGTERM to that process
+            crashes += code > 0  # 0: that process got a SIGTERM from outside
             if crashes >= CRASHES:
                 raise GaveUp(f"the process of {job.name} failed {crashes} times in a row; see its errors above", 1)
             delay = min(LONGEST, SHORTEST * 2**deaths)
@@ -225,14 +226,14 @@ class _Supervisor:
             await waited(self._stop, delay)
 
     async def _once(self, job: Job) -> tuple[int, str]:
-        """One process from start to end: its code, negative for a signal, and what it has to say."""
+        """One process from start to end: its exit code (negative for a signal) and its error message."""
         process = await asyncio.create_subprocess_exec(*command(job), stdin=PIPE, stdout=PIPE)
         assert process.stdin is not None and process.stdout is not None
         self._running[job.name] = process
         try:
             if self._stop.is_set():
                 process.terminate()
-            with suppress(ConnectionError):  # it has died already
+            with suppress(ConnectionError):  # it has ended already
                 process.stdin.write(dump(job, self._settings))
                 await process.stdin.drain()
             report = await process.stdout.read()

@@ -1,1 +1,1 @@
-"""The role sequence: frames get their place in the total order."""
+"""The role sequence: gives frames their place in the total order."""

@@ -1,13 +1,13 @@
-"""Which documents of a frame count: those from the position on that has been accepted of their source partition.
+"""Which documents of a frame count: those from the accepted position of their source partition on.
 
-Signers send at least once, zombies late, and a refused send may leave a hole before the next one. The order of the
-frames in their log decides, with these rules for each source partition in a frame:
+Signers send at least once, a fenced signer may send late, and a refused send may leave a gap. The order of the frames
+in their topic decides, with these rules for each source partition in a frame:
 
-- not known yet: only a segment marked `STARTS` is taken; another one was sent behind it, and comes again with it;
-- it begins behind the accepted position: a gap, ignored until what is missing has come. Only `JUMPS`, which an operator
-  has allowed (--accept-loss), goes over it;
-- it ends at or before the accepted position: a repeat;
-- else its documents from the accepted position on count, and its end is the accepted position.
+- The partition is new: only a segment marked `STARTS` is accepted. Another segment is ignored; the signer repeats it.
+- The segment begins after the accepted position: it is a gap, ignored until the missing frames arrive. Only `JUMPS`,
+  which an operator has allowed (--accept-loss), skips a gap.
+- The segment ends at or before the accepted position: it is a repeat.
+- Otherwise its documents from the accepted position on count, and its end becomes the accepted position.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Documents of a source partition that are missing before a segment. accepted: -1 if there is nothing yet."""
+    """Documents of a source partition that are missing before a segment. accepted: -1 if nothing is accepted yet."""
 
     partition: int
     accepted: int
@@ -45,9 +45,13 @@ class Gap:
 class Decision:
     """What to do with a frame.
 
-    after: the positions behind it. documents: how many count; a frame without any is not passed on. mask: which ones,
-    bool[n], or None for all. gaps: segments that were ignored. repeats: documents that were accepted before. log: where
-    there is a window, stream times int64[n].
+    Attributes:
+        after: the accepted positions after the frame.
+        documents: how many of its documents count. A frame without any is not sent to the shards.
+        mask: which ones count, bool[n], or None for all.
+        gaps: segments that were ignored.
+        repeats: documents that were accepted before.
+        log: with a window, the stream time after each document, int64[n].
     """
 
     after: Accepted
@@ -60,11 +64,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What the sequencer has accepted: of each source partition the position behind it; a value, never changed.
+    """What the sequencer has accepted: the accepted position of each source partition. Immutable.
 
-    key: of the index, made at the very first start. last: offset of the last frame that was passed on, -1 before the
-    first. documents: how many have been accepted. log: where there is a window, what stream time goes on from
-    (`StreamTime.facts`).
+    Attributes:
+        key: of the index, created at the very first start.
+        last: offset of the last frame that was sent to the shards, -1 before the first.
+        documents: how many have been accepted.
+        log: with a window, the state of stream time (`StreamTime.facts`).
     """
 
     key: bytes
@@ -74,10 +80,10 @@ class Accepted:
     log: Mapping[str, Any] | None = None
 
     def accept(self, frame: Places) -> Decision:
-        """Judge a frame.
+        """Decide on a frame.
 
         Raises:
-            FormatError: a segment that ends before it begins.
+            FormatError: a segment ends before it begins.
         """
         decision = self._accept(frame.segments, frame.partitions, frame.offsets)
         if frame.times is None or not decision.documents:
@@ -93,7 +99,7 @@ class Accepted:
     ) -> Decision:
         known = self.positions
         moved: dict[int, int] = {}
-        taken: list[tuple[int, int, int]] = []  # partition, from where, to where
+        taken: list[tuple[int, int, int]] = []  # partition, begin, end
         gaps: list[Gap] = []
         repeated = cut = False
         for partition, begins, ends, first in segments.tolist():
@@ -126,17 +132,19 @@ class Accepted:
         return Decision(after, documents, None if documents == n else mask, tuple(gaps), repeats)
 
     def passed_on(self, offset: int, documents: int) -> Accepted:
-        """With the frame at an offset, of which so many documents count, as the last one that was passed on."""
+        """The same, with the frame at `offset` as the last one sent, of which `documents` documents count."""
         return replace(self, last=offset, documents=self.documents + documents)
 
     def metadata(self) -> str:
-        """As text for the metadata of an offset commit: `2:`, then in base64 the key (16 bytes) and numbers of variable
-        length: last, documents, and for each source partition, ascending, how many were left out before it and how much
-        further than the one before it is. With a window `:` follows, and in base64 stream time and the last event
-        times, oldest first, each as the difference from the one before.
+        """The text for the metadata of an offset commit.
 
-        Some 4 bytes a source partition of about equal length, some 300 for the times; brokers take 4,096
-        (offset.metadata.max.bytes).
+        It is `2:` and base64 of the key (16 bytes) and of numbers of variable length: last, documents, and for each
+        source partition, ascending, the count of partitions skipped before it and its position minus that of the one
+        before. With a window `:` follows, and base64 of stream time and the last event times, oldest first, each as
+        the difference from the one before.
+
+        A source partition takes about 4 bytes if partitions are about equally long, the times about 300. Brokers
+        accept 4,096 bytes (offset.metadata.max.bytes).
         """
         out = bytearray(self.key)
         _write(out, self.last)
@@ -157,11 +165,11 @@ class Accepted:
 
     @classmethod
     def of(cls, metadata: str) -> Accepted:
-        """What `metadata` gave.
+        """Parse a text of `metadata`.
 
         Raises:
             StoreError: an older version has written it.
-            FormatError: it is from a newer version, or no such text.
+            FormatError: a newer version or another program has written it.
         """
         version, _, text = metadata.partition(":")
         if version == "1":
@@ -194,7 +202,7 @@ class Accepted:
 
 
 def _write(out: bytearray, number: int) -> None:
-    """A signed number, 7 bits a byte, small ones short."""
+    """Append a signed number, 7 bits per byte, small numbers in fewer bytes."""
     rest = number << 1 if number >= 0 else ((-number) << 1) - 1
     while rest > 127:
         out.append(rest & 127 | 128)

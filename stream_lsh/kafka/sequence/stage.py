@@ -1,7 +1,7 @@
-"""The role `sequence`: signed frames get their place in the total order, and a copy goes to every shard.
+"""The role `sequence`: gives signed frames their place in the total order, and sends a copy to every shard.
 
-The same log makes the same frames, whoever reads it from wherever: with the offset goes what was accepted before it,
-and the key of the index, which the very first start makes and commits. Signers wait for it.
+The same signatures give the same frames, from any committed position on: the accepted positions and the key of the
+index are committed with the offset. The very first start creates and commits the key. Signers wait for it.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.sequenced import Sequenced
 
-SOONEST, LATEST = 0.05, 0.2  # seconds between two looks at how far the judge is
+SOONEST, LATEST = 0.05, 0.2  # seconds between two requests for the judge's position
 READING = Reading(
     "frames", "sequenced", "Rebuild under another topic_prefix.",
     "Start all workers with --accept-loss once: the documents in them are signed again as far as they are still there. "
     "Raise retention_hours.",
 )  # fmt: skip
-GAP_SECONDS = 30.0  # between two warnings of the same gap
+GAP_SECONDS = 30.0  # between two warnings about the same gap
 
 
 class Window:
-    """The documents on their way from here to the judge, frame by frame; at most so many, but always one frame."""
+    """Documents in flight to the judge, frame by frame. At least one frame may be in flight, even above the limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -61,7 +61,7 @@ class Window:
 
     @property
     def half(self) -> bool:
-        """Whether it is time to ask how far the judge is."""
+        """Whether it is time to ask for the judge's position."""
         return 2 * self.documents >= self._most
 
     def sent(self, offset: int, documents: int) -> None:
@@ -75,7 +75,7 @@ class Window:
 
 
 class SequenceStage(Stage):
-    """One life of the sequencer. The signatures topic has one partition: one member works, the others stand by."""
+    """One run of the sequencer. The topic signatures has one partition: one member works, the others are idle."""
 
     role: ClassVar[str] = "sequence"
 
@@ -89,11 +89,11 @@ class SequenceStage(Stage):
         self._asking: asyncio.Task[None] | None = None
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, watch)
-        self._done = -1  # offset of the last frame that every shard had answered when this life began
-        self._log: DecisionLog | None = None  # where several shards keep
+        self._done = -1  # offset of the last frame that every shard had answered at the start of this run
+        self._log: DecisionLog | None = None  # with several shards and `compare_with = "kept"`
         self._told = asyncio.Event()
         if settings.window is not None:
-            StreamTime().advance(np.empty(0, np.int64))  # compiled before it is a member, which has heartbeats to send
+            StreamTime().advance(np.empty(0, np.int64))  # compile before joining: a member must send heartbeats
 
     async def run(self, stop: asyncio.Event) -> None:
         following = [self._follow] if self.settings.late else []
@@ -115,19 +115,19 @@ class SequenceStage(Stage):
         self._window = Window(self.settings.decision_lag)
         judged = await self._judged()
         self._done = judged.last
-        if judged.last < self._accepted.last:  # what an earlier life has sent and the judge has not got
+        if judged.last < self._accepted.last:  # an earlier run has sent frames that are not judged yet
             known_to = judged.documents
             ahead = self.settings.decision_lag if known_to is None else self._accepted.documents - known_to
             self._window.sent(self._accepted.last, ahead)
-        if known is None:  # nobody signs before it is committed
+        if known is None:  # signers wait for this commit
             self._link.reached({0: (position, self._accepted)})
         self._link.seek({0: position})
 
     def _first(self, end: int) -> Accepted:
-        """The very first start: make the key.
+        """The very first start: create the key.
 
         Raises:
-            StoreError: there was a start before, for signers need the key.
+            StoreError: there was a start before. Signers need its key.
         """
         if end:
             raise StoreError(
@@ -141,7 +141,7 @@ class SequenceStage(Stage):
         try:
             await self._read()
         finally:
-            self.watch.in_flight(0)  # what is on its way is for whoever works now to tell
+            self.watch.in_flight(0)  # the member that works now reports what is in flight
             if self._asking is not None:
                 self._asking.cancel()
                 await asyncio.gather(self._asking, return_exceptions=True)
@@ -165,7 +165,7 @@ class SequenceStage(Stage):
                     await self._sequence(record, decision, told, began)
 
     async def _decide(self, record: ConsumerRecord) -> Decision:
-        """What a frame is worth after those before it."""
+        """The decision on the next frame."""
         try:
             return self._accepted.accept(Places.of(record.value or b"", self.settings))
         except FormatError as error:
@@ -175,7 +175,7 @@ class SequenceStage(Stage):
     async def _sequence(
         self, record: ConsumerRecord, decision: Decision, told: Sequence[bytes], began: float
     ) -> None:  # fmt: skip
-        """told: the decisions that go with it, one a shard."""
+        """Send a frame to the shards. told: the decisions that are sent with it, one record per shard."""
         offset, value = record.offset, record.value or b""
         if decision.repeats:
             self.watch.ignored("repeat", decision.repeats)
@@ -202,19 +202,20 @@ class SequenceStage(Stage):
             self.watch.batch(decision.documents, time.monotonic() - began)
 
     def _tell_time(self, log: NDArray[np.int64]) -> None:
-        """What time it is after the documents of a frame."""
+        """Report stream time after a frame, and warn if it has jumped by more than the window."""
         before = self._accepted.log["time"] if self._accepted.log is not None else BEFORE
         found = jumps(log, before, self.settings.window_ms)
         if found:
             self._link.member.log.warning(
-                "the times of the documents went on by more than the window of %s at once: all before %s is forgotten; "
-                "look at what sends such times, or set max_future lower", self.settings.window, moment(int(log[-1])),
+                "the times of the documents advanced by more than the window of %s at once: all before %s is "
+                "forgotten; look at what sends such times, or set max_future lower", self.settings.window,
+                moment(int(log[-1])),
             )  # fmt: skip
         self.watch.stream_time(int(log[-1]), found)
 
     async def _to_be_told(self, offset: int, decision: Decision) -> list[bytes]:
-        """What a frame tells each shard: with which a block of the log begins, what was dropped of the block before the
-        last. It is waited for until all of that is decided."""
+        """The decisions to send with a frame, one record per shard. They are those on the block before the last if a
+        block of the log begins in this frame. Waits until all of them are decided."""
         settings, block = self.settings, self.settings.block
         nothing = [b""] * settings.shards
         if not settings.late or offset <= self._done:
@@ -228,7 +229,7 @@ class SequenceStage(Stage):
         if places is None:
             return nothing
         while self._log is None or self._log.decided.documents < places[1]:
-            if not self._link.positions:  # it is another member's now
+            if not self._link.positions:  # revoked meanwhile
                 return nothing
             self._told.clear()
             await waited(self._told, LATEST)
@@ -237,7 +238,7 @@ class SequenceStage(Stage):
         return told
 
     async def _follow(self) -> None:
-        """Hear what is decided, also while standing by: who takes over knows it then."""
+        """Read the decisions, also while idle: a new sequencer then has them at once."""
         async with DecisionLog.open(self.settings, self.watch) as log:
             self._log = log
             while True:
@@ -246,7 +247,7 @@ class SequenceStage(Stage):
                 self._told.set()
 
     def _warn(self, gap: Gap) -> None:
-        """A gap is filled by the signer that left it. One that stays is for a person."""
+        """Count a gap, and warn. The signer that left a gap fills it; a lasting one needs an operator."""
         self.watch.ignored("gap")
         now = time.monotonic()
         if now - self._warned.get(gap.partition, -GAP_SECONDS) >= GAP_SECONDS:
@@ -257,7 +258,7 @@ class SequenceStage(Stage):
                 "nothing accepted yet" if gap.accepted < 0 else f"accepted up to {gap.accepted}",
             )  # fmt: skip
 
-    # Not too far ahead of the judge
+    # -- limit on documents in flight to the judge ------------------------------------------------------------------
 
     async def _look(self) -> None:
         while True:
@@ -271,14 +272,14 @@ class SequenceStage(Stage):
         self._window = Window(self.settings.decision_lag)
 
     def _asked_for(self) -> None:
-        """Be done with an answer of the judge's that has come. Raises what asking has raised."""
+        """Take the result of a finished request for the judge's position. Raises its error."""
         asking = self._asking
         if asking is not None and asking.done():
             self._asking = None
             asking.result()
 
     async def _window_open(self, documents: int) -> None:
-        """Ask in the background how far the judge is; wait only if there is no room for so many documents."""
+        """Ask for the judge's position in the background. Wait only if there is no room for so many documents."""
         self._asked_for()
         if self._asking is None and self._window.half and time.monotonic() - self._asked >= SOONEST:
             self._asking = asyncio.create_task(self._ask())
@@ -294,12 +295,12 @@ class SequenceStage(Stage):
     async def _ask(self) -> None:
         epoch, judged = self._link.epoch, await self._judged()
         self._asked = time.monotonic()
-        self._link.idle()  # who waits for the judge has nothing to do
+        self._link.idle()  # while it waits for the judge, the role has nothing to do
         if epoch == self._link.epoch:
             self._window.complete(judged.last)
 
     async def _judged(self) -> Judged:
-        """How far the judge is."""
+        """The judge's position."""
         group = self.topics.group("judge")
         found = await committed(self._link.admin, group, self.topics.matches)
         return Judged.of(found[0][1], group) if 0 in found else Judged(-1, documents=0)

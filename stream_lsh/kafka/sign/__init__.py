@@ -1,1 +1,1 @@
-"""The role sign: documents become signed frames."""
+"""The role sign: turns documents into signed frames."""

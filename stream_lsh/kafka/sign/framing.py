@@ -1,4 +1,4 @@
-"""Records of several source partitions become signed frames: the signing stage's work, without a broker and a clock."""
+"""Signed frames from the records of several source partitions: the signing itself, without a broker and a clock."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ from stream_lsh.wire.frames import CONTINUES, Frame
 from stream_lsh.wire.source import Headers, Record, Source, header_bytes
 
 HEADER_BYTES = 1 << 20
-"""Of a document's trace headers: its verdict and every pair have them, and their topics take 16 MiB."""
-ROW_BYTES = 56  # of a document besides signature, id and text: places, times, sizes, fingerprint, ends
-COMPRESSED = 0.6  # of a text's bytes, before it is known better
-AIM = 0.92  # of the bytes that a frame may have, because compression varies
+"""Limit for a document's trace headers: its verdict and every pair repeat them, and their topics accept 16 MiB."""
+ROW_BYTES = 56  # of a document besides signature, id and text: positions, times, sizes, fingerprint, ends
+COMPRESSED = 0.6  # estimated ratio of compressed to plain text, before the first measurement
+AIM = 0.92  # share of a frame's size limit that is aimed at, because compression varies
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records of one source partition, as they follow one another. begins, ends: positions, `ends` exclusive; there
-    may be holes, of transaction markers or compaction. first: see `frames`."""
+    """Consecutive records of one source partition.
+
+    Attributes:
+        begins, ends: positions, `ends` exclusive. Transaction markers and compaction may leave gaps.
+        first: see `frames`.
+    """
 
     partition: int
     records: Sequence[Record]
@@ -45,7 +49,7 @@ class Chunk:
 
 
 def split(chunks: Iterable[Chunk], n: int) -> tuple[list[Chunk], list[Chunk]]:
-    """The first n documents, and the rest. Chunks without records stay with what is before them."""
+    """The first n documents, and the rest. Chunks without records stay with the chunk before them."""
     head: list[Chunk] = []
     tail: list[Chunk] = []
     for chunk in chunks:
@@ -62,7 +66,7 @@ def split(chunks: Iterable[Chunk], n: int) -> tuple[list[Chunk], list[Chunk]]:
 
 
 class Pending:
-    """Chunks that wait to be signed, in the order in which they came."""
+    """Chunks that wait to be signed, in the order of arrival."""
 
     def __init__(self) -> None:
         self._chunks: list[Chunk] = []
@@ -73,20 +77,20 @@ class Pending:
         return bool(self._chunks)
 
     def add(self, chunk: Chunk) -> None:
-        """Put a chunk behind the others."""
+        """Append a chunk."""
         self._chunks.append(chunk)
         self.documents += len(chunk.records)
         self.bytes += _bytes(chunk)
 
     def take(self, most: int) -> list[Chunk]:
-        """The first documents, so many or all."""
+        """Take out the first `most` documents, or all if there are fewer."""
         taken, self._chunks = split(self._chunks, most)
         self.documents -= sum(len(chunk.records) for chunk in taken)
         self.bytes -= sum(map(_bytes, taken))
         return taken
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all of them."""
         self._chunks.clear()
         self.documents = self.bytes = 0
 
@@ -97,8 +101,12 @@ def _bytes(chunk: Chunk) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A frame to be sent. positions: the position behind it of each source partition in it. lasts: the last record of
-    each that has some in it."""
+    """A frame to be sent.
+
+    Attributes:
+        positions: by source partition, the position after the frame.
+        lasts: the last record of each source partition that has records in the frame.
+    """
 
     data: bytes
     positions: dict[int, int]
@@ -108,14 +116,14 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Documents on their way into frames, in the order of the chunks."""
+    """Documents to be put into frames, in the order of the chunks."""
 
     chunks: list[Chunk]
     columns: Columns
     headers: dict[int, Headers]
 
     def part(self, begin: int, end: int) -> _Batch:
-        """Documents begin to end."""
+        """The documents begin to end."""
         if begin == 0 and end == len(self.columns):
             return self
         chunks = split(split(self.chunks, end)[0], begin)[1] if begin else split(self.chunks, end)[0]
@@ -126,8 +134,8 @@ class _Batch:
 class Framer:
     """Signs chunks and cuts them into frames of at most `frame_documents` and `frame_bytes`.
 
-    largest: bytes that no frame may have, whatever is in it: a document that alone needs more is refused (too_large).
-    One thread at a time may use it: it learns how well texts compress.
+    A frame of a single document may be larger, up to `largest` bytes. A document that needs more is rejected
+    (too_large). Not thread-safe: it measures how well texts compress.
     """
 
     def __init__(self, settings: KafkaSettings, signer: Signs, largest: int) -> None:
@@ -139,7 +147,7 @@ class Framer:
         self._ratio = COMPRESSED if settings.verify == "exact" else 0.0
 
     def frames(self, chunks: list[Chunk], now: int) -> list[Signed]:
-        """Frames of all records in the order of the chunks, at least one. now: ms since 1970, the time of signing."""
+        """Frames of all records in the order of the chunks, at least one. now: time of signing, ms since 1970."""
         records = [record for chunk in chunks for record in chunk.records]
         columns, headers = columns_of(records, self._settings), headers_of(records, self._names)
         carried = {i: header_bytes(found) for i, found in headers.items()}
@@ -152,8 +160,8 @@ class Framer:
         return [frame for begin, end in pairwise(bounds) for frame in self._signed(batch.part(begin, end), now)]
 
     def _bounds(self, columns: Columns, carried: Mapping[int, int]) -> list[int]:
-        """Where frames begin, by the bytes that they will probably have, and the end of the last. carried: bytes of
-        headers, by document."""
+        """Where frames begin, by their estimated sizes, and the end of the last. carried: bytes of headers, by
+        document."""
         n = len(columns)
         sizes = np.diff(columns.ends, prepend=0) * self._ratio + np.array([len(id) for id in columns.ids]) + self._fixed
         sizes[list(carried)] += list(carried.values())
@@ -167,7 +175,7 @@ class Framer:
         return bounds if n else [0, 0]
 
     def _signed(self, batch: _Batch, now: int) -> list[Signed]:
-        """A frame; several if it turns out too large."""
+        """One frame, or several if it is too large."""
         n = len(batch.columns)
         data = self._encoded(batch, now)
         if n > 1 and len(data) > self._settings.frame_bytes:

@@ -1,7 +1,7 @@
-"""What a signer commits beside its position in a source partition, where the next one begins, and whether to pause.
+"""What a signer commits with its position in a source partition, where the next one begins, and the mark for a pause.
 
-A position is a number, and says nothing of what it counts: the topic may have been deleted and made again, or its end
-been lost and written anew. So it goes with the last record before it, which whoever takes over reads again.
+An offset alone does not show that the topic is the same: the topic may have been deleted and created again, or may have
+lost its end. So a signer also commits the last record before the position. The next signer reads it again and compares.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ READING = Reading(
     "To go on without them start the worker with --accept-loss once; raise the topic's retention.ms.",
 )  # fmt: skip
 NOTES = "sign-notes"
-"""The group that reads nothing: a note for each position that the signers have committed, as its metadata. Signers of
-version 0.1 take whatever else than the fingerprint stands beside the position itself for other settings."""
+"""A consumer group without members. Its commits hold a note, as metadata, for each committed position of the signers.
+(Signers of version 0.1 expect only the fingerprint as metadata of the position itself.)"""
 PAUSE = "pause"
-"""The group that reads nothing: the metadata of its commit for partition 0 of the documents are the mark of a pause."""
+"""A consumer group without members. Its commit for partition 0 of documents holds the mark of a pause, as metadata."""
 VERSION = 2
 
 
@@ -45,7 +45,7 @@ class Last:
 
     @classmethod
     def of(cls, record: Record) -> Last:
-        """The signs of a record."""
+        """The marks of a record."""
         key = record.key or b""
         crc = zlib.crc32(record.value or b"", zlib.crc32(b"%d:%b" % (len(key), key)))
         return cls(record.offset, record.timestamp, crc)
@@ -53,11 +53,14 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is known of a position.
+    """Facts about a committed position.
 
-    fingerprint: of the settings. format: `document_format`; None where nobody has said. last: the last record before
-    the position, if one was read. begun: nothing of this partition was sent yet when this was committed. paused: the
-    pause (its `since`) in which nothing more is read, and all that was read is delivered; 0 = none.
+    Attributes:
+        fingerprint: of the settings.
+        format: `document_format`; None if unknown.
+        last: the last record before the position, if one was read.
+        begun: nothing of this partition was sent when this was committed.
+        paused: the `since` of the pause in which nothing more is read and everything read is delivered; 0 = none.
     """
 
     fingerprint: str
@@ -67,11 +70,11 @@ class Note:
     paused: int = 0
 
     def metadata(self) -> str:
-        """What stands beside the position."""
+        """The metadata of the position itself."""
         return self.fingerprint
 
     def text(self) -> str:
-        """What stands in the group of notes."""
+        """The metadata in the group of notes."""
         found: dict[str, Any] = {"version": VERSION, "fingerprint": self.fingerprint, "format": self.format}
         if self.last is not None:
             found["last"] = [self.last.offset, self.last.timestamp, self.last.crc]
@@ -83,10 +86,10 @@ class Note:
 
     @classmethod
     def of(cls, text: str, group: str) -> Note:
-        """What `text` has given.
+        """Parse the result of `text`.
 
         Raises:
-            StoreError: a newer version has written it, or nobody that is known.
+            StoreError: a newer version or another program has written it.
         """
         with suppress(orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             found = orjson.loads(text)
@@ -102,13 +105,13 @@ class Note:
         raise StoreError(f"the commits of the consumer group {group} are no signers' notes ({text[:80]!r}): delete it")
 
     def check(self, fingerprint: str, format: str, source: str) -> None:
-        """Whether a signer with these settings may go on. One with others would put frames into the log that no
-        sequencer takes, for good.
+        """Check that a signer with these settings may continue. With other settings it would add frames that no
+        sequencer accepts.
 
         Raises:
-            StoreError: it must not.
+            StoreError: it may not.
         """
-        # What was committed by hand says nothing.
+        # A position committed by hand has no fingerprint.
         if self.fingerprint and self.fingerprint != fingerprint:
             raise StoreError(
                 f"{source} was signed with other settings so far (fingerprint {self.fingerprint}, here {fingerprint}): "
@@ -126,8 +129,12 @@ class Note:
 class Beginning:
     """Where a signer begins in a partition.
 
-    first: of its first segment, see `frames`. last: the record before the position. again: whether that can be read
-    again, and is to be compared. new: whether this is its very first start. warning: for the log.
+    Attributes:
+        first: of its first segment, see `frames`.
+        last: the record before the position.
+        again: whether that record can be read again, to be compared.
+        new: whether this is the very first start.
+        warning: for the log.
     """
 
     position: int
@@ -144,9 +151,9 @@ def known(
     """What is known of each partition.
 
     Args:
-        positions: as they are committed, with the fingerprint. notes: those that are there. One of another position is
-        older: since then a signer of version 0.1 has committed, or one has died in between. One without a position says
-        that a partition was begun, and nothing of it delivered yet.
+        positions: the commits, with the fingerprint.
+        notes: the notes. A note for another position is older: a signer of version 0.1 has committed since, or a signer
+            has failed in between. A note without a position marks a partition of which nothing is delivered yet.
     """
     found = {partition: place for partition, place in notes.items() if place[1].begun}
     for partition, (position, fingerprint) in positions.items():
@@ -164,11 +171,13 @@ def beginning(
     """Where to begin in a partition.
 
     Args:
-        where: its name, for messages. committed: what the group has. accepted: up to where frames of it were sequenced,
-        if there were some. bounds: the first offset that is there, and the one after the last.
+        where: its name, for messages.
+        committed: the position and note of the group.
+        accepted: the position up to which its frames were sequenced, if there are any.
+        bounds: the first offset of the partition, and its end offset.
 
     Raises:
-        StoreError: documents are missing, or those that are there are not known to be the same topic's.
+        StoreError: documents are missing, or may be those of another topic.
     """
     if committed is None and accepted is not None and not accept_loss:
         raise StoreError(
@@ -185,8 +194,8 @@ def beginning(
     elif position is None and accepted is None:
         found = Beginning(bounds[0], STARTS, new=True)
     elif lost:
-        # If nothing has been accepted, the first frame may be lost, too: from the beginning again, with a mark that is
-        # always taken.
+        # With nothing accepted, the first frame may be lost too. So sign again from the beginning, with a mark that the
+        # sequencer always accepts.
         warning = (
             f"{where}: no frame of it was sequenced yet; signing it again from offset {bounds[0]} on, where it begins "
             "now (--accept-loss)"
@@ -195,21 +204,21 @@ def beginning(
     elif position is None or note.begun:
         found = Beginning(accepted or 0)
     else:
-        # With accept_loss frames may be lost as well: back to what has been accepted. What is signed twice counts once.
+        # With accept_loss, frames may be lost too: return to what was accepted. What is signed twice counts once.
         back = accept_loss and accepted is not None and accepted < position
         found = Beginning(accepted or 0 if back else position, last=None if back else note.last)
     begin = bounds[0]
     if missing := READING.missing(where, found.position, bounds, accept_loss=accept_loss):
         warning = f"{where}: going on without {missing} documents from offset {found.position} on"
         return Beginning(begin, JUMPS, warning=warning)
-    # Where retention has taken the last record, it has taken all that was read, and nothing else: another topic would
-    # have to begin at that very place.
+    # If retention has deleted the last record, it has deleted exactly what was read. Another topic would have to begin
+    # at that very offset.
     again = found.last is not None and found.last.offset >= begin
     return Beginning(found.position, found.first, found.last, again, found.new, warning)
 
 
 def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> StoreError | None:
-    """What is wrong if a group of signers has committed for other topics than this source, and nothing for it."""
+    """The error if the signers' group has commits for other topics but none for this source."""
     if not commits or source in commits:
         return None
     return StoreError(
@@ -220,10 +229,11 @@ def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> St
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The mark by which an operator has the signers pause: nothing new is read, what was read is finished.
+    """An operator's mark that makes the signers pause: they read nothing new, and finish what they have read.
 
-    by: who has asked for it, and what ends it; "" = nobody, documents are read. since: ms since 1970, which tells
-    one pause from another.
+    Attributes:
+        by: the command that asked for it, and what ends it; "" = no pause.
+        since: ms since 1970. It tells one pause from another.
     """
 
     by: str = ""
@@ -233,12 +243,12 @@ class Pause:
         return bool(self.by)
 
     def metadata(self) -> str:
-        """As text for an offset commit."""
+        """The text for an offset commit."""
         return orjson.dumps({"by": self.by, "since": self.since}).decode()
 
 
 async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause:
-    """The pause as it stands. Who may not look at the mark is not paused: nobody can have written it.
+    """The current pause. Without the permission to read the mark there is none: it cannot have been written either.
 
     Raises:
         KafkaError: as `position.all_committed`.

@@ -1,4 +1,4 @@
-"""Kafka's records as documents: the values are what the lines of a file are to the embedded engine."""
+"""Kafka's records as documents. A record's value is what a line of a file is for the embedded engine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from stream_lsh.wire.source import Headers, Record
 
 
 def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
-    """The documents of n records, each in its place even when it is refused.
+    """The documents of n records. Rejected documents keep their place.
 
-    The event time is that of `time_field`, else the record's own (NO_TIME if it has none in the years 1970 to 2199).
-    With a window it is the record's own where a document has none, too: it is `stamped`.
-    Under `id_field` = LINE_ID the id is "topic:partition:offset". With `key_is_id` a record without a value deletes the
-    id that is its key; with a `time_field` it has no time of its own.
+    The event time is that of `time_field`, or else the record's timestamp (NO_TIME outside the years 1970 to 2199).
+    With a window, a document without event time gets the record's timestamp and is marked as `stamped`.
+
+    With `id_field` = LINE_ID the id is "topic:partition:offset". With `key_is_id`, a record without a value deletes the
+    id that is its key. With a `time_field` such a record has no event time.
     """
     values, rejected = _values(records, settings.max_document_bytes)
     columns = (_texts if settings.document_format == "text" else _objects)(records, values, rejected, settings)
@@ -45,7 +46,7 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
 def _objects(
     records: Sequence[Record], values: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings
 ) -> Columns:
-    """JSON objects."""
+    """Documents from JSON objects."""
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     columns = parse_lines(b"".join(values), starts, ends, settings.document_fields, rejected=rejected)
@@ -60,7 +61,7 @@ def _objects(
 
 
 def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, Headers]:
-    """By place, the headers with one of these names; a header without a value counts as empty."""
+    """The headers with these names, by document. A header without a value counts as empty."""
     found: dict[int, Headers] = {}
     for i, record in enumerate(records):
         if record.headers:
@@ -71,7 +72,7 @@ def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, He
 
 
 def _values(records: Sequence[Record], most: int) -> tuple[list[bytes], dict[int, Rejection]]:
-    """The values; empty ones, and those that are too large, are refused and given as b""."""
+    """The values. Empty and too large ones are rejected and returned as b""."""
     values: list[bytes] = []
     rejected: dict[int, Rejection] = {}
     for i, record in enumerate(records):
@@ -100,7 +101,7 @@ def _place(record: Record) -> bytes:
 def _texts(
     records: Sequence[Record], values: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings
 ) -> Columns:
-    """Raw texts, their ids the keys."""
+    """Documents from raw texts. Their ids are the keys."""
     ids: list[bytes] = []
     for i, record in enumerate(records):
         id = b"null"
@@ -118,14 +119,14 @@ def _texts(
 
 
 def key_id(key: bytes | None, kind: str) -> bytes:
-    """The id that a key is: as a `string` its text, as `json` a string or an integer. Raises Refused."""
+    """The id in a key: as a `string` the text itself, as `json` a string or an integer. Raises Refused."""
     if not key:
         what = "no key" if key is None else "an empty key"
         raise Refused("no_key", f"the record has {what}, and the key is the id")
     text = _utf8(key, "key")
     if kind == "string":
         return id_text(text)
-    try:  # of an integer with more digits than Python converts so many that it is too long, too
+    try:  # an integer with more digits than Python converts keeps enough of them to be rejected as too long
         return id_text(json.loads(text, parse_int=lambda digits: int(digits[: MAX_ID_BYTES + 1])))
     except (ValueError, RecursionError) as error:
         why = f"the key is no JSON ({error}), and with key_is_id = json it is the id"

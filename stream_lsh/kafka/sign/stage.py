@@ -1,7 +1,7 @@
-"""The role `sign`: documents become signed frames in the signatures topic.
+"""The role `sign`: reads documents and writes signed frames to the topic signatures.
 
-Fetching, signing and sending go on side by side; signing has a thread of its own and leaves the event loop free. Frames
-are begun at least `linger_ms` apart: a single document goes at once, many share a frame.
+Fetching, signing and sending overlap; signing has its own thread. Two frames begin at least `linger_ms` apart: a single
+document is sent at once, and many share a frame.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
 from stream_lsh.wire.source import Record
 
-# A request for each document would cost more than all else that is done with it.
+# A fetch request per document would cost more than all other work on it.
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
-HOLES_SECONDS = 1.0  # after which what follows the last record (transaction markers) counts as read, too
-WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # fetched and not signed yet; then no more is fetched
-HELD_SECONDS = 2.0  # between two looks whether there is a pause, and whether the outputs have what is left out
-NOTED_SECONDS = 3600.0  # between two times that notes are written again: Kafka forgets them (offsets.retention.minutes)
-KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two looks for the key, and two lines that say so
+HOLES_SECONDS = 1.0  # after which offsets after the last record (transaction markers) count as read, too
+WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # limits of what is fetched but not signed yet
+HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of the outputs
+NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
+KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
 REQUEST_BYTES = 100 * 2**20
-"""socket.request.max.bytes as brokers have it by default: a larger request would only lose the connection."""
+"""The default of socket.request.max.bytes: a broker closes the connection if a request is larger."""
 
 
 class SignStage(Stage):
-    """One life of a signer. It keeps no state: what it has not committed, the next one signs again."""
+    """One run of a signer. It keeps no state: the next run signs again what was not committed."""
 
     role: ClassVar[str] = "sign"
 
@@ -65,12 +65,12 @@ class SignStage(Stage):
         self._pending = Pending()
         self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._hungry.set()
-        self._excluded: set[int] = set()  # partitions that the outputs do not have
-        self._pause = self._at_rest = Pause()  # as it was seen last; that for which everything read is committed
+        self._excluded: set[int] = set()  # partitions that the outputs lack
+        self._pause = self._at_rest = Pause()  # as last read; and the one for which everything read is committed
         self._signing = False
-        self._lasts: dict[int, Last] = {}  # of each partition the last record that was handed over
-        self._notes: dict[int, tuple[int, Note]] = {}  # as they were written
-        self._again: dict[int, Last] = {}  # those that were read before, and are to be found again
+        self._lasts: dict[int, Last] = {}  # last record sent, by partition
+        self._notes: dict[int, tuple[int, Note]] = {}  # as last written
+        self._again: dict[int, Last] = {}  # records read before, to be read again and compared
 
     async def run(self, stop: asyncio.Event) -> None:
         await self._link.run(
@@ -81,7 +81,7 @@ class SignStage(Stage):
         return Note(self.settings.fingerprint, self.settings.document_format, last, begun, self._at_rest.since)
 
     async def _prepare(self) -> None:
-        """Fingerprints are made with the index's key, which the sequencer commits at its first start."""
+        """Wait for the index's key, which fingerprints need. The sequencer commits it at its first start."""
         said = -math.inf
         while 0 not in (found := await self._sequenced()):
             if time.monotonic() - said >= SAY_SECONDS:
@@ -90,12 +90,12 @@ class SignStage(Stage):
             self.watch.idle()
             await asyncio.sleep(KEY_SECONDS)
         key = Accepted.of(found[0][1]).key
-        # Copies, changelog and replies, with what they add, have to fit as well.
+        # Copies, changelog records and replies add to this size, and must also fit.
         largest = min(largest_record(self.settings) - 2**19, REQUEST_BYTES - ENVELOPE)
         self._framer = Framer(self.settings, signer_of(self.settings.signing, key), largest)
 
     async def _sequenced(self) -> dict[int, tuple[int, str]]:
-        """What the sequencer has committed."""
+        """The sequencer's commits."""
         return await committed(self._link.admin, self.topics.group("sequence"), self.topics.signatures)
 
     async def _begin(self, partitions: list[int]) -> None:
@@ -103,8 +103,8 @@ class SignStage(Stage):
         for place in places.values():
             if place.warning:
                 self.log.warning("%s", place.warning)
-        self._at_rest = Pause()  # what is said of some partitions says nothing of others
-        # Before anything is sent: so a position that is missing is one that was lost.
+        self._at_rest = Pause()  # only valid for the partitions that it was measured for
+        # Written before anything is sent, so that a missing position is known to be lost.
         found = {p: place for p, place in places.items() if place.new or place.last is not None}
         await self._note({p: (place.position, self._noted(place.last, begun=place.new)) for p, place in found.items()})
         pause = await pause_of(self._link.admin, self.topics)
@@ -113,7 +113,7 @@ class SignStage(Stage):
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
         for partition, place in places.items():
             if place.first != CONTINUES:
-                # Where it begins is committed before there are documents: they may be deleted before they are read.
+                # The start is committed before there are documents: they may be deleted before they are read.
                 self._pending.add(Chunk(partition, (), place.position, place.position, place.first))
         self._link.seek({partition: place.position for partition, place in places.items()})
         for partition, last in self._again.items():
@@ -122,7 +122,7 @@ class SignStage(Stage):
         self._wake()
 
     async def _note(self, marks: Marks) -> None:
-        """Write down what is known of positions."""
+        """Write the notes for these positions."""
         self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
         group, texts = self.topics.group(NOTES), {p: (at, note.text()) for p, (at, note) in notes.items()}
         if texts:
@@ -152,9 +152,9 @@ class SignStage(Stage):
         }
 
     def _hold(self, have: int, pause: Pause) -> None:
-        """Read nothing in a pause, and nothing of partitions that the outputs, which have so many, do not have; take up
-        what is not held any more. Where such partitions begin is committed like that of all others, so that nothing is
-        lost silently meanwhile."""
+        """Pause and resume partitions: in a pause all of them, and always those that the outputs lack (`have`: number
+        of partitions of the outputs). The start of an excluded partition is committed like any other, so that a loss
+        is noticed."""
         positions, consumer = self._link.positions, self._link.member.consumer
         before, self._excluded = self._excluded, {partition for partition in positions if partition >= have}
         held, still = set(map(self._link.place, positions if pause else self._excluded)), consumer.paused()
@@ -177,7 +177,7 @@ class SignStage(Stage):
         self._pause = pause
 
     async def _watch_holds(self) -> None:
-        """Beside reading, which a coordinator that moves must not hold up."""
+        """Runs beside reading, which must not wait for a moving coordinator."""
         while True:
             await asyncio.sleep(HELD_SECONDS)
             epoch, have = self._link.epoch, max(self._link.positions, default=0) + 1
@@ -188,7 +188,7 @@ class SignStage(Stage):
                 self._hold(have, pause)
 
     async def _rest(self) -> None:
-        """In a pause, once all that was read is delivered, have that said with the positions."""
+        """In a pause: commit this with the positions, once everything read is delivered."""
         if self._at_rest == self._pause:
             return
         for partition in list(self._link.positions):
@@ -207,7 +207,7 @@ class SignStage(Stage):
         self._hungry.set()
 
     def _wake(self) -> None:
-        """After a change of what is pending."""
+        """Update the events after a change of what is pending."""
         pending, most = self._pending, self.settings.frame_documents
         if pending:
             self._came.set()
@@ -241,7 +241,7 @@ class SignStage(Stage):
             await self._rest()
 
     def _pace(self, busy: bool) -> None:
-        """While documents come, let the broker gather them for the next request, as long as they may linger anyway."""
+        """While documents arrive, let the broker gather them for the next response, at most for `linger_ms`."""
         linger = min(self.settings.linger_ms, GATHERED_MS)
         gathered = (GATHERED_BYTES, linger) if busy and linger > 0 else (1, IDLE_MS)
         private.pace(self._link.member.consumer, *gathered)
@@ -257,10 +257,10 @@ class SignStage(Stage):
             self._wake()
 
     async def _compare(self, partition: int, last: Last, found: Record | None) -> None:
-        """Whether this is the record that was read last.
+        """Check that this is the record that was read last.
 
         Raises:
-            StoreError: it is another, or there is none though nothing has taken it.
+            StoreError: it is another, or is missing without having been deleted.
         """
         if found is not None and found.offset == last.offset:
             if Last.of(found) == last:
@@ -268,7 +268,7 @@ class SignStage(Stage):
             what = "another record"
         else:
             if (await self._link.bounds({partition: last.offset}))[partition][0] > last.offset:
-                return  # by now
+                return  # deleted by retention meanwhile
             source = self.topics.documents
             policy = (await configs_of(self._link.admin, [source])).get(source, {}).get("cleanup.policy", "compact")
             if "compact" in policy:
@@ -289,7 +289,7 @@ class SignStage(Stage):
         try:
             await self._sign_in(pool)
         finally:
-            # Not waited for, for all else would stand still: what is being signed is this life's alone, and dropped.
+            # Not awaited: it would block everything else. The results of this signing are dropped.
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def _sign_in(self, pool: ThreadPoolExecutor) -> None:
@@ -308,7 +308,7 @@ class SignStage(Stage):
             epoch, chunks = self._link.epoch, self._pending.take(self.settings.frame_documents)
             self._wake()
             self._signing = bool(chunks)
-            if not chunks:  # given up meanwhile
+            if not chunks:  # revoked meanwhile
                 continue
             frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
             if documents := sum(frame.documents for frame in frames):

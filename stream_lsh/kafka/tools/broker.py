@@ -172,7 +172,7 @@ class KafkaBroker:
             code = self._process.poll()
             if code is not None or time.monotonic() > end:
                 what = f"ended with code {code}" if code is not None else f"did not answer within {timeout:.0f} s"
-                raise BrokerError("\n  ".join([f"Kafka {what}; its log {self.log} ends with", *self._last_lines()]))
+                raise BrokerError("\n  ".join([f"Kafka {what}; its log {self.log} ends with", *self.last_lines()]))
             time.sleep(0.05)
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
@@ -265,16 +265,15 @@ class KafkaBroker:
             raise BrokerError("\n  ".join([f"{self._data} cannot be prepared for Kafka {self.version}:", *said]))
 
     def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
         with self.log.open("ab") as log:
             # Not in our process group: a Ctrl-C is for us, and we stop it in order.
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, start_new_session=True,
-                pass_fds=[self._lock] if self._lock is not None else [],
+                bound(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
+                start_new_session=True, pass_fds=[self._lock] if self._lock is not None else [],
             )  # fmt: skip
 
-    def _last_lines(self) -> list[str]:
+    def last_lines(self) -> list[str]:
+        """The last lines of its log that say what is wrong."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -287,6 +286,13 @@ def _telling(text: str) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
     wrong = [line for line in lines[-400:] if any(word in line for word in ("ERROR", "FATAL", "Exception"))]
     return (wrong or lines)[-_LOG_LINES:]
+
+
+def bound(command: list[str]) -> list[str]:
+    """The command of a child that Linux kills when the thread that starts it ends, however that ends."""
+    if sys.platform != "linux":
+        return command
+    return [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
 
 
 def free_port() -> int:

@@ -53,6 +53,21 @@ async def create(settings: KafkaSettings) -> list[TopicState]:
         return [replace(state, done=done.get(state.wanted.name, "")) for state in found]
 
 
+async def delete(settings: KafkaSettings) -> None:
+    """Delete all topics of the pipeline, its documents with them. No worker may run. Kafka itself deletes the offsets
+    of its consumer groups later (offsets.retention.minutes).
+
+    Raises:
+        KafkaError, OSError: see `connection.explained`.
+    """
+    async with admin(settings) as client:
+        there = await client.list_topics()
+        response: Any = await client.delete_topics([spec.name for spec in wanted(settings) if spec.name in there])
+        for name, code, *_ in response.topic_error_codes:
+            if code not in (0, errors.UnknownTopicOrPartitionError.errno):
+                raise errors.for_code(code)(name)
+
+
 async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec]) -> set[str]:
     """Make topics; the names of those that were not there yet."""
     if not specs:

@@ -94,7 +94,7 @@ def test_a_change_in_which_nobody_that_is_there_dies(tmp_path: Path) -> None:
     replica.activate()
     change = Change.decode(change_of(answer(replica, frames(settings, changing(5))[0])), settings)
     for row in (-1, change.last):
-        with pytest.raises(FormatError, match="rows die in it that are not there"):
+        with pytest.raises(FormatError, match="it deletes rows that do not exist"):
             Change.decode(replace(change, dead=np.array([row << 2 | 1])).encode(settings), settings)
     replica.close()
 
