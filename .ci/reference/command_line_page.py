@@ -102,12 +102,12 @@ def options_of(command: click.Command) -> str:
         if is_setting(option):
             settings.setdefault(section, []).append(option)
         elif item(option) in shared():
-            common.append(f"[`{option.opts[0]}`](#options-of-several-commands)")
+            common.append(f"`{option.opts[0]}`")
         else:
             own.setdefault(section, []).append(item(option))
     out = [f"{title}:\n\n" + "\n".join(items) for title, items in own.items()]
     if common:
-        out.append(f"Shared: {', '.join(common)}")
+        out.append(f"[Options of several commands](#options-of-several-commands): {', '.join(common)}")
     if settings:
         out.append("Settings:\n\n" + "\n".join(linked(title, options) for title, options in settings.items()))
     return "\n\n".join(out)

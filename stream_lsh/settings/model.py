@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     set_field: str | None = Field(
         default=None,
         min_length=1,
-        description="field of a list that is compared as a set; weighted-jaccard: or an object of weights "
+        description="field of a list that is compared as a set; with weighted-jaccard also an object of weights "
         "(default: set)",
     )
     vector_field: str | None = Field(
