@@ -7,8 +7,8 @@ import re
 _CODE = re.compile(r"(`[^`]*`)")
 _VALUES = r"(?: (?:all|kept|update|reject|text|cosine|euclidean|tf-idf|growing|\d+)\b)?"  # that may follow an option
 _MARKED = re.compile(
-    rf"(?<![\w-])(--[a-z][\w-]*{_VALUES}|-X\b|STREAM_LSH_[A-Z_]+\*?|X-Stream-Lsh-\w+|\b[a-z]+(?:_[a-z]+)+\b"
-    r"|@line\b|words:K(?:/C)?|chars:K|\\w\+|\.\w{2,5}\b(?!\w)|/[a-z]+\b|PREFIX(?:[.-][A-Za-z-]+)*)"
+    rf"(?<![\w-])(--[a-z][\w-]*{_VALUES}|-X\b|STREAM_LSH_[A-Z_]*\*?|X-Stream-Lsh-\w+|\b[a-z]+(?:_[a-z]+)+\b"
+    r"|stream-lsh\.toml|@line\b|words:K(?:/C)?|chars:K|\\w\+|\.\w{2,5}\b(?!\w)|/[a-z]+\b|PREFIX(?:[.-][A-Za-z-]+)*)"
 )
 
 
