@@ -21,7 +21,7 @@ INTRODUCTION = """\
 options of one measure appear with `--measure NAME --help`.
 
 - Many options are [settings](settings.md), which a file or the environment can give, too. The lists below link to them.
-- Results go to standard output, everything else to standard error.
+- Results are written to standard output, everything else to standard error.
 - All commands share their [exit codes](errors.md#exit-codes). `stream-lsh --version` shows the version.
 """
 SHARED = "## Options of several commands"
