@@ -21,7 +21,7 @@ INTRODUCTION = """\
 options of one measure appear with `--measure NAME --help`.
 
 - Many options are [settings](settings.md), which a file or the environment can give, too. The lists below link to them.
-- Results go to standard output, everything else to standard error.
+- Results are written to standard output, everything else to standard error.
 - All commands share their [exit codes](errors.md#exit-codes). `stream-lsh --version` shows the version.
 """
 SHARED = "## Options of several commands"
@@ -102,12 +102,12 @@ def options_of(command: click.Command) -> str:
         if is_setting(option):
             settings.setdefault(section, []).append(option)
         elif item(option) in shared():
-            common.append(f"[`{option.opts[0]}`](#options-of-several-commands)")
+            common.append(f"`{option.opts[0]}`")
         else:
             own.setdefault(section, []).append(item(option))
     out = [f"{title}:\n\n" + "\n".join(items) for title, items in own.items()]
     if common:
-        out.append(f"Shared: {', '.join(common)}")
+        out.append(f"[Options of several commands](#options-of-several-commands): {', '.join(common)}")
     if settings:
         out.append("Settings:\n\n" + "\n".join(linked(title, options) for title, options in settings.items()))
     return "\n\n".join(out)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 
 _CODE = re.compile(r"(`[^`]*`)")
-_VALUES = r"(?: (?:all|kept|update|reject|text|cosine|euclidean|tf-idf|\d+)\b)?"  # that may follow an option
+_VALUES = r"(?: (?:all|kept|update|reject|text|cosine|euclidean|tf-idf|growing|\d+)\b)?"  # that may follow an option
 _MARKED = re.compile(
-    rf"(?<![\w-])(--[a-z][\w-]*{_VALUES}|-X\b|STREAM_LSH_[A-Z_]+\*?|X-Stream-Lsh-\w+|\b[a-z]+(?:_[a-z]+)+\b"
-    r"|\.\w{2,5}\b(?!\w)|/[a-z]+\b|PREFIX(?:[.-][A-Za-z-]+)*)"
-)
+    r"(?<![\w-])("
+    + "|".join(
+        (
+            rf"--[a-z][\w-]*{_VALUES}", r"-X\b", r"\b[a-z]+(?:_[a-z]+)* = (?:\"[\w-]+\"|[a-z]+)",
+            r"STREAM_LSH_[A-Z_]*\*?", r"X-Stream-Lsh-\w+", r"\b[a-z]+(?:_[a-z]+)+\b", r"stream-lsh\.toml",
+            r"@line\b", r"words:K(?:/C)?", r"chars:K", r"\\w\+", r"\.\w{2,5}\b(?!\w)", r"/[a-z]+\b",
+            r"PREFIX(?:[.-][A-Za-z-]+)*",
+        )
+    )
+    + ")"
+)  # fmt: skip
 
 
 def prose(text: str) -> str:

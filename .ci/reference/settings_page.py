@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from markup import code, prose, sentence
+from markup import prose, sentence
 from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.options import KAFKA_SETTINGS, PROPERTIES, SECTIONS, SETTINGS
@@ -25,6 +25,13 @@ Each setting has one name. You give it in one of three ways:
 | option of a command | `--max-matches 0` |
 | environment variable | `{PREFIX}MAX_MATCHES=0` |
 | key of a TOML file | `max_matches = 0` |
+
+```toml
+threshold = 0.7
+text_field = ["title", "body"]
+time_field = "published"
+window = "7d"
+```
 
 The command line has precedence over the environment, and the environment over the file. `--config FILE` or
 `{PREFIX}CONFIG` names the file. Without either, a command reads `stream-lsh.toml` in the current folder if it is there.
@@ -49,12 +56,6 @@ The pipeline on Kafka takes all settings above, too, and these. `erase_hours` ha
 
 Settings marked `-X` have no option of their own: `-X linger_ms=5`. Passwords are never options, because every user of
 the machine can read the command line of a process. Set them in the file or the environment.
-"""
-EXAMPLE = """\
-threshold = 0.7
-text_field = ["title", "body"]
-time_field = "published"
-window = "7d"
 """
 GROUPED = (
     ("Similarity", (*SECTIONS["Similarity"][:-3],)),
@@ -98,13 +99,15 @@ WHEN = {
 }
 ALSO = ("match_within", "window", "max_future", "on_conflict", "sampling", "min_passage_words")
 MORE = {
+    "instance": "At most 200 letters, digits, dots, underscores and hyphens.",
     "measure": "[Choosing a measure](../explanation/choosing-a-measure.md) compares them.",
     "threshold": "Under `containment` it is the share of one text's shingles that the other text has. "
     "[How to choose it](../how-to/choose-a-threshold.md).",
     "max_distance": "It replaces the threshold: bits that differ (`hamming`), or characters inserted, deleted or "
     "replaced (`levenshtein`).",
     "target_recall": "Pairs above the threshold are found with higher probability.",
-    "shingles": "Words are the unit of `words:K`, characters of `chars:K`.",
+    "shingles": "[How to choose it](../how-to/choose-a-threshold.md).",
+    "normalize": "[What each does](../how-to/choose-a-threshold.md).",
     "verify": "`signature` needs no texts in the index.",
     "on_conflict": "[Updates and deletions](../how-to/update-and-delete.md).",
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",
@@ -121,8 +124,20 @@ MORE = {
 }
 
 
+DEFAULTS = {
+    "set_field": "none; under `weighted-jaccard` `set`",
+    "vector_field": "`vector`",
+    "bits_field": "`bits`",
+    "tokens": "`unicode`; with `words:K` `word`",
+    "sampling": "from `threshold`, `target_recall` and `min_shingles`",
+    "max_future": "no limit; on Kafka `10m`",
+}
+
+
 def default_of(name: str, field: FieldInfo) -> str:
     """What counts if nothing is given."""
+    if name in DEFAULTS:
+        return DEFAULTS[name]
     value = field.default
     if value is None or value == ():
         text = field.description or ""
@@ -136,6 +151,7 @@ def meaning_of(field: FieldInfo) -> str:
     """The description without the default, as a sentence; measures are code."""
     text = (field.description or "").partition(" (default: ")[0]
     names = "|".join(sorted(MEASURES, key=len, reverse=True))
+    text = re.sub(rf"^(({names})(, )?)+: ", "", text)  # the list below has the measures
     return prose(re.sub(rf"(?<![\w-])({names})(?![\w-])", r"`\1`", sentence(text[:1].upper() + text[1:])))
 
 
@@ -162,8 +178,12 @@ def values_of(field: FieldInfo) -> str:
     """What it takes; empty where any text will do."""
     if choices := choices_of(field):
         return ", ".join(f"`{choice}`" for choice in choices)
-    said = allowed(field)
-    return "" if said in ("a text", "a path, as text", "true or false") or is_list(field) else prose(said)
+    said = allowed(field).partition(" that matches ")[0]
+    return (
+        ""
+        if said in ("a text", "a text that is not empty", "a path, as text", "true or false") or is_list(field)
+        else prose(said)
+    )
 
 
 def entry(name: str, field: FieldInfo) -> str:
@@ -183,7 +203,7 @@ def entry(name: str, field: FieldInfo) -> str:
 
 def rendered() -> str:
     """The whole page."""
-    out = [INTRODUCTION, code("toml", EXAMPLE) + "\n"]
+    out = [INTRODUCTION]
     for title, names in GROUPED:
         out += [f"## {title}\n", *(entry(name, Settings.model_fields[name]) for name in names)]
     out += ["## Kafka\n", KAFKA_INTRODUCTION]

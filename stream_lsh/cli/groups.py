@@ -59,11 +59,11 @@ def choice_options() -> list[Option]:
         Option(
             ["--since"], type=Duration(), metavar="TIME", section=SECTION,
             help="only groups that a member joined within 90m, 24h, 7d ... before the latest event time of the index  "
-            "[with growing: 24h]",
+            "[24h with --order growing]",
         ),
         Option(
             ["--limit"], type=click.IntRange(min=1), metavar="N", section=SECTION,
-            help=f"show the first N  [on a terminal: {SHOWN}]",
+            help=f"show the first N  [{SHOWN} on a terminal]",
         ),
         Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         Option(

@@ -86,7 +86,7 @@ class KafkaSettings(Settings):
         default=("traceparent", "tracestate", "baggage"), description="headers that are passed on to verdicts and pairs"
     )
     linger_ms: int = Field(
-        default=20, ge=0, le=10_000, description="ms that a document may wait for others to share its frame"
+        default=20, ge=0, le=10_000, description="milliseconds that a document may wait for others to share its frame"
     )
     frame_documents: int = Field(default=1000, ge=1, le=4096, description="most documents in a frame")
     frame_bytes: int = Field(
@@ -111,10 +111,13 @@ class KafkaSettings(Settings):
         description="name of this worker; a restart within session_timeout_ms moves no work to others (default: none)",
     )
     session_timeout_ms: int = Field(
-        default=10_000, ge=1000, le=1_800_000, description="ms of silence after which a worker counts as dead"
+        default=10_000, ge=1000, le=1_800_000, description="milliseconds of silence after which a worker counts as dead"
     )
     transaction_timeout_ms: int = Field(
-        default=10_000, ge=1000, le=900_000, description="ms after which the broker aborts an abandoned transaction"
+        default=10_000,
+        ge=1000,
+        le=900_000,
+        description="milliseconds after which the broker aborts an abandoned transaction",
     )
     give_up_seconds: float = Field(
         default=300, gt=0, description="seconds of retries without progress after which a worker ends with exit code 6"

@@ -18,9 +18,9 @@ from stream_lsh.serve.security import Guard
 
 PAGE = Path(__file__).with_name("page")
 DESCRIPTION = """
-Is this a copy? Documents in, verdicts out; an index that lasts.
+Documents in, verdicts out: is this document nearly the same as an earlier one?
 
-What goes wrong is told as `application/problem+json`, with the field or the setting that is wrong.
+An error is `application/problem+json`, with the field or setting that is wrong.
 """
 
 

@@ -95,9 +95,9 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
     },
 }  # fmt: skip
 Durable = Annotated[
-    bool, Query(description="answer once it is on the disk; else at once, and it is there half a second later")
+    bool, Query(description="answer when the document is on the disk; if false, up to half a second earlier")
 ]
-Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text; or as id_type says")]
+Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text, or as JSON with id_type")]
 IdType = Annotated[
     Literal["text", "json"],
     Query(description='how an id is written: as the text that it is, or as JSON (17 is a number, "17" a string)'),
@@ -159,17 +159,17 @@ def _one(found: Answers) -> Response:
     responses={**_ANSWER, **responses(409, 413, 415, 422, 429)},
 )  # fmt: skip
 async def add_documents(request: Request, service: Served, durable: Durable = True) -> Response:
-    """Check documents and add them, each in one atomic step with all before it.
+    """Check documents and add them, each in one atomic step.
 
-    The same id and text again: the answer of the first time, but for `matches`; so it is safe to try again.
+    The same id and text again has the first answer, without the `matches`. So you can repeat a request.
     """
     return await _judged(request, service, lambda lines: Add(lines, durable))
 
 
 @router.post("/check", dependencies=[READ], openapi_extra=_BODY, responses={**_ANSWER, **responses(413, 415, 422, 429)})
 async def check_documents(request: Request, service: Served) -> Response:
-    """The verdicts that documents would get if each came next; nothing is added, and they are not compared with each
-    other."""
+    """The verdict that each document would get as the next one. Nothing is added, and the documents are not compared
+    with each other."""
     return await _judged(request, service, Check)
 
 
@@ -177,7 +177,7 @@ async def check_documents(request: Request, service: Served) -> Response:
     "/deletions", dependencies=[WRITE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
 )
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
-    """Take documents out: an id as JSON a line in, a verdict a line out; `deleted` says whether there was one."""
+    """Delete documents: an id as JSON a line in, a verdict a line out. `deleted` says whether it was there."""
     _media_type(request, NDJSON)
     service.intake.admit()
 
@@ -199,7 +199,7 @@ def _id(text: str | bytes, field: str) -> str | int:
 
 @router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
 async def delete_document(id: Id, service: Served, id_type: IdType = "text", durable: Durable = True) -> Response:
-    """Take a document out; `deleted` says whether there was one. One that is not there is no error."""
+    """Delete a document. `deleted` says whether it was there; an unknown id is no error."""
     service.intake.admit()
     wanted = _id(id, "id") if id_type == "json" else id
     with service.intake.taking():
@@ -214,9 +214,9 @@ async def get_document(
     id: Id,
     service: Served,
     id_type: IdType = "text",
-    text: Annotated[bool, Query(description="with its text")] = False,
+    text: Annotated[bool, Query(description="add the text")] = False,
 ) -> Response:
-    """A document: its first verdict, its group, and whether it stands for others."""
+    """A document: its first verdict, its group, and whether it is kept or dropped."""
     service.intake.admit()
     return json_response(await service.document(_id(id, "id") if id_type == "json" else id, text=text))
 
@@ -224,14 +224,15 @@ async def get_document(
 @router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422), tags=["documents"])
 async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
-    b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="another one")],
+    b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="the other id")],
     service: Served,
     id_type: IdType = "text",
 ) -> Response:
-    """Two documents side by side: their texts, what shingles of both cover (`spans`, by characters), how similar they
-    are, and why they do or do not match; of quotations `passages`, with their places in `a` and `b`; of stories
-    `terms`, and how similar they are as words weigh now. Of vectors, bits and sets `text` is what stands for them.
-    Only copies and quotations have shingles."""
+    """Two documents side by side: their texts, their similarity, and why they match or not.
+
+    `spans` are ranges of characters that common shingles cover, with `jaccard` and `containment` only. `containment`
+    adds `passages`, with their places in `a` and `b`. `tf-idf` adds `terms`, and uses today's document frequencies.
+    """
     service.intake.admit()
     one, other = (_id(a, "a"), _id(b, "b")) if id_type == "json" else (a, b)
     return json_response(await service.compared(one, other))

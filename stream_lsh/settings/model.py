@@ -90,7 +90,7 @@ class Settings(BaseSettings):
     )  # fmt: skip
     sampling: int | None = Field(
         default=None, ge=1, le=MOST_SAMPLING,
-        description="containment: one in so many shingles is a key (default: from threshold, target_recall and "
+        description="containment: one of this many shingles is a key (default: from threshold, target_recall and "
         "min_shingles)",
     )  # fmt: skip
     min_passage_words: int = Field(
@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     set_field: str | None = Field(
         default=None,
         min_length=1,
-        description="field of a list that is compared as a set; weighted-jaccard: or an object of weights "
+        description="field of a list that is compared as a set; with weighted-jaccard also an object of weights "
         "(default: set)",
     )
     vector_field: str | None = Field(
