@@ -207,8 +207,8 @@ class SequenceStage(Stage):
         found = jumps(log, before, self.settings.window_ms)
         if found:
             self._link.member.log.warning(
-                "the times of the documents advanced by more than the window of %s at once: all before %s is "
-                "forgotten; look at what sends such times, or set max_future lower", self.settings.window,
+                "stream time jumped by more than the window of %s, to %s, and the documents before are forgotten: if "
+                "event times were wrong, stop their sender, and reindex with a lower max_future", self.settings.window,
                 moment(int(log[-1])),
             )  # fmt: skip
         self.watch.stream_time(int(log[-1]), found)
