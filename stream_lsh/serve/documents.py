@@ -1,4 +1,4 @@
-"""Documents over HTTP: checked and added, only checked, taken out, and shown."""
+"""Documents over HTTP: adding, checking, deleting, showing and comparing them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _MATCH = {
     "required": ["id", "seq", "similarity"],
     "properties": {
         "id": _ID, "seq": {"type": "integer"}, "similarity": {"type": "number"},
-        "terms": {"type": "array", "items": {"type": "string"}, "description": "stories: the weightiest words of both"},
-        "contained_in": {"type": "number", "description": "quotations: share of the document that the match has"},
-        "contains": {"type": "number", "description": "quotations: share of the match that the document has"},
+        "terms": {"type": "array", "items": {"type": "string"}, "description": "tf-idf: the terms with most weight"},
+        "contained_in": {"type": "number", "description": "containment: share of the document found in the match"},
+        "contains": {"type": "number", "description": "containment: share of the match found in the document"},
         "passages": {
-            "type": "array", "description": "quotations: words in a row that both have, the longest first; where they "
-            "begin and end in the document (`newer`) and in the match (`older`), in characters",
+            "type": "array", "description": "containment: shared runs of words, the longest first, with their ranges "
+            "of characters in the document (`newer`) and in the match (`older`)",
             "items": {
                 "type": "object",
                 "properties": {"words": {"type": "integer"}, "newer": _PLACE, "older": _PLACE},
             },
         },
-        "more_passages": {"type": "integer", "description": "that are not listed"},
+        "more_passages": {"type": "integer", "description": "number of passages that are not listed"},
     },
 }  # fmt: skip
 VERDICT = {
@@ -44,34 +44,33 @@ VERDICT = {
     "required": ["id", "seq", "kind", "duplicate_of", "similarity", "group", "matches"],
     "properties": {
         "id": _ID,
-        "seq": {**_NUMBER, "description": "number of the document, in the order of which all are judged"},
+        "seq": {**_NUMBER, "description": "number of the document, from 0 on, in the order of arrival"},
         "kind": {
             "enum": [
                 "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"
             ]
         },
-        "duplicate_of": {**_ID, "description": "the oldest document that it is like"},
+        "duplicate_of": {**_ID, "description": "the oldest match"},
         "similarity": {"type": ["number", "null"]},
         "group": _NUMBER,
         "matches": {"type": "array", "items": _MATCH},
-        "redelivered": {"type": "integer", "description": "it was there before: what was answered then, under its "
-                        "number of then; this is the number that it has now"},
-        "deleted": {"type": "boolean", "description": "of a deletion: whether there was something to delete"},
+        "redelivered": {"type": "integer", "description": "seq of the repetition of a document that was there before; "
+                        "all other fields are those of the first answer"},
+        "deleted": {"type": "boolean", "description": "of a deletion: whether there was such a document"},
         "reason": {"type": "string"},
         "detail": {"type": "string"},
     },
 }  # fmt: skip
 _FIELDS = (
-    "with the fields that the settings name: `id_field`, and `text_field` or `set_field` (where measure is "
-    "weighted-jaccard an "
-    "object of weights by element, or a list); where measure is cosine or euclidean `vector_field`, a list of numbers "
-    "or their float32 in base64; where it is hamming `bits_field`, hexadecimal, base64 or an integer"
+    "with the fields that the settings name: `id_field` and `text_field`; with measure = weighted-jaccard `set_field`, "
+    "an object of weights by element, or a list; with measure = cosine or euclidean `vector_field`, a list of numbers "
+    "or their float32 in base64; with measure = hamming `bits_field`, hexadecimal, base64 or an integer"
 )
 _DOCUMENT = {
     "type": "object", "description": f"a document {_FIELDS}",
     "example": {"id": "a1", "text": "The council has voted for the new bridge."},
 }  # fmt: skip
-_LINE = {"type": "string", "description": f"a document a line, {_FIELDS}", "format": "ndjson"}
+_LINE = {"type": "string", "description": f"one document per line, {_FIELDS}", "format": "ndjson"}
 _BODY = {
     "requestBody": {
         "required": True, "content": {JSON: {"schema": _DOCUMENT}, NDJSON: {"schema": _LINE}},
@@ -80,32 +79,34 @@ _BODY = {
 _IDS = {
     "requestBody": {
         "required": True,
-        "content": {NDJSON: {"schema": {"type": "string", "description": "an id as JSON a line", "format": "ndjson"}}},
+        "content": {
+            NDJSON: {"schema": {"type": "string", "description": "one id as JSON per line", "format": "ndjson"}}
+        },
     }
 }
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "the verdict; of lines a verdict a line, as they come, and {\"problem\": {...}} if one has to "
-        "stop there",
+        "description": "the verdict; for lines one verdict per line, in order, and a last line {\"problem\": {...}} "
+        "after an error",
         "content": {JSON: {"schema": VERDICT}, NDJSON: {"schema": {"type": "string"}}},
     },
     202: {
-        "description": "only of a pipeline on Kafka: it is taken, but its verdict has not come in time; `Location` "
-        "says where it will be", "content": {JSON: {"schema": {"type": "object"}}},
+        "description": "only with a pipeline on Kafka: the document is sent, but its verdict is not there in time; "
+        "`Location` says where it will be", "content": {JSON: {"schema": {"type": "object"}}},
     },
 }  # fmt: skip
 Durable = Annotated[
-    bool, Query(description="answer once it is on the disk; else at once, and it is there half a second later")
+    bool, Query(description="answer after the commit; else at once, and the commit follows within half a second")
 ]
-Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text; or as id_type says")]
+Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text or as id_type says")]
 IdType = Annotated[
     Literal["text", "json"],
-    Query(description='how an id is written: as the text that it is, or as JSON (17 is a number, "17" a string)'),
+    Query(description='how the id is written: as plain text, or as JSON (17 is a number, "17" a string)'),
 ]
 
 
 class _Any(PathConvertor):
-    """The rest of a path, whatever is in it: an id may have ends of lines, too."""
+    """The rest of a path, including newlines, which an id may contain."""
 
     regex = r"[\s\S]*"
 
@@ -115,11 +116,10 @@ router = APIRouter(prefix="/v1", tags=["documents"])
 
 
 def _media_type(request: Request, *allowed: str) -> str:
-    """What the body of a request is. It has to be said: what a page of another site can send without asking first is
-    none of these.
+    """The media type of a request. It is mandatory: a page of another site can send none of these without a preflight.
 
     Raises:
-        Problem: it is something else.
+        Problem: another type.
     """
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said in ("application/jsonl", "application/ndjson"):
@@ -130,7 +130,7 @@ def _media_type(request: Request, *allowed: str) -> str:
 
 
 async def _judged(request: Request, service: Interface, work: Any) -> Response:
-    """The answers to one document, or to lines. work: makes the writer's work of lines."""
+    """The answers to one document, or to lines. work: turns lines into work for the writer."""
     kind = _media_type(request, JSON, NDJSON)
     service.intake.admit()
     settings = service.settings
@@ -148,7 +148,7 @@ async def _judged(request: Request, service: Interface, work: Any) -> Response:
 
 
 def _one(found: Answers) -> Response:
-    """The answer to one document; 202 where it is taken, and its verdict has not come in time."""
+    """The answer to one document; 202 if the document is sent but its verdict is not there in time."""
     if 0 in found.late:
         return Response(found.lines[0], 202, {"Location": found.late[0]}, JSON)
     return Response(found.lines[0], media_type=JSON)
@@ -159,17 +159,17 @@ def _one(found: Answers) -> Response:
     responses={**_ANSWER, **responses(409, 413, 415, 422, 429)},
 )  # fmt: skip
 async def add_documents(request: Request, service: Served, durable: Durable = True) -> Response:
-    """Check documents and add them, each in one atomic step with all before it.
+    """Add documents, and get a verdict for each, in the order of arrival.
 
-    The same id and text again: the answer of the first time, but for `matches`; so it is safe to try again.
+    It is safe to send a document again: the same id and text get the first answer again, without `matches`.
     """
     return await _judged(request, service, lambda lines: Add(lines, durable))
 
 
 @router.post("/check", dependencies=[READ], openapi_extra=_BODY, responses={**_ANSWER, **responses(413, 415, 422, 429)})
 async def check_documents(request: Request, service: Served) -> Response:
-    """The verdicts that documents would get if each came next; nothing is added, and they are not compared with each
-    other."""
+    """Get the verdict that each document would get if it were the next one. Nothing is added, and the documents are not
+    compared with each other."""
     return await _judged(request, service, Check)
 
 
@@ -177,7 +177,8 @@ async def check_documents(request: Request, service: Served) -> Response:
     "/deletions", dependencies=[WRITE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
 )
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
-    """Take documents out: an id as JSON a line in, a verdict a line out; `deleted` says whether there was one."""
+    """Delete documents: one id as JSON per line, one verdict per line. `deleted` says whether there was such a
+    document."""
     _media_type(request, NDJSON)
     service.intake.admit()
 
@@ -190,7 +191,7 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
 
 
 def _id(text: str | bytes, field: str) -> str | int:
-    """An id that is written as JSON in this part of a request."""
+    """An id given as JSON in this part of a request."""
     try:
         return json_id(text)
     except ValueError as error:
@@ -199,7 +200,7 @@ def _id(text: str | bytes, field: str) -> str | int:
 
 @router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
 async def delete_document(id: Id, service: Served, id_type: IdType = "text", durable: Durable = True) -> Response:
-    """Take a document out; `deleted` says whether there was one. One that is not there is no error."""
+    """Delete a document. `deleted` says whether there was such a document; a missing one is no error."""
     service.intake.admit()
     wanted = _id(id, "id") if id_type == "json" else id
     with service.intake.taking():
@@ -214,9 +215,9 @@ async def get_document(
     id: Id,
     service: Served,
     id_type: IdType = "text",
-    text: Annotated[bool, Query(description="with its text")] = False,
+    text: Annotated[bool, Query(description="include its text")] = False,
 ) -> Response:
-    """A document: its first verdict, its group, and whether it stands for others."""
+    """Get a document: its first verdict, its group, and whether it is kept."""
     service.intake.admit()
     return json_response(await service.document(_id(id, "id") if id_type == "json" else id, text=text))
 
@@ -224,19 +225,20 @@ async def get_document(
 @router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422), tags=["documents"])
 async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
-    b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="another one")],
+    b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="another id")],
     service: Served,
     id_type: IdType = "text",
 ) -> Response:
-    """Two documents side by side: their texts, what shingles of both cover (`spans`, by characters), how similar they
-    are, and why they do or do not match; of quotations `passages`, with their places in `a` and `b`; of stories
-    `terms`, and how similar they are as words weigh now. Of vectors, bits and sets `text` is what stands for them.
-    Only copies and quotations have shingles."""
+    """Compare two documents: their texts, their similarity, and why they match or not.
+
+    With shingles, `spans` are the ranges of characters that shared shingles cover. With containment there are
+    `passages`, with their positions in `a` and `b`. With tf-idf there are `terms`, and the similarity is by today's
+    document frequencies. For vectors, bit vectors and sets, `text` is their text form."""
     service.intake.admit()
     one, other = (_id(a, "a"), _id(b, "b")) if id_type == "json" else (a, b)
     return json_response(await service.compared(one, other))
 
 
 def json_response(value: Any) -> Response:
-    """A JSON value; ids and texts may have what UTF-8 has no place for."""
+    """A JSON response in ASCII: ids and texts may have lone surrogates, which UTF-8 cannot encode."""
     return Response(json.dumps(value).encode("ascii"), media_type=JSON)

@@ -1,4 +1,4 @@
-"""What an index and its service have to show: groups, events, counts, health."""
+"""Reading endpoints of an index and its service: groups, events, counts, health."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ async def get_groups(
     service: Served,
     order: Annotated[
         Order,
-        Query(description="by members; by first member, the latest first; or by members that came within `since`"),
+        Query(description="largest first; by first member, latest first; or by members that joined within `since`"),
     ] = "largest",
     since: Annotated[
         str | None,
-        Query(description="only those that a member has come to within 90m, 24h, 7d ... before the latest event time"),
+        Query(description="only groups that got a member within 90m, 24h, 7d ... before the latest event time"),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
 ) -> Response:
-    """Groups: a kept document with what was dropped for it, as they were committed last."""
+    """Get groups: a kept document and the documents dropped for it, as of the last commit."""
     _check_groups(service)
     try:
         within = None if since is None else 1000 * seconds_of(since)
@@ -61,9 +61,9 @@ async def get_groups(
 async def get_group(
     group: Annotated[int, Path(ge=0, lt=2**63, description="number of its first member")],
     service: Served,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="members, in their order")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="members, in order of arrival")] = 1000,
 ) -> Response:
-    """A group with its members, those that went included."""
+    """Get a group with its members, including deleted and replaced ones."""
     _check_groups(service)
     try:
         return Response(await service.group(group, limit), media_type=JSON)
@@ -80,11 +80,11 @@ async def get_group(
 )  # fmt: skip
 async def get_events(
     service: Served,
-    kinds: Annotated[str, Query(description="verdict, pair, group, alert; several with commas between them")] = "",
-    last_event_id: Annotated[str | None, Header(description="go on behind this place, seq.n")] = None,
+    kinds: Annotated[str, Query(description="verdict, pair, group, alert; several separated by commas")] = "",
+    last_event_id: Annotated[str | None, Header(description="resume after this place, seq.n")] = None,
 ) -> Response:
-    """What happens, as it is committed. Goes on behind `Last-Event-ID` as far back as events are kept; what is lost is
-    told by a `gap` event, which names the places from and to."""
+    """Get events as they are committed. Resumes after `Last-Event-ID`, as far back as events are stored. Lost events
+    are reported by a `gap` event, which names the places from and to."""
     service.intake.admit()
     names = set(filter(None, kinds.split(",")))
     if unknown := sorted(names.difference(KINDS)):
@@ -98,27 +98,27 @@ async def get_events(
 
 @router.get("/stats", dependencies=[READ], responses=responses(422))
 async def get_stats(
-    service: Served, seconds: Annotated[int, Query(ge=0, le=SECONDS, description="that are told one by one")] = 60
+    service: Served, seconds: Annotated[int, Query(ge=0, le=SECONDS, description="how many to list one by one")] = 60
 ) -> Response:
-    """What the index holds, what was done since the service began, and each of the last seconds."""
+    """Get the size of the index, the counts since the service began, and each of the last seconds."""
     return json_response(await service.stats(seconds))
 
 
 @plain.get("/metrics", dependencies=[READ], response_class=PlainTextResponse, responses=responses())
 async def get_metrics(service: Served) -> Response:
-    """For Prometheus."""
+    """Get metrics for Prometheus."""
     return Response(service.tally.exposition, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @plain.get("/health/live")
 async def live(_: Served) -> dict[Literal["status"], str]:
-    """Whether the process lives."""
+    """Check that the process runs."""
     return {"status": "live"}
 
 
 @plain.get("/health/ready", responses=responses())
 async def ready(service: Served) -> dict[Literal["status"], str]:
-    """Whether documents are taken."""
+    """Check that documents are accepted."""
     if not service.intake.ready:
         raise Problem(
             503, service.intake.why_not, headers={"Retry-After": "1"}, more={"health": service.intake.health}
