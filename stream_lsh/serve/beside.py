@@ -52,8 +52,8 @@ def delete(ids: Iterable[str | int], folder: Path) -> Iterator[bytes]:
             yield from _delete(connection, some)
     except (OSError, http.client.HTTPException) as error:
         raise OutputError(
-            f"the service of the index in {folder} went away ({error!r}): what was told before is deleted; see whether "
-            "it runs, and delete the others again"
+            f"the service of the index in {folder} closed the connection ({error!r}): the documents listed so "
+            "far are deleted; check whether it runs, and delete the others again"
         ) from None
     finally:
         connection.close()

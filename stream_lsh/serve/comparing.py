@@ -49,7 +49,7 @@ def compared_part(settings: Settings, text: str) -> str:
 
 
 def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Compared:
-    """Compare two texts, or the texts that stand for other documents, as the index does. (The similarity of `tf-idf`
+    """Compare two texts, or the text forms of other documents, as the index does. (The similarity of `tf-idf`
     depends on the index: see `index.likened`.)
 
     A span is found by the rules of tokens and counts only if its hash is that of a shingle of the other text. So a
@@ -101,7 +101,7 @@ def side_by_side(
     """
     match = found.similarity >= settings.least and not apart
     if apart:
-        why = f"their values of {', '.join(settings.match_within)} differ, within which documents match"
+        why = f"their values of {', '.join(settings.match_within)} differ (match_within)"
     else:
         why = _why(found.similarity, match, settings)
     sides = []
@@ -121,7 +121,9 @@ def _why(similarity: float, match: bool, settings: Settings) -> str:
     if settings.measure not in BY_DISTANCE:
         said = f"similarity {similarity:.3f} is {'not ' * match}below the threshold of {settings.least:g}"
         if settings.measure == "tf-idf":
-            said += ", as words weigh now; a document joins a story by its three most similar members"
+            said += (
+                ", with the current document frequencies; a document joins a story by its three most similar members"
+            )
         return said
     if settings.measure == "hamming":
         apart = f"{round((1 - similarity) * (settings.dimensions or 0))} bits"

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from stream_lsh.serve.problems import Problem
 
 STOP_SECONDS = 10.0  # time limit of requests with documents when the service stops
-WAITS = "the service is starting: it opens its index, or reaches Kafka"
+WAITS = "the service is starting: it opens its index, or connects to Kafka"
 STARTING = {"Retry-After": "1"}
 _PAGE = "<!doctype html><html lang=en><title>stream_lsh</title><p>The service is starting.</p></html>"
 

@@ -35,7 +35,7 @@ def place_of(text: str) -> Place:
     """
     seq, _, n = text.partition(".")
     if not (seq.isascii() and seq.isdecimal() and n.isascii() and n.isdecimal()) or len(text) > 40:
-        raise ValueError(f"{text[:60]!r} is no place in the stream, which is seq.n")
+        raise ValueError(f"{text[:60]!r} is no place in the stream of events: give seq.n")
     return int(seq), int(n)
 
 

@@ -114,12 +114,12 @@ def shown(id: str | int) -> str:
 def as_number(id: str | int) -> str:
     """An addition to the message about a missing document, if its id is text that looks like a number."""
     looks = isinstance(id, str) and id.removeprefix("-").isdecimal()
-    return f"; ids are text, and the number {str(id)[:20]} is asked for with id_type=json" if looks else ""
+    return f"; ids are text; for the number {str(id)[:20]} use id_type=json" if looks else ""
 
 
 def no_updates() -> Problem:
     """The error for a deletion from an index without updates."""
     return Problem(
-        409, "nothing can be deleted from this index, whose documents stay as they are (on_conflict = reject): "
-        "feed them into a new one with on_conflict = update", field="on_conflict",
+        409, "documents cannot be deleted from an index with on_conflict = reject: feed them into a new one with "
+        "on_conflict = update", field="on_conflict",
     )  # fmt: skip

@@ -44,7 +44,7 @@ async def body(request: Request, most: int) -> bytes:
                 raise _too_large(most)
             pieces.append(piece)
     except ClientDisconnect:  # no client gets this response, but it is no error of the server
-        raise Problem(400, "the body ended in the middle", field="body") from None
+        raise Problem(400, "the body is incomplete", field="body") from None
     return b"".join(pieces)
 
 

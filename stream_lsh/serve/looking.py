@@ -27,7 +27,7 @@ plain = APIRouter(tags=["health"])
 def _check_groups(service: Interface) -> None:
     if not service.keeps_groups:
         raise Problem(
-            409, "this index keeps no groups: they are kept from its beginning on, and with compare_with = kept",
+            409, "this index has no groups: they need compare_with = kept, and must be on from its beginning",
             field="compare_with",
         )  # fmt: skip
 

@@ -97,7 +97,7 @@ def explain(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _(_: Request, error: Exception) -> Response:
-        return Problem(500, f"this should not happen ({type(error).__name__}); the log says more").response()
+        return Problem(500, f"unexpected error ({type(error).__name__}); see the log").response()
 
     @app.exception_handler(RequestValidationError)
     async def _(_: Request, error: RequestValidationError) -> Response:

@@ -110,7 +110,8 @@ class Guard:
         host = headers.get("host", "")
         if self._hosts is not None and _name(host) not in self._hosts:
             return Problem(
-                403, f"asked as {host[:100]!r}: without tokens it answers only under {', '.join(sorted(self._hosts))}",
+                403, f"the Host header is {host[:100]!r}, but without tokens the service only answers to "
+                f"{', '.join(sorted(self._hosts))}",
                 field="Host",
             )  # fmt: skip
         origin = headers.get("origin")

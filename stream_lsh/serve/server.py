@@ -74,7 +74,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer with a problem, as for all other errors."""
-        body = Problem(400, "this is no request of HTTP, or its address is longer than 64 KiB").json
+        body = Problem(400, "this is no HTTP request, or its address is longer than 64 KiB").json
         head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (MEDIA_TYPE.encode(), len(body)) + body)
         self.transport.close()

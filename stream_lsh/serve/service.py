@@ -38,7 +38,7 @@ from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Wr
 from stream_lsh.settings.model import Settings
 
 SIZE_SECONDS = 5.0  # validity of a measured size on disk
-STARTING = "the service is starting: what it needs is compiled or loaded"
+STARTING = "the service is starting: it compiles or loads its code"
 CLOSED = "the index of the service cannot be written"
 
 
@@ -57,7 +57,9 @@ class Service:
         failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         if settings.id_field == LINE_ID:
-            raise UsageError(f"id_field = {LINE_ID}: what comes over HTTP has no lines; name the field of the id")
+            raise UsageError(
+                f"id_field = {LINE_ID}: documents over HTTP have no line numbers; name the field of the id"
+            )
         self.folder = folder
         self.limits = limits
         self.tokens = tokens
@@ -274,8 +276,8 @@ def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:
 
 def _missing(id: str | int) -> Problem:
     return Problem(
-        404, f"there is no document with the id {shown(id)}: it never came, was rejected, deleted, or has left the "
-        f"window{as_number(id)}",
+        404, f"there is no document with the id {shown(id)}: it was never sent, was rejected or deleted, or has left "
+        f"the window{as_number(id)}",
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class Tokens:
         try:
             self._holders = read_tokens(self._path)
         except UsageError as error:
-            _LOG.error("%s; the tokens before it stay in force", error)
+            _LOG.error("%s; the previous tokens stay valid", error)
         else:
             _LOG.info("tokens file %s was read again: %s", self._path, count(len(self._holders), "holder"))
 

@@ -155,6 +155,6 @@ def _sized_at(value: bytes, at: int) -> tuple[bytes, int]:
 def missing(store: Store, shard: int, row: int) -> DamagedError:
     """The error for missing data of a row."""
     return DamagedError(
-        f"{store.path}: what belongs to row {row} of shard {shard} is missing; delete the folder: it is rebuilt from "
+        f"{store.path}: data of row {row} of shard {shard} are missing; delete the folder: it is rebuilt from "
         "the changelog"
     )

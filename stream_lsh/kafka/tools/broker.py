@@ -325,7 +325,7 @@ def free_ports(number: int, but: Collection[int] = ()) -> list[int]:
 
 
 def _locked(path: Path) -> int:
-    """A descriptor that locks the folder, also after only the broker holds it, which inherits it.
+    """A descriptor that locks the folder, even when only the broker still has it open.
 
     Kafka has its own locks, but checks them late: by then a second broker has damaged the first one's log.
 

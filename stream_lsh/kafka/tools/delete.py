@@ -28,7 +28,7 @@ def check(settings: KafkaSettings) -> None:
             "to delete from an index on this machine)"
         )
     if settings.id_field == LINE_ID:
-        raise UsageError(f"with id_field = {LINE_ID} the ids are places in topics: nothing can be deleted by its id")
+        raise UsageError(f"with id_field = {LINE_ID} the ids are positions in topics: nothing can be deleted by its id")
 
 
 def lines(settings: KafkaSettings, ids: Iterable[str | int]) -> Iterator[list[Line]]:

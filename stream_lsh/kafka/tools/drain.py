@@ -67,7 +67,7 @@ class Standing:
         found = []
         if self.reading:
             found.append(
-                f"sign may still read partition {_listed(self.reading)}: no signer has said yet that it has stopped"
+                f"sign may still read partition {_listed(self.reading)}: its signer has not confirmed the pause yet"
             )
         known = {} if self.accepted is None else self.accepted.positions
         missing = [partition for partition, to in self.signed.items() if to > known.get(partition, 0)]
@@ -75,7 +75,7 @@ class Standing:
         if at < end:
             found.append(f"sequence has {count(end - at, 'frame')} to read")
         elif missing:
-            found.append(f"sequence has not got all that was signed of partition {_listed(missing)}")
+            found.append(f"sequence has not read all signed documents of partition {_listed(missing)}")
         for shard, (at, end) in sorted(self.match.items()):
             if at < end:
                 found.append(f"match has {count(end - at, 'frame')} of shard {shard} to answer")
@@ -110,7 +110,7 @@ async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -
     found = await paused(client, settings)
     if found and found.by != BY:
         raise StoreError(
-            f"the signers of {settings.topic_prefix} pause for {found.by}: finish that, it has them read again"
+            f"the signers of {settings.topic_prefix} pause for {found.by}: finish that command, which resumes them"
         )
     return found
 
@@ -159,7 +159,7 @@ async def follow(
         try:
             async with admin(settings) as client:
                 if await paused(client, settings) != pause:
-                    raise StoreError("somebody has had the signers read again (drain --resume) before all was done")
+                    raise StoreError("the signers were resumed (drain --resume) before the pipeline was drained")
                 found = await look(client, settings, pause)
         except (errors.KafkaError, OSError, TimeoutError):
             if late:
@@ -170,8 +170,8 @@ async def follow(
                 return found
             if late:
                 raise StreamLshError(
-                    f"not drained within {seconds:.0f} s: {'; '.join(left)}. The signers pause still: run the command "
-                    "again to wait for the rest, or stream-lsh kafka drain --resume to have them read again"
+                    f"not drained within {seconds:.0f} s: {'; '.join(left)}. The signers are still paused: run the "
+                    "command again to wait for the rest, or stream-lsh kafka drain --resume to resume them"
                 )
             report(left)
         await asyncio.sleep(LOOK)

@@ -82,7 +82,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
         )
     if settings.window is not None:
         raise UsageError(
-            f"--from-changelog is not for indexes with a window so far (window = {settings.window}): rebuild from the "
+            f"--from-changelog does not support indexes with a window (window = {settings.window}): rebuild from the "
             "documents topic, which has to reach back as far (without --from-changelog)"
         )
     topics = Topics.of(settings)
@@ -101,7 +101,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
         if trimmed is not None:
             raise StoreError(
                 f"the changelog of shard {trimmed.partition} begins at offset {begins[trimmed]}: it was trimmed, and "
-                "what was before is not known. Rebuild from the documents topic (without --from-changelog)"
+                "earlier changes are missing. Rebuild from the documents topic (without --from-changelog)"
             )
         if not any(ends.values()):
             raise StoreError(f"{topics.changelog} is empty: there is nothing to rebuild")

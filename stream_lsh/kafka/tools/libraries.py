@@ -67,7 +67,7 @@ def java(version: str) -> str:
     said = subprocess.run([path, "-version"], capture_output=True, text=True, errors="replace", check=False).stderr
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if match is None:
-        raise BrokerError(f"{path} does not tell its version: {said.strip() or 'it says nothing'}.")
+        raise BrokerError(f"{path} does not print its version: {said.strip() or 'no output'}.")
     if int(match[1]) < least:
         raise BrokerError(f"Kafka {version} needs Java {least} or newer, but {path} is Java {match[1]}.")
     return path

@@ -357,7 +357,8 @@ class _Allowance:
 async def _in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:
     """The items of an iterator that may block (on a pipe), read in a thread, at most one item ahead.
 
-    It is a daemon thread: a thread that waits for a pipe cannot be interrupted, and must not keep the program alive.
+    It is a daemon thread: a thread that waits for a pipe cannot be interrupted, and must not keep the program from
+    ending.
     """
     loop = asyncio.get_running_loop()
     ready: asyncio.Queue[Item | BaseException | None] = asyncio.Queue()

@@ -76,7 +76,7 @@ def target(settings: KafkaSettings, prefix: str, data_folder: Path | str | None 
         UsageError: the prefix is that of the old index, or invalid.
     """
     if prefix == settings.topic_prefix:
-        raise UsageError(f"--to-prefix {prefix} is the topic_prefix that there is already; give a new one")
+        raise UsageError(f"--to-prefix {prefix} is the topic_prefix of the existing index; give a new one")
     old = settings.data_folder.absolute()  # . has no name
     folder = data_folder or (old.with_name(f"{old.name}-{prefix}") if old.name else old / prefix)
     return changed(
@@ -220,8 +220,8 @@ async def _anything(
     except errors.OffsetOutOfRangeError as error:
         # Not an error here: the stages may have the documents in memory. A stage that still must read them reports it.
         log.warning(
-            "what stood in %s at %s was deleted before it was known to be done; the stages go on with what they have "
-            "read, or say that they cannot", topic,
+            "records of %s at %s were deleted before they were known to be done; the workers continue with what they "
+            "have read, or report an error", topic,
             ", ".join(f"offset {offset} of partition {place.partition}" for place, offset in error.args[0].items()),
         )  # fmt: skip
         return True

@@ -193,7 +193,7 @@ async def replay(
                             report(counts.sent.total())
         except Failed as error:
             raise BrokerError(
-                f"{error}. If no other replay is running, run the command again: it goes on where it was."
+                f"{error}. If no other replay is running, run the command again: it continues from there."
             ) from error
     return counts
 

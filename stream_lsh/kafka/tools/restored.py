@@ -29,8 +29,8 @@ from stream_lsh.wire.replies import Reply, source_of
 from stream_lsh.wire.source import MOST_ROWS, ROW_BITS, Source
 
 NOTHING = (b"", 0)
-REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not kept twice")
-OUTDATED = Rejection("outdated", "it was older than what was known of its id, and is not kept")
+REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not stored twice")
+OUTDATED = Rejection("outdated", "it was older than the known version of its id, and is not stored")
 _WHY = {layout.REDELIVERED: REDELIVERED, layout.ID_REUSED: ID_REUSED, layout.OUTDATED: OUTDATED}
 
 

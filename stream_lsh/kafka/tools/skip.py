@@ -73,18 +73,18 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
             raise StoreError(f"the topic {place.topic} has no partition {partition}")
         found = (await committed(client, topics.group(role), place.topic)).get(partition)
     if found is not None and found[0] > offset:
-        raise StoreError(f"{where} is behind {role}, which goes on at {found[0]}: there is nothing to pass over")
+        raise StoreError(f"{where} was passed by {role}, which continues at {found[0]}: there is nothing to skip")
     record = await _read(settings, place, offset)
     if record is None:
         raise StoreError(f"{where} has no record")
     try:
         _READ[topic](record, settings)
     except ForeignError as error:
-        raise StoreError(f"{where} needs no skip ({error}): {role} passes such records over by itself") from None
+        raise StoreError(f"{where} needs no skip ({error}): {role} skips such records by itself") from None
     except StoreError as error:
         return Unread(topic, place, offset, len(record.value or b""), record.timestamp, str(error))
     raise StoreError(
-        f"{where} can be read with these settings: if {role} stops at it, it has others than are given here"
+        f"{where} can be read with these settings: if {role} stops at it, its settings are not the ones given here"
     )
 
 

@@ -108,4 +108,4 @@ async def _until_visible(client: AIOKafkaAdminClient, names: list[str]) -> None:
         if set(names) <= set(await client.list_topics()):
             return
         await asyncio.sleep(0.05)
-    raise errors.KafkaTimeoutError(f"the topics {', '.join(names)} were made, but do not appear")
+    raise errors.KafkaTimeoutError(f"the topics {', '.join(names)} were created, but do not appear")

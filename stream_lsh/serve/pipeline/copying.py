@@ -61,7 +61,7 @@ class GroupCopy:
             begin = (await consumer.beginning_offsets([place]))[place]
             end = (await consumer.end_offsets([place]))[place]
             if end < self._position:
-                raise Failed(f"{place.topic} was made anew; start the service again")
+                raise Failed(f"{place.topic} was created again; restart the service")
             self._position = max(begin, self._position)
             consumer.assign([place])
             consumer.seek(place, self._position)

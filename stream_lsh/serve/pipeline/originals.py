@@ -66,6 +66,6 @@ class Originals:
 
 def _gone(place: TopicPartition, offset: int) -> Problem:
     return Problem(
-        410, f"the text is not there any more: {place.topic}, partition {place.partition}, has let go of offset "
+        410, f"the text is no longer available: {place.topic}, partition {place.partition}, has deleted offset "
         f"{offset} (retention or compaction)",
     )  # fmt: skip

@@ -17,7 +17,7 @@ _NEWER = b'"newer_seq":'
 
 
 class Outputs:
-    """Processes output records, whatever the order of reading the partitions.
+    """Processes output records. The partitions may be read in any order.
 
     Args:
         most: limit of stored events, released or not.
@@ -76,7 +76,7 @@ class Outputs:
             self._merge.add(seq, kind, value)
         except (ValueError, KeyError, TypeError) as error:
             where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
-            _LOG.warning("%s: it is no %s (%r), and is passed over", where, kind, error)
+            _LOG.warning("%s: it is no %s (%r), and is skipped", where, kind, error)
 
     def _count(self, kind: Kind, verdict: Mapping[str, object]) -> None:
         tally = self._tally

@@ -80,8 +80,8 @@ class Restarts:
                 life.cancel()
                 await asyncio.wait([life])
         if life.cancelled():
-            return ConnectionError("Kafka is away")
-        return life.exception() or ConnectionError("it has ended")
+            return ConnectionError("Kafka does not answer")
+        return life.exception() or ConnectionError("the reader has ended")
 
     def _is_over(self) -> bool:
         return time.monotonic() > self._began + self._settings.give_up_seconds

@@ -17,7 +17,7 @@ from stream_lsh.kafka.tools.produce import Line
 from stream_lsh.serve.pipeline.verdicts import Place
 from stream_lsh.serve.problems import Problem
 
-AGAIN = "whether they were taken is not known; to send them again is safe: the same id and text is redelivered"
+AGAIN = "it is unknown whether they were accepted; it is safe to send them again: the same id and text is redelivered"
 
 
 class Sending:

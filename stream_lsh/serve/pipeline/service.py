@@ -122,7 +122,7 @@ class PipelineService:
 
     def _why_not(self) -> str:
         said = next((life.why for life in self._lives if life.why), "")
-        return f"the service reads nothing at the moment: {said}" if said else "the service is catching up with Kafka"
+        return f"the service cannot read at the moment: {said}" if said else "the service is catching up with Kafka"
 
     async def stop(self) -> None:
         """Accept nothing new, wait for the verdicts of accepted documents, send listeners the rest, and close all
@@ -232,7 +232,7 @@ class PipelineService:
         source = {"topic": topic, "partition": partition, "offset": offset}
         said = {
             "id": id, "taken": True, "source": source, "look": where,
-            "detail": f"it is taken, and its verdict has not come within {self.limits.answer_seconds:g} s",
+            "detail": f"it is accepted, and its verdict was not there within {self.limits.answer_seconds:g} s",
         }  # fmt: skip
         return json.dumps(said, separators=(",", ":")).encode("ascii"), where
 
@@ -273,11 +273,11 @@ class PipelineService:
             said = {name: value for name, value in found.items() if name != "state"}
             raise Problem(404, f"the document was rejected: {found['detail']}", more={"verdict": said})
         if id in self._late:
-            raise Problem(404, "it is taken, and its verdict has not come yet", headers={"Retry-After": "1"})
+            raise Problem(404, "it is accepted, and its verdict is not there yet", headers={"Retry-After": "1"})
         raise Problem(
             404, f"no document with the id {shown(id)} is among the last "
-            f"{self.limits.kept_events:,} of which this service remembers the verdict (--keep-events), or it was "
-            f"deleted; the verdicts topic may have it{as_number(id)}",
+            f"{self.limits.kept_events:,} whose verdicts this service stores (--keep-events), or it was deleted; the "
+            f"verdicts topic may have it{as_number(id)}",
         )  # fmt: skip
 
     async def _text(self, found: dict[str, Any]) -> tuple[str, bytes]:

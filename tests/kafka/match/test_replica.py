@@ -250,7 +250,7 @@ def test_what_is_gone_is_not_said_again(tmp_path: Path) -> None:
     assert [replica.match(data) for data in log] == whole
     ids = next(key for key in keys if key.startswith(b"i"))
     replica.store.write({}, [ids])
-    with pytest.raises(DamagedError, match="of shard 0 is missing"):
+    with pytest.raises(DamagedError, match="of shard 0 are missing"):
         replica.match(log[0])
     replica.close()
 
