@@ -54,7 +54,7 @@ PROPERTIES = {
 # port as its own, connect to itself, and keep the broker from starting again.
 _FIRST_PORT, _LAST_PORT = 10_000, 28_000
 _LOG_LINES = 12
-_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"  # what Java's second one does for a short life takes longer than it saves
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"  # for a short run the second compiler costs more time than it saves
 # Runs as its own process before it becomes Java: Linux ends it together with us, even after a kill.
 _LAUNCHER = """\
 import ctypes, os, signal, sys
