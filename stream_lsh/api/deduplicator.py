@@ -166,8 +166,9 @@ class Deduplicator(Questions):
                     self._judge(builder.columns(), batch)
                     if batch.jumped:
                         warnings.warn(
-                            f"the times of the documents advanced by more than the window of {self.settings.window} at "
-                            "once: all earlier documents are forgotten", RuntimeWarning, stacklevel=2,
+                            f"stream time jumped by more than the window of {self.settings.window}, and the documents "
+                            "before are forgotten: if event times were wrong, feed a new index with max_future",
+                            RuntimeWarning, stacklevel=2,
                         )  # fmt: skip
                     for verdict in batch.verdicts:
                         batch.left -= 1

@@ -67,7 +67,7 @@ def run_on_kafka(
         else:
             from stream_lsh.kafka.tools.broker import KafkaBroker
 
-            broker = KafkaBroker(folder / "kafka")
+            broker = KafkaBroker(folder / "kafka", brief=True)
             _start(broker, say)
             stack.callback(broker.stop)
             given = {"bootstrap_servers": broker.bootstrap}

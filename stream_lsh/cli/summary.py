@@ -92,8 +92,8 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
 def _window(window: Forgetting) -> Iterator[str]:
     if window.jumps:
         yield (
-            f"the times of the documents advanced by more than the window {count(window.jumps, 'time')}: all "
-            "earlier documents are forgotten; if that was a mistake in the feed, see --max-future"
+            f"stream time jumped by more than the window ({count(window.jumps, 'jump')}), and the documents before are "
+            "forgotten: if event times were wrong, feed a new index with --max-future"
         )
     if window.stream_time >= 0:
         yield f"documents from {moment(window.stream_time - 1000 * seconds_of(window.window))} on are remembered"
@@ -103,8 +103,8 @@ def _alerts(told: Alerted) -> Iterator[str]:
     yield count(told.alerts, "alert")
     if told.forgotten:
         yield (
-            f"{count(told.forgotten, 'time')} since the index was made a rule had no room for a group or a source any "
-            "more, and may alert late or once more: a shorter `within` or `cooldown` needs less"
+            f"the rules had no room for {count(told.forgotten, 'group or source', 'groups or sources')} of the index, "
+            "and can alert late or twice: use a shorter `within` or `cooldown`"
         )
 
 

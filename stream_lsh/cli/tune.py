@@ -100,14 +100,14 @@ def tune(
     if write is not None and write.exists():
         raise OutputError(f"--write {write}: there is such a file already; name a new one")
     if settings.measure == "tf-idf":
-        _tune_stories(settings, inputs, plot, as_json)
+        _tune_stories(settings, inputs, plot, write, as_json)
     else:
-        _tune(settings, inputs, expected_docs, sample, limit, plot, as_json)
+        _tune(settings, inputs, expected_docs, sample, limit, plot, write, as_json)
+    if as_json:
+        return
     if write is not None:
-        _write(settings, write)
-        if not as_json:
-            click.echo(f"\nThe settings are in {write}.")
-    elif not as_json:
+        click.echo(f"\nThe settings are in {write}.")
+    else:
         click.echo("\nAs a file for --config:\n")
         for line in toml_lines(settings):
             click.echo(line)
@@ -115,7 +115,7 @@ def tune(
 
 def _tune(
     settings: Settings, inputs: tuple[str, ...], expected_docs: int | None, sample: int, limit: int | None,
-    plot: Path | None, as_json: bool,
+    plot: Path | None, write: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The keys of a measure that has a curve."""
     module = MODULES.get(settings.measure, tune_items)
@@ -128,6 +128,8 @@ def _tune(
     others = module.others_of(settings)
     if plot is not None:
         write_plot(plot, settings.curve, others, found)
+    if write is not None:
+        _write(settings, write)  # before anything is printed: the reader of a pipe may leave at any line
     if as_json:
         click.echo(json.dumps(module.as_object(settings, others, drawn, found, documents)))
         return
@@ -146,11 +148,15 @@ def _tune(
         click.echo(f"\nThe curve is in {plot}.")
 
 
-def _tune_stories(settings: Settings, inputs: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
+def _tune_stories(
+    settings: Settings, inputs: tuple[str, ...], plot: Path | None, write: Path | None, as_json: bool
+) -> None:
     """The threshold of stories, which have no bands."""
     for given, what in ((inputs, "INPUT"), (plot, "--plot")):
         if given:
             raise UsageError(f"measure = tf-idf has no curve and nothing to measure on a sample: leave out {what}")
+    if write is not None:
+        _write(settings, write)
     if as_json:
         click.echo(json.dumps({"measure": settings.measure, "threshold": settings.threshold}))
         return

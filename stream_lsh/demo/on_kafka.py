@@ -45,6 +45,7 @@ LOOK = 0.2  # seconds between two looks at a process that starts
 LAST = 1.0  # seconds in which the last outputs are read
 KILL, SOON = 60.0, 5.0  # seconds after which a process that does not end is killed; the same where one has failed
 FEED = "feed"
+ONE = 1000  # documents a second up to which the worker is one process, which starts sooner than several
 CHUNK = 10  # lines of the feed that are made at once
 
 Say = Callable[[str], None]
@@ -143,7 +144,8 @@ class Demo:
 
     async def _start(self) -> list[asyncio.Task[Any]]:
         config = str(self.folder / "settings.toml")
-        await self._child("worker", ["kafka", "worker", "--config", config])
+        processes = ["--processes", "one"] if self.rate <= ONE else []
+        await self._child("worker", ["kafka", "worker", *processes, "--config", config])
         await self._child("page", ["serve", "--kafka", "--config", config, "--port", str(self.port)])
         self.say(f"the feed begins: {count(self.documents, 'document')}, {self.rate} a second")
         work: list[Coroutine[Any, Any, None]] = [child.watch() for child in self._children]

@@ -158,7 +158,7 @@ class _Parsed:
             readable = (kind == PLAIN) | (kind == ESCAPED) | (kind == INTEGER)
             status[~readable | (spans[:, 0, 1] - spans[:, 0, 0] > MAX_ID_BYTES)] = LEFT
         if plan.deleted >= 0:
-            status[~_says_no(buffer, spans[:, plan.deleted], kinds[:, plan.deleted])] = LEFT
+            status[~_is_false_or_null(buffer, spans[:, plan.deleted], kinds[:, plan.deleted])] = LEFT
         if plan.time >= 0:
             self._flat_times(plan, buffer, spans, kinds, status, times)
         within = self._flat_within(plan, spans, kinds, status)
@@ -301,7 +301,9 @@ class _Parsed:
         return self.fields.extract(read_object(line), line_id)
 
 
-def _says_no(buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _is_false_or_null(
+    buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8]
+) -> NDArray[np.bool_]:
     """Whether a value is missing, false or null, by its first letter; an object or a list has no span."""
     begins, ends = spans[:, 0], spans[:, 1]
     letters = buffer[np.where(kinds == OTHER, begins, 0)] if len(buffer) else np.zeros(len(kinds), np.uint8)

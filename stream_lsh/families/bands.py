@@ -29,10 +29,10 @@ def _begin(band, secret):  # type: ignore[no-untyped-def]
 @njit
 def key_of_band(words, at, band, rows, bits, secret):  # type: ignore[no-untyped-def]
     """The key of one band of the signature that begins at words[at], with components of `bits` bits."""
-    lanes, key = 64 // bits, _begin(band, secret)
+    per_word, key = 64 // bits, _begin(band, secret)
     mask = np.uint64((1 << bits) - 1)
     for row in range(band * rows, band * rows + rows):
-        component = words[at + row // lanes] >> np.uint64(row % lanes * bits) & mask
+        component = words[at + row // per_word] >> np.uint64(row % per_word * bits) & mask
         key = fold_multiply(key ^ component, SEED_MIX)
     return key
 

@@ -95,14 +95,14 @@ def _count(points, at, n, signature):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _cut(n, hashes, powers, pieces, looked, nobody, signature):  # type: ignore[no-untyped-def]
+def _cut(n, hashes, powers, pieces, looked, filler, signature):  # type: ignore[no-untyped-def]
     """The keys of a text of n characters, by `looked`. In the place of a key that it lacks or has already there is a
-    hash of `nobody`, which matches nothing."""
+    hash of `filler`, which matches nothing."""
     for k in range(len(looked)):
         piece, length = looked[k, 0], n - looked[k, 1]
         first = length * piece // pieces
         size, at = length * (piece + 1) // pieces - first, first + looked[k, 2]
-        value = nobody ^ np.uint64(k + 1) * SEED_LENGTH
+        value = filler ^ np.uint64(k + 1) * SEED_LENGTH
         # All empty pieces of a text are one key: a very short text meets all texts of about the same length.
         if length > 0 and at >= 0 and at + size <= n and (size > 0 or piece == 0):
             value = hashes[at + size] - hashes[at] * powers[size]

@@ -36,7 +36,7 @@ from stream_lsh.text.unicode import CASED, PAGE_BITS, tables_for, unicode_data
 
 LEAD, LEAD_COUNTS = 80, 3
 """Terms at the beginning of a text, where news summarises the event, and how often each counts."""
-WORDS_TOLD = 6
+LISTED_TERMS = 6
 """Terms of a match that a verdict lists."""
 STEM = 4
 """Characters of a word that count, where its script has capitals."""
@@ -294,12 +294,12 @@ class StoryWords:
         n = _words(octets, self._quick, self._tables, self._flags, norm, terms, where)
         salt = own[-1:] if own is not None else np.uint64(0)
         places = dict(zip(((terms[:n] ^ salt) >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
-        told = []
+        evidence = []
         for signature in others:
             shared = [places[term] for term in (signature >> np.uint32(TERM_SHIFT)).tolist() if term in places]
-            words = [norm[a:b].tobytes().decode("utf-8", "replace") for a, b in shared[:WORDS_TOLD]]
-            told.append(b',"terms":' + orjson.dumps(words))
-        return told
+            words = [norm[a:b].tobytes().decode("utf-8", "replace") for a, b in shared[:LISTED_TERMS]]
+            evidence.append(b',"terms":' + orjson.dumps(words))
+        return evidence
 
 
 @njit(allocates=True)

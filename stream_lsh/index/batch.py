@@ -102,8 +102,10 @@ def sign_batch(
     sizes[list(columns.rejected)] = 0
     owner = owners(columns.ids, settings.shards)
     frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
-    drawn = (signed.shingles, signed.offsets) if hashes.samples else None
-    documents = batch_of(hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times, drawn)
+    shingle_sets = (signed.shingles, signed.offsets) if hashes.samples else None
+    documents = batch_of(
+        hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets
+    )
     documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:

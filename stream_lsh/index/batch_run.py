@@ -12,9 +12,9 @@ from stream_lsh.index.kernel import compiling
 from stream_lsh.index.kernel.known import look_up
 from stream_lsh.index.kernel.match import match
 from stream_lsh.index.kernel.prefetch import MOST, guess
-from stream_lsh.index.kernel.replace import inherit
+from stream_lsh.index.kernel.replace import add_representatives
 from stream_lsh.index.kernel.shingle_sets import keep_all, similarities
-from stream_lsh.index.kernel.tf_idf import liken
+from stream_lsh.index.kernel.tf_idf import similarities_to
 from stream_lsh.index.kernel.work import (
     AT_LEAST,
     FULL,
@@ -76,13 +76,13 @@ class BatchRun:
         shard, results = self._shard, self._results
         shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store and (self._limits.update or (self._documents.what & DELETION).any()):
-            shard.make_room_for_the_dead(stop - start + len(groups))
+            shard.make_room_for_deletions(stop - start + len(groups))
         self._documents.hits = passing(self._documents.keys, shard.table)
         if len(groups):  # each may get a representative row
             self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
-        self._at_hand(self._batch.shingles.known())
+        self._use_own_sets(self._batch.shingles.known())
         if len(groups):
-            self._inherit(start, groups)
+            self._add_representatives(start, groups)
         if self._limits.samples and self._limits.store:
             shard.memory.reserve(int(self._documents.starts[stop] - self._documents.starts[start]) + 2 * (stop - start))
         work = self._work()
@@ -92,7 +92,7 @@ class BatchRun:
             except OSError as error:
                 raise DamagedError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
             if code == NO_OWN_SET:
-                self._at_hand(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
+                self._use_own_sets(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
             elif code == NO_SETS:
                 self._load(start, np.unique(work.scratch.wanted[: int(work.scratch.wanted_count)]))
                 if start >= self._guessed:
@@ -120,20 +120,20 @@ class BatchRun:
         if representative >= self._first:
             document = int(self._stored[representative - self._first])
             own = self._batch.shingles.with_document(document)
-            self._at_hand(own)
+            self._use_own_sets(own)
             shingles = own.shingles[own.offsets[document] : own.offsets[document + 1]]
         else:
-            drawn = shard.keyed.drawn
-            assert drawn is not None, "keys are no sample of the shingles"
-            shingles = drawn.of(representative)
+            sampler = shard.keyed.sampler
+            assert sampler is not None, "keys are no sample of the shingles"
+            shingles = sampler.of(representative)
         at = shard.shape.signature_at
         post_sample(shard.memory, shard.hashes, row, shingles, words[at : at + 1])
 
-    def _inherit(self, start: int, groups: NDArray[np.int64]) -> None:
+    def _add_representatives(self, start: int, groups: NDArray[np.int64]) -> None:
         """Add a representative row for each possible representative of the groups."""
         shard, first, groups = self._shard, self._shard.count, groups.copy()
         found = np.empty((len(groups), 2), np.int64)
-        n = inherit(start, groups, found, self._work(int(AT_LEAST)))
+        n = add_representatives(start, groups, found, self._work(int(AT_LEAST)))
         shard.post_representatives(first)
         self._representatives = np.concatenate(
             (self._representatives, np.column_stack((np.full(n, start), groups[:n], found[:n])))
@@ -149,9 +149,9 @@ class BatchRun:
         """Similarity of each document to a row under `tf-idf`, by the document frequencies as they are now."""
         self._shard.rows.known = -1  # rows in files may have been erased
         self._documents.hits = passing(self._documents.keys, self._shard.table)
-        self._at_hand(self._batch.shingles.known())
+        self._use_own_sets(self._batch.shingles.known())
         work = self._work()
-        while liken(len(self._batch), row, work) == NO_LOG:
+        while similarities_to(len(self._batch), row, work) == NO_LOG:
             self._shard.counted.frequencies.enlarge()
         return self._results.similarity.copy()
 
@@ -178,7 +178,7 @@ class BatchRun:
             scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
         )  # fmt: skip
 
-    def _at_hand(self, own: ShingleSets) -> None:
+    def _use_own_sets(self, own: ShingleSets) -> None:
         """Add the batch's own sets to those of the shard's rows."""
         sets, largest = self._shard.sets, 0
         if self._limits.exact:

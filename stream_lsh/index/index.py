@@ -98,19 +98,19 @@ class Index:
                 )
                 self.shards.append(shard)
             self.window = Window(self.settings, store.named("window")) if self.settings.window else None
-            self._leaving = Removal(self.folder, store, self._workers.deletes) if self._workers else None
-            if self._leaving is not None and self.window is not None and self.window.spans:
-                self._leaving.sweep(self.window.spans[0].number)
+            self._removal = Removal(self.folder, store, self._workers.deletes) if self._workers else None
+            if self._removal is not None and self.window is not None and self.window.spans:
+                self._removal.sweep(self.window.spans[0].number)
             self._erasing = None
             if self._workers is not None and self.settings.erase_hours is not None:  # None on Kafka, unless it is set
                 after = round(3600 * self.settings.erase_hours)
                 self._erasing = Erasing(
                     self.folder, store, self.shards, after, self._workers.deletes, self.settings.id_field
                 )
-            self._settling = Resolution()
+            self._resolution = Resolution()
             if self.settings.late:
                 fates = Fates.joined([shard.late.fates() for shard in self.shards])
-                self._settling.restore(fates, store.named("settling"))
+                self._resolution.restore(fates, store.named("settling"))
         except BaseException:
             self._release()
             raise
@@ -180,21 +180,23 @@ class Index:
             if block:
                 number = int(places[start]) // block
                 self._enter(number)
-                groups = self._settling.begin(number, (number - 1) * block)
+                groups = self._resolution.begin(number, (number - 1) * block)
             for shard in self.shards:
                 shard.begin(segment)
             rows = [shard.count for shard in self.shards]
             found = self._step([BatchRun(shard, batch) for shard in self.shards], start, stop, groups)
             named = None
             if block:
-                settled = self._settling.settle(found, start, stop, seqs, places)
-                for shard, row, before, after in zip(self.shards, rows, found, settled.found, strict=True):
-                    shard.late.appoint(row, np.isin(before.representatives[:, 2], after.representatives[:, 2]))
-                found, named = settled.found, self._names(settled, batch, seqs, start, stop)
+                resolved = self._resolution.settle(found, start, stop, seqs, places)
+                for shard, row, before, after in zip(self.shards, rows, found, resolved.found, strict=True):
+                    shard.late.choose_representatives(
+                        row, np.isin(before.representatives[:, 2], after.representatives[:, 2])
+                    )
+                found, named = resolved.found, self._names(resolved, batch, seqs, start, stop)
             for shard, matches in zip(self.shards, found, strict=True):
                 shard.keep(matches, batch, start, stop, named)
             if named is not None:
-                self._judged(settled, named, start, stop)
+                self._judged(resolved, named, start, stop)
             done.append((start, stop, found))
         if block and len(places):  # the block of the next document, as a query has to meet the same rows
             self._enter((int(places[-1]) + 1) // block)
@@ -238,7 +240,7 @@ class Index:
 
     def _enter(self, block: int) -> None:
         """Begin a block of the log."""
-        self._settling.forget((block - 1) * self.settings.block)
+        self._resolution.forget((block - 1) * self.settings.block)
         for shard in self.shards:
             shard.enter(block)
 
@@ -253,12 +255,12 @@ class Index:
         return [step.matches() for step in steps]
 
     def _names(
-        self, settled: Resolved, batch: SignedBatch, seqs: NDArray[np.int64], start: int, stop: int
+        self, resolved: Resolved, batch: SignedBatch, seqs: NDArray[np.int64], start: int, stop: int
     ) -> list[bytes]:
         """The ids of the oldest matches of the documents [start, stop); b"" where there is none."""
         names = []
         for shard, row, seq in zip(
-            *(of[start:stop].tolist() for of in (settled.shard, settled.row, settled.seq)), strict=True
+            *(of[start:stop].tolist() for of in (resolved.shard, resolved.row, resolved.seq)), strict=True
         ):
             if row < 0:
                 names.append(b"")
@@ -268,14 +270,14 @@ class Index:
                 names.append(self.id_of(shard, row))
         return names
 
-    def _judged(self, settled: Resolved, named: list[bytes], start: int, stop: int) -> None:
+    def _judged(self, resolved: Resolved, named: list[bytes], start: int, stop: int) -> None:
         """Write the verdicts into the shards' provisional rows."""
         of = self._hashes.of_ids(named)[:, 0]
         of[[not name for name in named]] = 0
-        for shard, matches in zip(self.shards, settled.found, strict=True):
+        for shard, matches in zip(self.shards, resolved.found, strict=True):
             mine = np.flatnonzero(matches.row_of[start:stop] >= 0)
             i = start + mine
-            shard.late.judged(matches.row_of[i], settled.kind[i], of[mine], settled.similarity[i], settled.group[i])
+            shard.late.judged(matches.row_of[i], resolved.kind[i], of[mine], resolved.similarity[i], resolved.group[i])
 
     def query(self, batch: SignedBatch, *, known: bool = False) -> list[Matches]:
         """Match a batch without storing it, against the rows in the window at the current stream time.
@@ -292,7 +294,7 @@ class Index:
         found = [step.matches() for step in steps]
         if self.settings.late:
             numbers = np.full(len(batch), NO_GROUP, np.int64)
-            found = self._settling.settle(found, 0, len(batch), numbers, None).found
+            found = self._resolution.settle(found, 0, len(batch), numbers, None).found
         return self._explained(found, batch)
 
     def look_up(self, ids: Sequence[bytes]) -> NDArray[np.int64]:
@@ -351,14 +353,14 @@ class Index:
         if self._erasing is not None:
             facts = {**facts, **self._erasing.enter(now)}
         if self.settings.late and self.settings.updates:
-            facts = {**facts, "settling": self._settling.facts}
+            facts = {**facts, "settling": self._resolution.facts}
         values: dict[bytes, bytes | None] = {
             **more,
             **{name_key(name): orjson.dumps(value) for name, value in facts.items()},
         }
         self._write(values, list(ranges), [shard.take() for shard in self.shards])
-        if self._leaving is not None:
-            self._leaving.add(gone)
+        if self._removal is not None:
+            self._removal.add(gone)
         if self._erasing is not None:
             self._erasing.step(now)
         for shard in self.shards:

@@ -22,7 +22,7 @@ class Matches:
         row_of: row that the document became, or -1.
         kind, of, of_seq, of_similarity, group: the verdict by this shard alone, or the first verdict of a redelivered
             document (UNKNOWN if the shard does not have it). `of` and `of_seq` are row and number of the oldest match:
-            -1 if there is none, WENT_SINCE if it was deleted since.
+            -1 if there is none, REPLACED_SINCE if it was deleted or replaced since.
         more: number of matches that are not listed.
         not_compared: buckets and candidates that were not compared.
         went: int64[n, WENT], the version that was deleted or replaced: its number; whether it was a representative; row

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.rows.layout import EXACT, LEFT, LIKE, NEAR, NEW, REPLACES, STOOD, UNIQUE, UNKNOWN
+from stream_lsh.index.rows.layout import EXACT, LEFT, LIKE, NEAR, NEW, REPLACES, UNIQUE, UNKNOWN, WAS_REPRESENTATIVE
 
-_STOOD, _LEFT, _LIKE = STOOD - REPLACES, LEFT - REPLACES, LIKE - REPLACES  # columns of `Matches.went`
+# Columns of `Matches.went`.
+_WAS_REPRESENTATIVE, _LEFT, _LIKE = WAS_REPRESENTATIVE - REPLACES, LEFT - REPLACES, LIKE - REPLACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Resolution:
         places it is a query, and the state does not change."""
         n, mine = len(seqs), slice(start, stop)
         if places is not None:
-            found = self._inherit(found, places)
+            found = self._choose_representatives(found, places)
         document = np.concatenate([matches.document for matches in found])
         shard = np.repeat(np.arange(len(found)), [len(matches.document) for matches in found])
         row, seq, similarity, same = (
@@ -164,20 +165,22 @@ class Resolution:
         order = np.lexsort((seq, document))
         use = np.empty(len(order), np.bool_)
         at = fates.find(seq[order])
-        _settle(document[order], at, new, start, stop, kept, use)
+        _resolve_matches(document[order], at, new, start, stop, kept, use)
         decided = np.zeros(n, np.bool_)
         decided[document[order[at < 0]]] = True
         order, at = order[use], at[use]
         counts = np.zeros(len(document), np.bool_)
         counts[order] = True
         kind, (shard_of, row_of, seq_of, similar) = _oldest(document, same, n, order, shard, row, seq, similarity)
-        groups, went = np.concatenate((self._fates.group, seqs[mine])), _went(found)
+        groups, went = np.concatenate((self._fates.group, seqs[mine])), _replaced(found)
         given = np.stack([matches.group for matches in found])[shard_of, np.arange(n)]
         _group(start, stop, seq_of, fates.find(seq_of), given, new, went, fates.find(went[:, 0]), kept, groups)
         group = seqs.copy()
         group[mine] = groups[len(self._fates) :]
         if places is not None:
-            for i in np.flatnonzero((went[mine, _STOOD] > 0) & ~_stays(new, seq_of, went)[mine]).tolist():
+            for i in np.flatnonzero(
+                (went[mine, _WAS_REPRESENTATIVE] > 0) & ~_takes_over(new, seq_of, went)[mine]
+            ).tolist():
                 self._gone.append([int(places[start + i]), int(went[start + i, _LEFT])])
             fates.kind[len(self._fates) :], fates.group[len(self._fates) :] = kind[mine], group[mine]
             fates.similarity[len(self._fates) :] = similar[mine]
@@ -185,10 +188,10 @@ class Resolution:
             self._fates = fates
         # A match with a document that is known as kept drops the new one, whatever the provisional rows hold.
         found = [replace(m, more=m.more * 0, not_compared=m.not_compared + np.where(decided, 0, m.more)) for m in found]
-        settled = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
-        return Resolved(settled, kind, shard_of, row_of, seq_of, similar, group)
+        resolved = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
+        return Resolved(resolved, kind, shard_of, row_of, seq_of, similar, group)
 
-    def _inherit(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
+    def _choose_representatives(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
         """Choose the oldest of the possible representatives of each group, from now on."""
         shard = np.repeat(np.arange(len(found)), [len(matches.representatives) for matches in found])
         if not len(shard):
@@ -248,7 +251,7 @@ def _counted(
     )  # fmt: skip
 
 
-def _went(found: Sequence[Matches]) -> NDArray[np.int64]:
+def _replaced(found: Sequence[Matches]) -> NDArray[np.int64]:
     """The deleted and replaced versions, each from the shard that had it."""
     went = found[0].went.copy()
     for matches in found[1:]:
@@ -257,10 +260,10 @@ def _went(found: Sequence[Matches]) -> NDArray[np.int64]:
     return went
 
 
-def _stays(new: NDArray[np.bool_], seq_of: NDArray[np.int64], went: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _takes_over(new: NDArray[np.bool_], seq_of: NDArray[np.int64], went: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether a new version becomes the representative in place of the version that it replaces."""
-    stays: NDArray[np.bool_] = new & (seq_of < 0) & (went[:, _STOOD] > 0) & (went[:, _LIKE] > 0)
-    return stays
+    takes_over: NDArray[np.bool_] = new & (seq_of < 0) & (went[:, _WAS_REPRESENTATIVE] > 0) & (went[:, _LIKE] > 0)
+    return takes_over
 
 
 @njit
@@ -278,13 +281,13 @@ def _group(start, stop, seq_of, of, given, new, went, old, kept, groups):  # typ
         if went[i, 0] < 0:
             continue
         if old[i] >= 0:
-            went[i, _STOOD], went[i, _LEFT] = np.int64(kept[old[i]]), groups[old[i]]
-        if new[i] and seq_of[i] < 0 and went[i, _STOOD] > 0 and went[i, _LIKE] > 0:
+            went[i, _WAS_REPRESENTATIVE], went[i, _LEFT] = np.int64(kept[old[i]]), groups[old[i]]
+        if new[i] and seq_of[i] < 0 and went[i, _WAS_REPRESENTATIVE] > 0 and went[i, _LIKE] > 0:
             groups[first + i - start] = went[i, _LEFT]
 
 
 @njit
-def _settle(document, at, new, start, stop, kept, use):  # type: ignore[no-untyped-def]
+def _resolve_matches(document, at, new, start, stop, kept, use):  # type: ignore[no-untyped-def]
     """Which matches, ordered by document, are with a kept document (`use`), and which documents are kept.
 
     at: for each match the place in `kept` of the older document, -1 = it is known as kept. The last places are those of

@@ -28,7 +28,7 @@ from stream_lsh.index.postings.memtable import Memtable, power_of_two
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.resolution import Fates
 from stream_lsh.index.rows import layout
-from stream_lsh.index.rows.decisions import lay_over, told
+from stream_lsh.index.rows.decisions import lay_over, stored_decisions
 from stream_lsh.index.rows.deleted_rows import DeletedRows
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.keys import Hashes
@@ -43,7 +43,7 @@ from stream_lsh.index.segments.segment import Segment, post_provisional_rows, po
 from stream_lsh.index.segments.segments import Segments
 from stream_lsh.index.segments.stored_rows import Stored
 from stream_lsh.index.store.heap import trim
-from stream_lsh.index.store.rocksdb import ROWS, TOLD, Range, Store, rows_key
+from stream_lsh.index.store.rocksdb import DECISIONS, ROWS, Range, Store, rows_key
 from stream_lsh.settings.model import Settings
 
 NO_NUMBERS = np.empty(0, np.int64)
@@ -82,7 +82,7 @@ class Shard:
         self.limits = limits_of(settings, shape, hashes.secret)
         self.segments = Segments(state, number, shape, workers)
         self.texts = Texts(store, number, self.segments.number_of)
-        self.ids = Ids(store, number, self.segments.number_of, told_later=settings.late)
+        self.ids = Ids(store, number, self.segments.number_of, decided_later=settings.late)
         self.shingle = shingle
         self.sets = Sets.of(
             power_of_two(CACHED_SHINGLES // settings.shards) if self.limits.exact and not self.limits.stories else 0,
@@ -93,8 +93,8 @@ class Shard:
         )
         self._store = store
         self.hashes = hashes
-        drawn = SampledKeys(self.texts, shingle) if hashes.samples else None
-        self.keyed = Keyed(store, number, shape, hashes, self.segments.number_of, drawn)
+        sampler = SampledKeys(self.texts, shingle) if hashes.samples else None
+        self.keyed = Keyed(store, number, shape, hashes, self.segments.number_of, sampler)
         self._workers = workers
         self._manifest = manifest = Manifest(store, number, base)
         base = manifest.first
@@ -122,7 +122,7 @@ class Shard:
         self.memory = Memtable.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
-        self._told: dict[bytes, bytes] = {}
+        self._decisions: dict[bytes, bytes] = {}
         try:
             self._restore(manifest.segments)
         except BaseException:
@@ -179,7 +179,7 @@ class Shard:
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
         for number, first, last in self.segments.between(all.first, all.last):
-            self._told[rows_key(TOLD, self.number, number, first)] = all.between(first, last).encode()
+            self._decisions[rows_key(DECISIONS, self.number, number, first)] = all.between(first, last).encode()
 
     def _decide(self) -> None:
         """Post the rows that have decisions."""
@@ -215,7 +215,7 @@ class Shard:
         block = self.rows.recent[first - self._base : self.count - self._base]
         post_provisional_rows(block, first, self.late.newer, self.keyed, self.shape)
 
-    def make_room_for_the_dead(self, documents: int) -> None:
+    def make_room_for_deletions(self, documents: int) -> None:
         """Make room for the deletions and replacements of this many documents, which add up to twice as many rows."""
         if not self.segments:  # there are no rows
             return
@@ -255,9 +255,9 @@ class Shard:
                 segment.postings.settle()
             self._look()  # runs in memory are files now, and their arrays are freed
         dead = self.rows.dead.take(self.number, self.segments.places, self.count)
-        values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._told, **dead}
-        self._told = {}
-        self.rows.dead.took_leave()  # erasing has read it before
+        values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._decisions, **dead}
+        self._decisions = {}
+        self.rows.dead.take_replaced()  # erasing has read it before
         self.ids.forget(self._base)
         manifest.rows, manifest.dead = self.count, int(self.rows.dead.count)
         manifest.provisional = self.late.facts if self.limits.late else None
@@ -330,7 +330,7 @@ class Shard:
             self._manifest.flushed(segment.number, first, last, crc)
             self.rows.recent[: self.count - posted] = self.rows.recent[last - first : self.count - self._base]
             self.rows.base = posted
-            if not self._told:  # otherwise the store does not have these ids yet
+            if not self._decisions:  # otherwise the store does not have these ids yet
                 self.ids.forget(min(self._base, self._manifest.rows))
         segment.postings.add(keys, rows, first, last, segment.rows.sync)
         self._segment = posted
@@ -398,7 +398,9 @@ class Shard:
         self.rows.dead.restore(self._store, self.number, self.segments.places, self._manifest.rows, self._manifest.dead)
         self.ids.restore(self._base, self._manifest.rows)
         row = self._base
-        while row < self.late.first and (found := told(self._store, self.number, self.segments.number_of(row), row)):
+        while row < self.late.first and (
+            found := stored_decisions(self._store, self.number, self.segments.number_of(row), row)
+        ):
             mine = found.between(row, found.last)
             self.ids.name(mine.rows.tolist(), mine.names)
             row = found.last

@@ -95,7 +95,7 @@ class Events:
     def lines(self, ids: Sequence[bytes], seqs: NDArray[np.int64]) -> Iterator[bytes]:
         """The events as JSON lines, in pieces. ids, seqs: of the batch."""
         # As text, with all ids joined: formatting bytes takes twice the time.
-        places, heads = self.places.tolist(), [Group(*who).head.decode() for who in self.representatives]
+        places, heads = self.places.tolist(), [Group(*row).head.decode() for row in self.representatives]
         texts = b"\0".join([ids[i] for i in places]).decode().split("\0") if places else []
         rows = zip(
             map(_LABELS.__getitem__, self.changes.tolist()), seqs[self.places].tolist(), texts,

@@ -1,6 +1,6 @@
 """Verdicts folded into groups: their rows, and the events.
 
-Pure: the state before a batch comes from a `Shelf`. A kept document is the first member of a group, which has a row
+Pure: a `GroupCache` has the state before a batch. A kept document is the first member of a group, which has a row
 from its second member on. Rows count all members ever, so that a deletion requires no recount.
 """
 
@@ -21,7 +21,7 @@ from stream_lsh.judging.verdicts import Judgement, Kind
 _TIME_BITS = 44  # bits of a time in ms
 
 
-class Shelf(Protocol):
+class GroupCache(Protocol):
     """The state of the groups before a batch."""
 
     def rows(self, groups: Sequence[int]) -> Mapping[int, Group]:
@@ -52,7 +52,7 @@ def fold(
     judgement: Judgement,
     times: NDArray[np.int64],
     sources: Sequence[bytes],
-    shelf: Shelf,
+    cache: GroupCache,
     reached: NDArray[np.int64] | None = None,
 ) -> Events:
     """Fold the verdicts on a batch into the groups, whose rows are changed.
@@ -60,39 +60,39 @@ def fold(
     Args:
         times: int64[n], event times in ms.
         sources: of the n documents, or empty.
-        shelf: must have the batch's kept documents.
+        cache: must have the batch's kept documents.
         reached: int64[n], groups with a smaller number have ended before a document, and are not changed by it.
     """
     moves = _moves(judgement)
     if reached is not None:
         moves = moves.at(moves.groups >= reached[moves.places])
-    moves, known = _of_rows(moves, shelf)
+    moves, known = _of_rows(moves, cache)
     numbers, of = np.unique(moves.groups, return_inverse=True)
     # By group, within each in the order of the log; at the end all in the order of the log again.
     order = np.argsort(of, kind="stable")
     places, changes, of = moves.places[order], moves.changes[order], of[order]
     begins = np.flatnonzero(np.diff(of, prepend=-1))
     groups = [
-        known.get(number) or _founded(judgement, number, place, shelf)
+        known.get(number) or _new_group(judgement, number, place, cache)
         for number, place in zip(numbers.tolist(), places[begins].tolist(), strict=True)
     ]
     joins, others = (changes == Change.JOINED).astype(np.int64), changes >= Change.LEFT
     # otherwise it left before
-    goes = (changes == Change.LEFT) | (others & (judgement.representative_seqs[places] >= 0))
+    leaving = (changes == Change.LEFT) | (others & (judgement.representative_seqs[places] >= 0))
 
     def before(name: str) -> NDArray[np.int64]:
         return np.array([getattr(group, name) for group in groups], np.int64)[of]
 
     versions = before("version") + np.arange(1, len(of) + 1) - begins[of]
     sizes = before("total_members") + _summed(joins, of, begins)
-    live = before("live_members") + _summed(joins - goes, of, begins)
-    came = np.where(others, NO_TIME, times[places])
-    firsts, lasts = _earliest(before("first"), of, came), _latest(before("last"), of, came)
+    live = before("live_members") + _summed(joins - leaving, of, begins)
+    arrived = np.where(others, NO_TIME, times[places])
+    firsts, lasts = _earliest(before("first"), of, arrived), _latest(before("last"), of, arrived)
     counted = before("sources")
     theirs = [sources[i] for i in places.tolist()] if sources else []
     for event in np.flatnonzero(others).tolist() if sources else ():
         theirs[event] = b""
-    new, said = _new_sources(groups, of, begins, theirs, shelf)
+    new, said = _new_sources(groups, of, begins, theirs, cache)
     counted += _summed(new, of, begins)
     heads, representatives = _representatives(judgement, groups, places, changes, of, begins)
     changes = np.where(versions == 1, Change.CREATED, np.where(live == 0, Change.ENDED, changes)).astype(np.uint8)
@@ -111,7 +111,7 @@ def fold(
 
 
 def _moves(judgement: Judgement) -> _Moves:
-    """What the documents of a batch do to groups, in the order of the log. Representatives that are decided later come
+    """What the documents of a batch do to groups, in the order of the log. Representatives that are decided later are
     first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)
@@ -119,25 +119,25 @@ def _moves(judgement: Judgement) -> _Moves:
     if not went.any() and not len(later):
         places = np.flatnonzero(dropped)
         return _Moves(places, np.full(len(places), Change.JOINED, np.uint8), judgement.groups[places])
-    stays = went & (kinds != Kind.DELETED) & (left == judgement.groups)
-    leaves, comes = np.flatnonzero(went & ~stays), np.flatnonzero(dropped | stays)
+    updated = went & (kinds != Kind.DELETED) & (left == judgement.groups)
+    left_places, joined_places = np.flatnonzero(went & ~updated), np.flatnonzero(dropped | updated)
     moves = _Moves(
-        np.concatenate((later[:, 0], leaves, comes)),
+        np.concatenate((later[:, 0], left_places, joined_places)),
         np.concatenate((
             np.full(len(later), Change.REPRESENTATIVE_CHANGED),
-            np.where(judgement.representative_seqs[leaves] >= 0, Change.REPRESENTATIVE_CHANGED, Change.LEFT),
-            np.where(stays[comes], Change.UPDATED, Change.JOINED),
+            np.where(judgement.representative_seqs[left_places] >= 0, Change.REPRESENTATIVE_CHANGED, Change.LEFT),
+            np.where(updated[joined_places], Change.UPDATED, Change.JOINED),
         )).astype(np.uint8),
-        np.concatenate((later[:, 1], left[leaves], judgement.groups[comes])),
+        np.concatenate((later[:, 1], left[left_places], judgement.groups[joined_places])),
     )  # fmt: skip
     return moves.at(np.argsort(moves.places, kind="stable"))
 
 
-def _of_rows(moves: _Moves, shelf: Shelf) -> tuple[_Moves, Mapping[int, Group]]:
+def _of_rows(moves: _Moves, cache: GroupCache) -> tuple[_Moves, Mapping[int, Group]]:
     """The moves that make events, and the existing rows. A document that is alone makes no event until another one
     joins it."""
     numbers, of = np.unique(moves.groups, return_inverse=True)
-    known = shelf.rows(numbers.tolist())
+    known = cache.rows(numbers.tolist())
     joins = np.flatnonzero(moves.changes == Change.JOINED)
     if len(joins) == len(of):
         return moves, known
@@ -147,12 +147,12 @@ def _of_rows(moves: _Moves, shelf: Shelf) -> tuple[_Moves, Mapping[int, Group]]:
     return moves.at(np.arange(len(of)) >= begins[of]), known
 
 
-def _founded(judgement: Judgement, number: int, place: int, shelf: Shelf) -> Group:
+def _new_group(judgement: Judgement, number: int, place: int, cache: GroupCache) -> Group:
     """The group that a document joins as its second member: with the first member as it arrived, and as it is now."""
     seq = int(judgement.of_seqs[place])
     group = Group(number, judgement.oldest(place), seq)
     for version in sorted({number, seq}):
-        group.take_in(*shelf.first_member(version))
+        group.take_in(*cache.first_member(version))
     return group
 
 
@@ -166,15 +166,15 @@ def _representatives(
     """
     found = [(group.group, group.id, group.seq) for group in groups]
     updated = (changes == Change.UPDATED) & judgement.stood[places]
-    goes = (changes == Change.LEFT) & judgement.stood[places]
-    turns = np.flatnonzero(updated | goes | (changes == Change.REPRESENTATIVE_CHANGED))
+    leaving = (changes == Change.LEFT) & judgement.stood[places]
+    turns = np.flatnonzero(updated | leaving | (changes == Change.REPRESENTATIVE_CHANGED))
     if not len(turns):
         return of, found
     heads = np.full(len(of), -1)
     heads[begins] = np.arange(len(groups))
     for event in turns.tolist():
         group, i = groups[of[event]], int(places[event])
-        if goes[event]:  # there is no new representative, or not yet, and this id will be erased
+        if leaving[event]:  # there is no new representative, or not yet, and this id will be erased
             group.id = NO_ID
         elif judgement.representative_seqs[i] >= 0:
             group.id, group.seq = judgement.representative(i), int(judgement.representative_seqs[i])
@@ -189,7 +189,7 @@ def _representatives(
 
 
 def _new_sources(
-    groups: list[Group], of: NDArray[np.int64], begins: NDArray[np.int64], sources: list[bytes], shelf: Shelf
+    groups: list[Group], of: NDArray[np.int64], begins: NDArray[np.int64], sources: list[bytes], cache: GroupCache
 ) -> tuple[NDArray[np.int64], list[str]]:
     """For each event whether its document's source is new to the group, and the sources listed after it.
 
@@ -209,7 +209,7 @@ def _new_sources(
                 listed.append(source)
                 texts[event] = group.said
                 new[event] = 1
-            elif not shelf.has_source(group.group, source):
+            elif not cache.has_source(group.group, source):
                 new[event] = 1
     # A text is valid until the next one, and each group begins with its own.
     changes = sorted(texts)

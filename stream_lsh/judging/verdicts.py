@@ -169,7 +169,7 @@ def judge(
         for shard, matches in enumerate(found):
             theirs = again & (owner == shard)
             first_kinds[theirs], groups[theirs] = matches.kind[theirs], matches.group[theirs]
-            of[theirs & (matches.of == layout.WENT_SINCE)] = -1
+            of[theirs & (matches.of == layout.REPLACED_SINCE)] = -1
             similarities[theirs] = matches.of_similarity[theirs]
 
     numbers = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])

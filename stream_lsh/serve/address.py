@@ -1,4 +1,4 @@
-"""Where a service listens. Needs nothing that takes long to import, so that the address is there at once."""
+"""The address of a service. Imports little, so that the service listens as soon as it is started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_lsh.errors import OutputError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen; certificate and key as files, for TLS."""
+    """Host and port; for TLS also the files with certificate and key."""
 
     host: str = "127.0.0.1"
     port: int = 8765
@@ -27,10 +27,11 @@ class Address:
 
 
 def listen(address: Address) -> tuple[socket.socket, Address]:
-    """The socket, open, and the address with its port: before an index is opened, or made, for nothing.
+    """An open socket, and the address with its port. Called before an index is opened or created, so that an address in
+    use is noticed first.
 
     Raises:
-        OutputError: the address is in use, or not this machine's.
+        OutputError: the address is in use, or not of this machine.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -48,7 +49,7 @@ def listen(address: Address) -> tuple[socket.socket, Address]:
 
 
 def check_address(address: Address, tokens: bool) -> None:
-    """Raise UsageError if strangers could come in without a token, or TLS lacks a file."""
+    """Raise UsageError if other machines could connect without a token, or if a file for TLS is missing."""
     if not tokens and not is_loopback(address.host):
         raise UsageError(
             f"--host {address.host}: without tokens only this machine may reach it (127.0.0.1); give --token-file FILE"
@@ -60,7 +61,7 @@ def check_address(address: Address, tokens: bool) -> None:
 
 
 def tls(address: Address) -> ssl.SSLContext:
-    """What TLS needs. Raises UsageError: a file cannot be read, or they do not fit."""
+    """The TLS context. Raises UsageError if a file is unreadable or the two do not match."""
     assert address.certificate is not None and address.key is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -74,7 +75,7 @@ def tls(address: Address) -> ssl.SSLContext:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can connect to an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a client is told of its documents: a verdict as a JSON line, and what was said before said again."""
+"""Answers to documents: a verdict as a JSON line, and for a repeated document the first answer again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stream_lsh.judging.verdicts import Judgement, Kind, verdicts
 
 
 def verdict_lines(judged: Judged) -> list[bytes]:
-    """The verdicts as JSON objects, as `dedup` writes them; of what is rejected with the reason."""
+    """The verdicts as JSON objects, as `dedup` writes them. Rejected documents have the reason."""
     lines = verdicts(judged.judgement)
     for i, why in judged.reasons.items():
         lines[i] += b"," + orjson.dumps({"reason": why.reason, "detail": why.detail})[1:-1]
@@ -22,9 +22,9 @@ def verdict_lines(judged: Judged) -> list[bytes]:
 def answers(lines: list[bytes], judged: Judged, index: Index) -> list[bytes]:
     """The answers to documents with these verdicts.
 
-    Whoever sends a document twice, because he does not know whether it arrived, is told what he would have been told
-    the first time, but for `matches`: number, kind, `duplicate_of`, similarity and group of then. `redelivered` is the
-    number that it has now.
+    A client that sends a document again, because it does not know whether it arrived, gets the first answer again, but
+    without `matches`: seq, kind, `duplicate_of`, similarity and group of the first time. `redelivered` is the seq of
+    the repetition.
     """
     judgement = judged.judgement
     if (judgement.seqs < 0).any():  # nothing was added

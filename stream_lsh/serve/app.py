@@ -1,4 +1,4 @@
-"""The interface over HTTP, /v1, and the page."""
+"""The HTTP API, /v1, and the page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ An error is `application/problem+json`, with the field or setting that is wrong.
 
 
 def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
-    """The app of a service. hosts: names under which it may be asked; None = any."""
+    """The app of a service. hosts: accepted Host headers; None = any."""
     app = FastAPI(
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json",

@@ -1,5 +1,5 @@
-"""The command line beside a service: what it would do to the index goes through the service, by a socket in the state
-folder that whoever may write there can open. Needs nothing that the service needs."""
+"""The command line next to a running service: deletions go through the service, over a socket in the index folder.
+Every process that may write there can open it. Imports nothing of the service."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def is_served(folder: Path) -> bool:
-    """Whether a service has the index in a folder."""
+    """Whether a service uses the index in a folder."""
     connection = _Connection(folder / SOCKET)
     try:
         connection.connect()
@@ -40,10 +40,11 @@ def is_served(folder: Path) -> bool:
 
 
 def delete(ids: Iterable[str | int], folder: Path) -> Iterator[bytes]:
-    """Delete documents from the index of a service; what became of them as JSON lines, as soon as it is committed.
+    """Delete documents from the index of a service. Yields the results as JSON lines, as soon as they are committed.
 
     Raises:
-        StoreError: the service refuses. OutputError: it went away; what was told before is deleted.
+        StoreError: the service refuses.
+        OutputError: the connection was lost. Results so far are committed.
     """
     connection, iterator = _Connection(folder / SOCKET), iter(ids)
     try:
@@ -51,8 +52,8 @@ def delete(ids: Iterable[str | int], folder: Path) -> Iterator[bytes]:
             yield from _delete(connection, some)
     except (OSError, http.client.HTTPException) as error:
         raise OutputError(
-            f"the service of the index in {folder} went away ({error!r}): what was told before is deleted; see whether "
-            "it runs, and delete the others again"
+            f"the service of the index in {folder} closed the connection ({error!r}): the documents listed so "
+            "far are deleted; check whether it runs, and delete the others again"
         ) from None
     finally:
         connection.close()

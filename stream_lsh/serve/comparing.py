@@ -1,5 +1,5 @@
-"""Two documents side by side: of texts which shingles both have, and where these stand; of items how near they are;
-and what a match of them rests on."""
+"""Two documents compared: of texts the shared shingles and their positions, of other documents the similarity; and the
+evidence of a match."""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ from stream_lsh.text.tokens import Placing
 
 Span = tuple[int, int]
 SEPARATOR = "\x1f"  # of a set's elements
-MOST_CHARACTERS = 200_000  # of a text that is compared
+MOST_CHARACTERS = 200_000  # limit of the compared part of a text
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """similarity: as verdicts have it. shared: shingles that both have; sizes: that each has; None of measures that
-    do not go by them. spans: in each text what shingles of both cover, from character to character, ascending, apart.
-    evidence: of quotations the passages, of stories the terms."""
+    """The result of a comparison.
+
+    Attributes:
+        similarity: as in verdicts.
+        shared: number of shared shingles; None if the measure has no shingles.
+        sizes: number of shingles of each document.
+        spans: in each text the ranges of characters covered by shared shingles, ascending and disjoint.
+        evidence: the passages of `containment`, the terms of `tf-idf`.
+    """
 
     similarity: float
     shared: int | None = None
@@ -38,16 +44,19 @@ class Compared:
 
 
 def compared_part(settings: Settings, text: str) -> str:
-    """What of a text is compared: its beginning, but all of what stands for a set."""
+    """The part of a text that is compared: its beginning; for `weighted-jaccard` all of it."""
     return text if settings.measure == "weighted-jaccard" else text[:MOST_CHARACTERS]
 
 
 def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Compared:
-    """Compare two texts, or what stands for items, as the index does; of stories it is not said by the texts alone
-    (`index.likened`). later: the first one is the newer document.
+    """Compare two texts, or the text forms of other documents, as the index does. (The similarity of `tf-idf`
+    depends on the index: see `index.likened`.)
 
-    A span is proposed by the rules of the text (where tokens begin and end) and counts only if its hash is that of a
-    shingle of the other text: what is marked is right, whatever a step of the normalisation does to it.
+    A span is found by the rules of tokens and counts only if its hash is that of a shingle of the other text. So a
+    marked span is right, whichever way the text is normalised.
+
+    Args:
+        later: the first text is of the newer document.
     """
     settings = signer.settings
     if settings.measure not in ("jaccard", "containment"):
@@ -65,7 +74,7 @@ def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Comp
 
 
 def _passages(settings: SigningSettings, one: str, other: str, later: bool) -> dict[str, Any]:
-    """The passages of two texts, as verdicts list them, with their places in both."""
+    """The passages of two texts, as in verdicts, with their positions in both."""
     newer, older, sides = (one, other, "ab") if later else (other, one, "ba")
     (said,) = Passages(settings)(_encoded(newer), [_encoded(older)])
     found = orjson.loads(b"{" + said[1:] + b"}")
@@ -84,11 +93,15 @@ def compared_documents(signer: Signs, settings: Settings, a: Mapping[str, Any], 
 def side_by_side(
     settings: Settings, a: Mapping[str, Any], b: Mapping[str, Any], found: Compared, apart: bool
 ) -> dict[str, Any]:
-    """Two documents with their texts, as the interface shows them. found: of what is compared of these. apart: whether
-    they have other values to match within."""
+    """Two documents with their texts, as the API shows them.
+
+    Args:
+        found: the comparison of the parts that are compared.
+        apart: whether the documents are of different scopes.
+    """
     match = found.similarity >= settings.least and not apart
     if apart:
-        why = f"their values of {', '.join(settings.match_within)} differ, within which documents match"
+        why = f"their values of {', '.join(settings.match_within)} differ (match_within)"
     else:
         why = _why(found.similarity, match, settings)
     sides = []
@@ -104,11 +117,13 @@ def side_by_side(
 
 
 def _why(similarity: float, match: bool, settings: Settings) -> str:
-    """Why documents match or do not, in the terms of the settings."""
+    """Why the documents match or do not, by the settings."""
     if settings.measure not in BY_DISTANCE:
         said = f"similarity {similarity:.3f} is {'not ' * match}below the threshold of {settings.least:g}"
         if settings.measure == "tf-idf":
-            said += ", as words weigh now; a document joins a story by its three most similar members"
+            said += (
+                ", with the current document frequencies; a document joins a story by its three most similar members"
+            )
         return said
     if settings.measure == "hamming":
         apart = f"{round((1 - similarity) * (settings.dimensions or 0))} bits"
@@ -128,8 +143,8 @@ def _marked(signer: Signs, text: str, shared: set[int]) -> Iterator[Span]:
     spans = list(_windows(text, signer.settings))
     if not spans or not shared:
         return
-    # Blanks at the ends of a text are left out. Where they count, something stands before and behind, and the shingle
-    # that is meant is the second of three.
+    # White space at the ends of a text is dropped. To keep it, a letter is put before and after each piece; the wanted
+    # shingle is then the second of three.
     padded = signer.settings.kind == "chars" and spans[0] != (0, len(text))
     pad, place = ("x", 1) if padded else ("", 0)
     pieces = [_encoded(pad + text[begin:end] + pad) for begin, end in spans]
@@ -141,7 +156,7 @@ def _marked(signer: Signs, text: str, shared: set[int]) -> Iterator[Span]:
 
 
 def _windows(text: str, settings: SigningSettings) -> Iterator[Span]:
-    """Where a shingle may stand."""
+    """The spans that may be shingles."""
     if settings.kind == "chars":
         units = list(_characters(text, settings))
         yield from _runs(units, [1] * len(units), settings.k)
@@ -161,7 +176,7 @@ def _windows(text: str, settings: SigningSettings) -> Iterator[Span]:
 
 
 def _runs(units: Sequence[Span], weights: Sequence[int], needed: int) -> Iterator[Span]:
-    """From each unit the fewest that weigh so much together; if all weigh less, all."""
+    """From each unit on, the shortest run of at least this weight; if all together weigh less, all."""
     weight, last = 0, 0
     for first in range(len(units)):
         while last < len(units) and weight < needed:
@@ -176,7 +191,7 @@ def _runs(units: Sequence[Span], weights: Sequence[int], needed: int) -> Iterato
 
 
 def _characters(text: str, settings: SigningSettings) -> Iterator[Span]:
-    """The characters that are left when white space is squeezed."""
+    """The characters that remain when white space is squeezed."""
     blank = False
     for i, character in enumerate(text):
         if settings.space and character.isspace():
@@ -189,7 +204,7 @@ def _characters(text: str, settings: SigningSettings) -> Iterator[Span]:
 
 
 def _joined(spans: Iterator[Span]) -> list[Span]:
-    """Spans that touch or overlap as one."""
+    """Merges spans that touch or overlap."""
     found: list[Span] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:

@@ -1,4 +1,4 @@
-"""What a service has done since it began: for the page, a second at a time, and for Prometheus."""
+"""Counts of a service since its start: by the second for the page, and as metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stream_lsh.embedded.report import Counts
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.serve.writer import Round
 
-SECONDS = 900  # that are remembered one by one
+SECONDS = 900  # number of seconds that are stored separately
 LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _OTHER = len(LATENCIES)
 
 
 @dataclass(slots=True)
 class Second:
-    """What was done in a second: documents by kind, and answers by the first of LATENCIES that they kept to."""
+    """Counts of one second: documents by kind, and answers by latency, in the classes of LATENCIES (upper bounds)."""
 
     at: int
     kinds: list[int] = field(default_factory=lambda: [0] * len(Kind))
@@ -30,7 +30,7 @@ class Second:
 
 
 class Tally:
-    """The counts of a service; used in its event loop only."""
+    """The counts of a service. Used only in its event loop."""
 
     def __init__(self, seq: Callable[[], int], waiting: Callable[[], int], listeners: Callable[[], int]) -> None:
         self.counts = Counts()
@@ -69,7 +69,7 @@ class Tally:
         return self._seconds[-1]
 
     def add(self, done: Round) -> None:
-        """Count what was committed."""
+        """Count a commit."""
         second = self._second()
         for judged, _ in done.judged:
             pairs, not_compared = self.counts.pairs, self.counts.not_compared
@@ -87,7 +87,7 @@ class Tally:
             self.alerts += judged.alerts.count(b"\n")
 
     def verdict(self, verdict: Mapping[str, Any]) -> None:
-        """Count a verdict of a pipeline, as it stands in its topic."""
+        """Count a verdict of a pipeline, as in its topic."""
         kind, counts = Kind[verdict["kind"].upper()], self.counts
         self._second().kinds[kind] += 1
         self._verdicts.labels(kind.label).inc()
@@ -109,19 +109,19 @@ class Tally:
         self._pairs.inc()
 
     def answered(self, seconds: float) -> None:
-        """A request was answered after so many seconds."""
+        """Count an answer. seconds: from the request to the answer."""
         self._latency.observe(seconds)
         place = next((i for i, most in enumerate(LATENCIES) if seconds <= most), _OTHER)
         self._second().latencies[place] += 1
 
     def refuse(self) -> None:
-        """A request was refused because too many waited."""
+        """Count a request that was refused because too many waited."""
         self.refused += 1
         self._refused.inc()
 
     def history(self, seconds: int) -> list[dict[str, Any]]:
-        """Of so many last seconds those in which anything was done, oldest first: documents by kind, and the latency
-        that half and 99 of 100 answers kept to (ms; null: none did)."""
+        """The last seconds in which anything was done, oldest first: documents by kind, and upper bounds (ms) of the
+        latency of 50 and of 99 % of the answers; null if there were none."""
         after = time.time() - 1 - seconds
         return [
             {
@@ -136,7 +136,7 @@ class Tally:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """All since the service began."""
+        """Totals since the start of the service."""
         counts = self.counts
         return {
             "documents": counts.documents,
@@ -148,12 +148,13 @@ class Tally:
 
     @property
     def exposition(self) -> bytes:
-        """All of it as Prometheus reads it."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 def _quantile(latencies: list[int], share: float) -> float | None:
-    """The bound below which a share of the answers were given, in ms; None if there were none, or beyond the last."""
+    """The upper bound of this share of the latencies, in ms; None if there are none, or if it is beyond the last
+    bound."""
     wanted, seen = share * sum(latencies), 0
     for bound, count in zip(LATENCIES, latencies, strict=False):
         seen += count

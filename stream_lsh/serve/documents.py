@@ -1,4 +1,4 @@
-"""Documents over HTTP: checked and added, only checked, taken out, and shown."""
+"""Documents over HTTP: adding, checking, deleting, showing and comparing them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _MATCH = {
     "required": ["id", "seq", "similarity"],
     "properties": {
         "id": _ID, "seq": {"type": "integer"}, "similarity": {"type": "number"},
-        "terms": {"type": "array", "items": {"type": "string"}, "description": "stories: the weightiest words of both"},
-        "contained_in": {"type": "number", "description": "quotations: share of the document that the match has"},
-        "contains": {"type": "number", "description": "quotations: share of the match that the document has"},
+        "terms": {"type": "array", "items": {"type": "string"}, "description": "tf-idf: the terms with most weight"},
+        "contained_in": {"type": "number", "description": "containment: share of the document found in the match"},
+        "contains": {"type": "number", "description": "containment: share of the match found in the document"},
         "passages": {
-            "type": "array", "description": "quotations: words in a row that both have, the longest first; where they "
-            "begin and end in the document (`newer`) and in the match (`older`), in characters",
+            "type": "array", "description": "containment: shared runs of words, the longest first, with their ranges "
+            "of characters in the document (`newer`) and in the match (`older`)",
             "items": {
                 "type": "object",
                 "properties": {"words": {"type": "integer"}, "newer": _PLACE, "older": _PLACE},
             },
         },
-        "more_passages": {"type": "integer", "description": "that are not listed"},
+        "more_passages": {"type": "integer", "description": "number of passages that are not listed"},
     },
 }  # fmt: skip
 VERDICT = {
@@ -44,34 +44,33 @@ VERDICT = {
     "required": ["id", "seq", "kind", "duplicate_of", "similarity", "group", "matches"],
     "properties": {
         "id": _ID,
-        "seq": {**_NUMBER, "description": "number of the document, in the order of which all are judged"},
+        "seq": {**_NUMBER, "description": "number of the document, from 0 on, in the order of arrival"},
         "kind": {
             "enum": [
                 "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"
             ]
         },
-        "duplicate_of": {**_ID, "description": "the oldest document that it is like"},
+        "duplicate_of": {**_ID, "description": "the oldest match"},
         "similarity": {"type": ["number", "null"]},
         "group": _NUMBER,
         "matches": {"type": "array", "items": _MATCH},
-        "redelivered": {"type": "integer", "description": "it was there before: what was answered then, under its "
-                        "number of then; this is the number that it has now"},
-        "deleted": {"type": "boolean", "description": "of a deletion: whether there was something to delete"},
+        "redelivered": {"type": "integer", "description": "seq of the repetition of a document that was there before; "
+                        "all other fields are those of the first answer"},
+        "deleted": {"type": "boolean", "description": "of a deletion: whether there was such a document"},
         "reason": {"type": "string"},
         "detail": {"type": "string"},
     },
 }  # fmt: skip
 _FIELDS = (
-    "with the fields that the settings name: `id_field`, and `text_field` or `set_field` (where measure is "
-    "weighted-jaccard an "
-    "object of weights by element, or a list); where measure is cosine or euclidean `vector_field`, a list of numbers "
-    "or their float32 in base64; where it is hamming `bits_field`, hexadecimal, base64 or an integer"
+    "with the fields that the settings name: `id_field` and `text_field`; with measure = weighted-jaccard `set_field`, "
+    "an object of weights by element, or a list; with measure = cosine or euclidean `vector_field`, a list of numbers "
+    "or their float32 in base64; with measure = hamming `bits_field`, hexadecimal, base64 or an integer"
 )
 _DOCUMENT = {
     "type": "object", "description": f"a document {_FIELDS}",
     "example": {"id": "a1", "text": "The council has voted for the new bridge."},
 }  # fmt: skip
-_LINE = {"type": "string", "description": f"a document a line, {_FIELDS}", "format": "ndjson"}
+_LINE = {"type": "string", "description": f"one document per line, {_FIELDS}", "format": "ndjson"}
 _BODY = {
     "requestBody": {
         "required": True, "content": {JSON: {"schema": _DOCUMENT}, NDJSON: {"schema": _LINE}},
@@ -80,18 +79,20 @@ _BODY = {
 _IDS = {
     "requestBody": {
         "required": True,
-        "content": {NDJSON: {"schema": {"type": "string", "description": "an id as JSON a line", "format": "ndjson"}}},
+        "content": {
+            NDJSON: {"schema": {"type": "string", "description": "one id as JSON per line", "format": "ndjson"}}
+        },
     }
 }
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "the verdict; of lines a verdict a line, as they come, and {\"problem\": {...}} if one has to "
-        "stop there",
+        "description": "the verdict; for lines one verdict per line, in order, and a last line {\"problem\": {...}} "
+        "after an error",
         "content": {JSON: {"schema": VERDICT}, NDJSON: {"schema": {"type": "string"}}},
     },
     202: {
-        "description": "only of a pipeline on Kafka: it is taken, but its verdict has not come in time; `Location` "
-        "says where it will be", "content": {JSON: {"schema": {"type": "object"}}},
+        "description": "only with a pipeline on Kafka: the document is sent, but its verdict is not there in time; "
+        "`Location` says where it will be", "content": {JSON: {"schema": {"type": "object"}}},
     },
 }  # fmt: skip
 Durable = Annotated[
@@ -100,12 +101,12 @@ Durable = Annotated[
 Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text, or as JSON with id_type")]
 IdType = Annotated[
     Literal["text", "json"],
-    Query(description='how an id is written: as the text that it is, or as JSON (17 is a number, "17" a string)'),
+    Query(description='how the id is written: as plain text, or as JSON (17 is a number, "17" a string)'),
 ]
 
 
 class _Any(PathConvertor):
-    """The rest of a path, whatever is in it: an id may have ends of lines, too."""
+    """The rest of a path, including newlines, which an id may contain."""
 
     regex = r"[\s\S]*"
 
@@ -115,11 +116,10 @@ router = APIRouter(prefix="/v1", tags=["documents"])
 
 
 def _media_type(request: Request, *allowed: str) -> str:
-    """What the body of a request is. It has to be said: what a page of another site can send without asking first is
-    none of these.
+    """The media type of a request. It is mandatory: a page of another site can send none of these without a preflight.
 
     Raises:
-        Problem: it is something else.
+        Problem: another type.
     """
     said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if said in ("application/jsonl", "application/ndjson"):
@@ -130,7 +130,7 @@ def _media_type(request: Request, *allowed: str) -> str:
 
 
 async def _judged(request: Request, service: Interface, work: Any) -> Response:
-    """The answers to one document, or to lines. work: makes the writer's work of lines."""
+    """The answers to one document, or to lines. work: turns lines into work for the writer."""
     kind = _media_type(request, JSON, NDJSON)
     service.intake.admit()
     settings = service.settings
@@ -148,7 +148,7 @@ async def _judged(request: Request, service: Interface, work: Any) -> Response:
 
 
 def _one(found: Answers) -> Response:
-    """The answer to one document; 202 where it is taken, and its verdict has not come in time."""
+    """The answer to one document; 202 if the document is sent but its verdict is not there in time."""
     if 0 in found.late:
         return Response(found.lines[0], 202, {"Location": found.late[0]}, JSON)
     return Response(found.lines[0], media_type=JSON)
@@ -190,7 +190,7 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
 
 
 def _id(text: str | bytes, field: str) -> str | int:
-    """An id that is written as JSON in this part of a request."""
+    """An id given as JSON in this part of a request."""
     try:
         return json_id(text)
     except ValueError as error:
@@ -239,5 +239,5 @@ async def compare_documents(
 
 
 def json_response(value: Any) -> Response:
-    """A JSON value; ids and texts may have what UTF-8 has no place for."""
+    """A JSON response in ASCII: ids and texts may have lone surrogates, which UTF-8 cannot encode."""
     return Response(json.dumps(value).encode("ascii"), media_type=JSON)

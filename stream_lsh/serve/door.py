@@ -1,4 +1,4 @@
-"""What stands before the app of a service: until there is one it says that it is starting."""
+"""The application of the server: until the service is ready it answers that the service is starting."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_lsh.serve.problems import Problem
 
-STOP_SECONDS = 10.0  # for requests that send documents when the service stops
-WAITS = "the service is starting: it opens its index, or reaches Kafka"
+STOP_SECONDS = 10.0  # time limit of requests with documents when the service stops
+WAITS = "the service is starting: it opens its index, or connects to Kafka"
 STARTING = {"Retry-After": "1"}
 _PAGE = "<!doctype html><html lang=en><title>stream_lsh</title><p>The service is starting.</p></html>"
 
 
 class Door:
-    """Answers until `open` is called, then the app does."""
+    """Answers by itself until `open` is called, then passes requests to the app."""
 
     def __init__(self) -> None:
         self._app: ASGIApp | None = None
@@ -29,6 +29,6 @@ class Door:
 def _answer(path: str) -> Response:
     if path == "/health/live":
         return JSONResponse({"status": "live"})
-    if path == "/":  # a browser that looks again
+    if path == "/":  # the browser reloads it
         return HTMLResponse(_PAGE, 503, {**STARTING, "Refresh": "1"})
     return Problem(503, WAITS, headers=STARTING, more={"health": "starting"}).response()

@@ -1,8 +1,8 @@
-"""What happens, as it happens: the latest events in memory, from which any number of listeners read on.
+"""The stream of events: the latest ones in memory, for any number of listeners.
 
-A place in the stream is `seq.n`: all events of documents before `seq` have been seen, and the first n of it. The id of
-an event is the place behind it, so that whoever has seen it goes on from there. What is as old as the ring is long is
-forgotten, and a listener who comes from before that is told so by a `gap`.
+A place in the stream is `seq.n`: after all events of documents before `seq`, and the first n of its own. The id of an
+event is the place after it, so that a listener resumes there. The oldest events are dropped at a limit. A listener that
+resumes before the oldest event gets a `gap`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Kind = Literal["verdict", "pair", "group", "alert"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Place = tuple[int, int]
 Kinds = frozenset[Kind]
-Said = tuple[int, Kind, bytes]  # number of the document that something came with, what it is, and its JSON
-AT_ONCE = 65_536  # bytes that a listener who is behind is sent
+Said = tuple[int, Kind, bytes]  # seq of the document that caused an event, its kind, its JSON
+AT_ONCE = 65_536  # bytes that a listener gets at once when it is behind
 _SEQ = b'"seq":'
 
 
 def place_of(text: str) -> Place:
-    """The place that an id names.
+    """The place in an id.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no place.
     """
     seq, _, n = text.partition(".")
     if not (seq.isascii() and seq.isdecimal() and n.isascii() and n.isdecimal()) or len(text) > 40:
-        raise ValueError(f"{text[:60]!r} is no place in the stream, which is seq.n")
+        raise ValueError(f"{text[:60]!r} is no place in the stream of events: give seq.n")
     return int(seq), int(n)
 
 
@@ -46,7 +46,7 @@ def written(place: Place) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """place: behind it. data: JSON, without a newline."""
+    """An event. place: after it. data: JSON, without a newline."""
 
     place: Place
     kind: Kind
@@ -59,7 +59,7 @@ class Event:
 
 @dataclass(slots=True)
 class Block:
-    """The events of what was committed at once. begin, end: the places before and behind it."""
+    """The events of one commit. begin, end: the places before and after it."""
 
     begin: Place
     end: Place
@@ -67,7 +67,7 @@ class Block:
     _texts: dict[Kinds, bytes] = field(default_factory=dict)
 
     def text(self, kinds: Kinds, after: Place) -> bytes:
-        """What a listener gets of it, who has seen everything up to a place; at its end the place that is reached."""
+        """The events after a place, for a listener that has all events up to there. Ends with the place reached."""
         if after > self.begin:
             return self._joined(event for event in self.events if event.place > after and event.kind in kinds)
         if kinds not in self._texts:
@@ -79,16 +79,16 @@ class Block:
 
 
 def block_of(done: Round, verified: str) -> Block | None:
-    """The events of what was committed; None of nothing."""
+    """The events of a commit; None if there are none."""
     said = [item for judged, lines in done.judged for item in _of_batch(judged, lines, verified)]
     if not said:
         return None
-    said.sort(key=lambda item: item[0])  # stable: of a document the verdict first
+    said.sort(key=lambda item: item[0])  # stable: the verdict is the first event of its document
     return Block((said[0][0], 0), (said[-1][0] + 1, 0), numbered(said))
 
 
 def numbered(said: Iterable[Said]) -> list[Event]:
-    """What was said, in its order, with its places."""
+    """Events in this order, with their places."""
     return [
         Event((seq, n), kind, data)
         for seq, same in groupby(said, key=lambda item: item[0])
@@ -111,8 +111,8 @@ def _of_batch(judged: Judged, lines: Sequence[bytes], verified: str) -> Iterator
 
 
 def seq_of(line: bytes) -> int:
-    """The number of the document that an event of a group or an alert came with: the first `seq` in it, as in strings
-    quotes are escaped."""
+    """The seq of the document that caused an event of a group or an alert. It is the first `seq` in the line: in
+    strings quotes are escaped."""
     return int(line.partition(_SEQ)[2].partition(b",")[0])
 
 
@@ -120,10 +120,11 @@ class Ring:
     """The latest events.
 
     Args:
-        begin: number of the first document whose events will come. most_events, most_bytes: that are kept.
+        begin: seq of the next document.
+        most_events, most_bytes: limits of what is stored.
 
     Attributes:
-        end: the place behind all events.
+        end: the place after all events.
     """
 
     def __init__(self, begin: int, most_events: int = 65_536, most_bytes: int = 64 << 20) -> None:
@@ -137,11 +138,11 @@ class Ring:
 
     @property
     def begin(self) -> Place:
-        """The place before the first event that is kept."""
+        """The place before the oldest stored event."""
         return self._blocks[0].begin if self._blocks else self.end
 
     def add(self, block: Block) -> None:
-        """Keep events, and wake who waits for them."""
+        """Add events, and wake the listeners."""
         self._blocks.append(block)
         self.end = block.end
         self._events += len(block.events)
@@ -155,14 +156,14 @@ class Ring:
         self._wake()
 
     def restart(self, place: Place) -> None:
-        """Forget everything: what comes next begins at a place that does not go on from the end."""
+        """Drop all events. The next ones begin at a place that does not follow the end."""
         self._blocks.clear()
         self._events = self._bytes = 0
         self.end = place
         self._wake()
 
     def finish(self) -> None:
-        """No more will come: whoever listens is told all, and then leaves."""
+        """Add no more events. Listeners get the rest, and then leave."""
         self.ended = True
         self._wake()
 
@@ -171,10 +172,10 @@ class Ring:
             event.set()
 
     def after(self, place: Place, kinds: Kinds) -> tuple[bytes, Place]:
-        """What a listener at a place is told next, as server-sent events, and where he is then."""
+        """The next events for a listener at a place, as server-sent events, and its next place."""
         if place == self.end:
             return b"", place
-        if not self.begin <= place <= self.end:  # it was too long ago, or in another stream
+        if not self.begin <= place <= self.end:  # dropped already, or of another stream
             to = self.begin if place < self.begin else self.end
             return b'event: gap\ndata: {"from":"%d.%d","to":"%d.%d"}\nid: %d.%d\n\n' % (*place, *to, *to), to
         texts, size = [], 0
@@ -186,7 +187,7 @@ class Ring:
         return b"".join(texts), place
 
     def listen(self) -> asyncio.Event:
-        """Set whenever something has come, until `leave`."""
+        """An event that is set when something is new, until `leave`."""
         event = asyncio.Event()
         self._waiting.add(event)
         return event

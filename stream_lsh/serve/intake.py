@@ -1,4 +1,4 @@
-"""What a service takes in: whether it takes anything, the requests that it takes documents of, and how that ends."""
+"""Admission of requests: whether documents are accepted, requests in progress, and the end of both."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from stream_lsh.serve.problems import Problem
 
 
 class Intake:
-    """Of a service, used in its event loop.
+    """The admission of a service. Used in its event loop.
 
     Args:
-        tally: counts who is refused. waiting: documents that wait for their verdicts; most: beyond which requests are
-            refused. closed: why nothing is taken at the moment, asked only while that is so.
+        tally: counts refused requests.
+        waiting: number of documents that wait for verdicts.
+        most: limit of these, above which requests are refused.
+        closed: why no documents are accepted. Called only in that case.
 
     Attributes:
-        ready: whether documents are taken. began: whether they ever were. stopping: whether they never will be again.
-        taken: requests that documents are being taken of.
+        ready: whether documents are accepted.
+        began: whether they ever were.
+        stopping: whether the service is stopping.
+        taken: number of requests in progress that bring documents.
     """
 
     def __init__(self, tally: Tally, waiting: Callable[[], int], most: int, closed: Callable[[], str]) -> None:
@@ -46,18 +50,18 @@ class Intake:
 
     @property
     def health(self) -> Literal["starting", "ready", "not_ready", "stopping"]:
-        """The state in a word."""
+        """The state, as one word."""
         if self.stopping:
             return "stopping"
         return "ready" if self.ready else "not_ready" if self.began else "starting"
 
     @property
     def why_not(self) -> str:
-        """Why it is not ready."""
+        """Why the service is not ready."""
         return "the service is stopping" if self.stopping else self._closed()
 
     def admit(self) -> None:
-        """Raise Problem if nothing is taken at the moment."""
+        """Raise Problem if no documents are accepted now."""
         if not self.ready:
             more = {"Connection": "close"} if self.stopping else {}
             raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
@@ -70,7 +74,7 @@ class Intake:
 
     @contextmanager
     def taking(self) -> Iterator[None]:
-        """Around a request that documents are taken of."""
+        """Counts a request in progress that brings documents."""
         self.taken += 1
         try:
             yield
@@ -78,11 +82,11 @@ class Intake:
             self.taken -= 1
 
     def close(self) -> None:
-        """Take nothing new."""
+        """Accept no new requests."""
         self.stopping, self.ready = True, False
 
     async def finish(self) -> None:
-        """Wait for the requests that documents are being taken of, as long as they may take."""
+        """Wait for the requests in progress, up to their time limit."""
         patience = time.monotonic() + STOP_SECONDS
         while self.taken and time.monotonic() < patience:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What the interface over HTTP asks, of an index in this process or of a pipeline on Kafka."""
+"""The service behind the HTTP API: an index in this process, or a pipeline on Kafka."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from stream_lsh.settings.model import Settings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What clients may ask for."""
+    """Limits for clients."""
 
     body_bytes: int = 64 << 20
     request_documents: int = 100_000
-    waiting_documents: int = 20_000  # beyond which requests are refused
+    waiting_documents: int = 20_000  # above that requests are refused
     kept_events: int = 65_536
-    origins: tuple[str, ...] = ()  # that pages may come from which use this from a browser
-    answer_seconds: float = 10.0  # for which a verdict of a pipeline is waited for
+    origins: tuple[str, ...] = ()  # of pages that may use the service from a browser
+    answer_seconds: float = 10.0  # time limit for a verdict of a pipeline
 
 
 LIMITS = Limits()
 
 
 class Interface(Protocol):
-    """A service without HTTP, made before its event loop and used in it.
+    """A service without HTTP. It is created before its event loop, and used in it.
 
     Attributes:
-        intake: whether documents are taken. socket: where the command line finds it, None where it has no need to.
-        keeps_groups: whether there are any.
+        intake: admission of documents.
+        socket: for the command line; None if it does not need one.
+        keeps_groups: whether there are groups.
     """
 
     limits: Limits
@@ -58,35 +59,35 @@ class Interface(Protocol):
     def socket(self) -> Path | None: ...
 
     async def start(self) -> None:
-        """Begin to answer. Raises StreamLshError."""
+        """Start answering. Raises StreamLshError."""
 
     async def stop(self) -> None:
-        """Take nothing new, finish what was taken, tell who listens, and close everything."""
+        """Accept nothing new, finish what was accepted, send listeners the rest, and close everything."""
 
     async def answer(self, work: Add | Check | Delete) -> Answers:
         """The answers to documents. Raises Problem or StreamLshError."""
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
-        """What is known of a document, with its text if it is wanted. Raises Problem: there is none."""
+        """A document, on request with its text. Raises Problem if there is none."""
 
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
-        """Two documents side by side. Raises Problem: there are no such documents, or no texts."""
+        """A comparison of two documents. Raises Problem if a document or the texts are missing."""
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        """Rows of the table of groups. Raises UsageError: there are no event times, which this needs."""
+        """Rows of the table of groups. Raises UsageError if the order needs event times and there are none."""
 
     async def group(self, number: int, limit: int) -> bytes:
-        """A group with its first members, as JSON. Raises UsageError: there is none."""
+        """A group with its first members, as JSON. Raises UsageError if there is none."""
 
     async def place(self, place: Place | None) -> Place:
-        """Where a listener begins who has seen everything up to a place; None = from now on."""
+        """The start of a listener that has all events up to a place; None = from now on."""
 
     async def stats(self, seconds: int) -> dict[str, Any]:
-        """What there is, and what was done; so many of the last seconds one by one."""
+        """The contents of the index and the counts of the service, the last `seconds` one by one."""
 
 
 def about(tally: Tally, ring: Ring, limits: Limits, waiting: int, seconds: int) -> dict[str, Any]:
-    """What a service says of itself, and of what it has done."""
+    """The state and the counts of a service."""
     return {
         "service": {
             "waiting": waiting, "started": _iso(tally.started), "now": _iso(time.time()), "listeners": ring.listeners,
@@ -106,19 +107,19 @@ def _iso(seconds: float) -> str:
 
 
 def shown(id: str | int) -> str:
-    """An id as JSON text, for messages: at most its first 100 bytes."""
+    """An id as JSON text, for messages: its first 100 bytes."""
     return id_text(id)[:100].decode(errors="ignore")
 
 
 def as_number(id: str | int) -> str:
-    """What is added where there is no document with an id that looks like a number, and is text."""
+    """An addition to the message about a missing document, if its id is text that looks like a number."""
     looks = isinstance(id, str) and id.removeprefix("-").isdecimal()
-    return f"; ids are text, and the number {str(id)[:20]} is asked for with id_type=json" if looks else ""
+    return f"; ids are text; for the number {str(id)[:20]} use id_type=json" if looks else ""
 
 
 def no_updates() -> Problem:
-    """Why nothing can be deleted from an index whose documents stay as they are."""
+    """The error for a deletion from an index without updates."""
     return Problem(
-        409, "nothing can be deleted from this index, whose documents stay as they are (on_conflict = reject): "
-        "feed them into a new one with on_conflict = update", field="on_conflict",
+        409, "documents cannot be deleted from an index with on_conflict = reject: feed them into a new one with "
+        "on_conflict = update", field="on_conflict",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Many documents in one request: lines are judged as they come, and answered as they are judged."""
+"""Many documents in one request: lines are judged while they are read, and answered in order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.writer import BATCH, Answers
 
 NDJSON = "application/x-ndjson"
-UNDER_WAY = 2  # parts of a request that wait for the writer
+UNDER_WAY = 2  # parts of a request that may wait for the writer
 
 
 def one_line(data: bytes) -> Lines:
-    """A body as one document, whatever white space is in it."""
+    """A body as one document, with any white space in it."""
     zero = np.zeros(1, np.int64)
     return Lines(data, zero, np.array([len(data)], np.int64), zero, zero, {}, Position(len(data), 1))
 
@@ -33,7 +33,7 @@ async def body(request: Request, most: int) -> bytes:
     """The body of a request.
 
     Raises:
-        Problem: it is larger, or ends before its end.
+        Problem: it is too large or incomplete.
     """
     check_length(request, most)
     pieces, size = [], 0
@@ -43,13 +43,13 @@ async def body(request: Request, most: int) -> bytes:
             if size > most:
                 raise _too_large(most)
             pieces.append(piece)
-    except ClientDisconnect:  # nobody hears it, but it is no error of the server's
-        raise Problem(400, "the body ended in the middle", field="body") from None
+    except ClientDisconnect:  # no client gets this response, but it is no error of the server
+        raise Problem(400, "the body is incomplete", field="body") from None
     return b"".join(pieces)
 
 
 def check_length(request: Request, most: int) -> None:
-    """Raise Problem if a request says that its body is larger."""
+    """Raise Problem if the declared length of the body is too large."""
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length) > most:
         raise _too_large(most)
@@ -63,14 +63,16 @@ def _too_large(most: int) -> Problem:
 
 
 class LinesResponse(Response):
-    """The answers to the lines of a request, a line each, as soon as they are there.
+    """The answers to the lines of a request, one line each, as soon as they are there.
 
-    What is wrong before the first answer is a problem with its status; later it is a last line, {"problem": {...}}. The
-    request is read on while answers wait to be sent: whoever first sends all and then reads is not kept waiting. What
-    it may have is bounded, and so is what waits.
+    An error before the first answer is a problem response; a later one is a last line, {"problem": {...}}. Reading
+    continues while answers wait to be sent, so that a client may send everything before it reads. The size of the
+    request is limited, and so is what waits.
 
     Args:
-        service: that takes it, within its limits. answer: gives the answers to lines. max_line: longest line.
+        service: has the limits, and counts the request.
+        answer: gives the answers to lines.
+        max_line: bytes of the longest line.
     """
 
     def __init__(
@@ -112,12 +114,12 @@ class LinesResponse(Response):
             await taking
 
     async def _take(self) -> None:
-        """Read the request, have its lines judged, and leave the answers in their order."""
+        """Read the request, have its lines judged, and queue the answers in order."""
         under_way: deque[asyncio.Task[Answers]] = deque()
         try:
             try:
                 await self._read(under_way)
-            finally:  # what was read before something went wrong is taken
+            finally:  # lines before an error are answered
                 while under_way:
                     await self._tell(under_way)
         except Problem as problem:

@@ -1,4 +1,4 @@
-"""Server-sent events: what happens, for as long as somebody listens."""
+"""Server-sent events, for as long as the client is connected."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from starlette.types import Receive, Scope, Send
 
 from stream_lsh.serve.events import Kinds, Place, Ring
 
-BEAT_SECONDS = 15.0  # of silence, after which a comment shows that the connection lives
-GATHER_SECONDS = 0.05  # for which what comes is told together: hundreds of listeners would be woken for each document
+BEAT_SECONDS = 15.0  # of silence, after which a comment keeps the connection open
+GATHER_SECONDS = 0.05  # during which events are gathered: each document would wake hundreds of listeners
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -20,7 +20,7 @@ HEADERS = [
 
 
 class EventsResponse(Response):
-    """Events from a place on, until whoever listens goes away or no more will come."""
+    """Events from a place on, until the client disconnects or the stream ends."""
 
     def __init__(self, ring: Ring, kinds: Kinds, place: Place) -> None:
         self.background, self.status_code = None, 200
@@ -40,7 +40,7 @@ class EventsResponse(Response):
         watching = asyncio.create_task(watch())
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-            # The place at once: whoever is cut off before anything happens knows where to go on.
+            # First the place: a client that is disconnected before the first event can resume there.
             text = b"retry: 1000\nid: %d.%d\n\n" % self._place
             while not gone.is_set():
                 await send({"type": "http.response.body", "body": text, "more_body": True})

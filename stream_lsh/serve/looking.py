@@ -1,4 +1,4 @@
-"""What an index and its service have to show: groups, events, counts, health."""
+"""Reading endpoints of an index and its service: groups, events, counts, health."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ plain = APIRouter(tags=["health"])
 def _check_groups(service: Interface) -> None:
     if not service.keeps_groups:
         raise Problem(
-            409, "this index keeps no groups: they are kept from its beginning on, and with compare_with = kept",
+            409, "this index has no groups: they need compare_with = kept, and must be on from its beginning",
             field="compare_with",
         )  # fmt: skip
 
@@ -107,7 +107,7 @@ async def get_stats(
 
 @plain.get("/metrics", dependencies=[READ], response_class=PlainTextResponse, responses=responses())
 async def get_metrics(service: Served) -> Response:
-    """For Prometheus."""
+    """Get metrics for Prometheus."""
     return Response(service.tally.exposition, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 

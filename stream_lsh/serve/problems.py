@@ -1,4 +1,4 @@
-"""What went wrong, as application/problem+json (RFC 9457): what it is, which field or setting, and the remedy."""
+"""Errors as application/problem+json (RFC 9457): the problem, its field or setting, and the remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "field": {"type": "string", "description": "the parameter, header, field or setting that is wrong"},
-        "verdict": {"type": "object", "description": "of a document that was rejected, which has its number too"},
+        "verdict": {"type": "object", "description": "of a rejected document, which has a seq too"},
     },
 }
 
@@ -35,11 +35,11 @@ _WANTED = {
     "less_than_equal": "at most {le}", "literal_error": "{expected}",
     "string_too_long": "at most {max_length} characters", "missing": "a value, as it is not there",
 }  # fmt: skip
-"""What a parameter has to be, by the kind of the error."""
+"""What a parameter must be, by the kind of the validation error."""
 
 
 class Problem(Exception):
-    """Something that a client is told instead of an answer."""
+    """An error response to a client."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class Problem(Exception):
 
     @classmethod
     def rejected(cls, why: Rejection, verdict: bytes) -> Problem:
-        """A document that cannot be taken: 409 if its id is another document's, else 422."""
+        """The problem for a rejected document: 409 if its id belongs to another document, else 422."""
         return cls(409 if why.reason == "id_reused" else 422, why.detail, more={"verdict": json.loads(verdict)})
 
     @classmethod
     def of(cls, error: StreamLshError) -> Problem:
-        """An error of the engine: a request that the index cannot serve, or an index that cannot be used."""
+        """The problem for an error of the engine: 409 for a request that the index does not support, else 503."""
         return cls(409 if isinstance(error, UsageError) else 503, str(error))
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What an operation's documentation says of its problems; some each may have."""
+    """The problem responses in an operation's documentation. Some apply to every operation."""
     return {
         status: {"description": http.HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": SCHEMA}}}
         for status in sorted({400, 401, 403, 503, *statuses})
@@ -85,7 +85,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def explain(app: FastAPI) -> None:
-    """Have an app answer with problems whatever goes wrong in it."""
+    """Make an app answer every error with a problem."""
 
     @app.exception_handler(Problem)
     async def _(_: Request, problem: Problem) -> Response:
@@ -97,7 +97,7 @@ def explain(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def _(_: Request, error: Exception) -> Response:
-        return Problem(500, f"this should not happen ({type(error).__name__}); the log says more").response()
+        return Problem(500, f"unexpected error ({type(error).__name__}); see the log").response()
 
     @app.exception_handler(RequestValidationError)
     async def _(_: Request, error: RequestValidationError) -> Response:

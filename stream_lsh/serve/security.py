@@ -1,4 +1,4 @@
-"""What stands before every request: who may ask, from where, and what a browser may do with the answer."""
+"""Access control of every request: tokens, allowed origins, and security headers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADERS = {
 }
 
 
-async def service_of(request: Request) -> Interface:  # what is not async would be run in a thread
+async def service_of(request: Request) -> Interface:  # async, because FastAPI runs other functions in a thread
     service: Interface = request.app.state.service
     return service
 
@@ -35,10 +35,10 @@ Served = Annotated[Interface, Depends(service_of)]
 
 
 class _Needs(HTTPBearer):
-    """A token that allows something, where there are tokens at all. One dependency, as each takes its time."""
+    """Requires a token with a scope, if the service has tokens. A single dependency: each one costs time."""
 
     def __init__(self, scope: tokens.Scope) -> None:
-        about = "a token of the tokens file; without such a file nothing is needed"
+        about = "a token of the tokens file; not needed if the service has no such file"
         super().__init__(scheme_name="HTTPBearer", description=about, auto_error=False)
         self._scope = scope
 
@@ -65,11 +65,11 @@ READ, WRITE = Security(_Needs("read")), Security(_Needs("write"))
 
 
 class Guard:
-    """Headers of every answer; and without tokens, which would keep strangers out, nothing is said to a page of
-    another site: a browser on this machine can reach what listens on loopback.
+    """Adds headers to every response. Without tokens it refuses pages of other sites: a browser on this machine can
+    connect to loopback addresses.
 
     Args:
-        hosts: names under which it may be asked; None = any.
+        hosts: accepted Host headers; None = any.
     """
 
     def __init__(self, app: ASGIApp, origins: tuple[str, ...], hosts: frozenset[str] | None) -> None:
@@ -110,7 +110,8 @@ class Guard:
         host = headers.get("host", "")
         if self._hosts is not None and _name(host) not in self._hosts:
             return Problem(
-                403, f"asked as {host[:100]!r}: without tokens it answers only under {', '.join(sorted(self._hosts))}",
+                403, f"the Host header is {host[:100]!r}, but without tokens the service only answers to "
+                f"{', '.join(sorted(self._hosts))}",
                 field="Host",
             )  # fmt: skip
         origin = headers.get("origin")

@@ -1,4 +1,4 @@
-"""The process that serves: its sockets, its patience with clients, and how it ends."""
+"""The server process: its sockets, time limits for clients, and its shutdown."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from stream_lsh.serve.problems import MEDIA_TYPE, Problem
 if TYPE_CHECKING:
     from stream_lsh.serve.interface import Interface
 
-HEADER_SECONDS = 10.0  # in which a client has to say what it wants
-SILENT_SECONDS = 60.0  # in which something of its body has to come, or something of the answer be taken
+HEADER_SECONDS = 10.0  # time limit for the request line and headers
+SILENT_SECONDS = 60.0  # time limit without progress in reading the body, or in sending the response
 CONNECTIONS = 2000
 TOKEN_SECONDS = 1.0
-_LONGEST_PATH = 100  # bytes of a socket's path; the system takes a few more
+_LONGEST_PATH = 100  # bytes of a socket's path; the system allows slightly more
 _LOG = logging.getLogger("stream_lsh.serve")
 
 
 class Connection(HttpToolsProtocol):
-    """A client who is cut off when it keeps everybody waiting: before its request is there, in the middle of it, and
-    when it does not take the answer."""
+    """A connection that is closed if the client is too slow: before its headers are complete, within the body, or when
+    it does not read the response."""
 
     _header_timer: asyncio.TimerHandle | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -73,8 +73,8 @@ class Connection(HttpToolsProtocol):
         self._move()
 
     def send_400_response(self, msg: str) -> None:
-        """A problem, as everything that goes wrong."""
-        body = Problem(400, "this is no request of HTTP, or its address is longer than 64 KiB").json
+        """Answer with a problem, as for all other errors."""
+        body = Problem(400, "this is no HTTP request, or its address is longer than 64 KiB").json
         head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (MEDIA_TYPE.encode(), len(body)) + body)
         self.transport.close()
@@ -97,7 +97,7 @@ class Connection(HttpToolsProtocol):
             self._header_timer = None
 
     def _move(self) -> None:
-        """Something has come or gone. Whoever sends all before he reads may take his time for that."""
+        """Restart the timer after progress. A client that sends everything before it reads may take longer."""
         if self._timer is not None:
             self._timer.cancel()
         due = self._body_due or self.flow.write_paused
@@ -106,19 +106,19 @@ class Connection(HttpToolsProtocol):
     def _silent(self) -> None:
         if self.flow.write_paused or not self.flow.read_paused:
             self.transport.abort()
-        else:  # it is we who do not read
+        else:  # the server itself does not read
             self._move()
 
 
 class _Server(uvicorn.Server):
-    """Listens on a socket in the index folder as well, without TLS. Signals are not its business."""
+    """Listens also on a socket in the index folder, without TLS. Does not handle signals."""
 
     def capture_signals(self) -> Any:
         return nullcontext()
 
     async def listen_locally(self, path: Path) -> None:
-        """Listen on a socket in the folder of an index that is this process's, once it has begun."""
-        with suppress(FileNotFoundError):  # who left it is dead: the index is ours
+        """Listen on a socket in the index folder, after this process has opened the index."""
+        with suppress(FileNotFoundError):  # a leftover of an ended process: the index is ours
             path.unlink()
         before = os.umask(0o177)
         try:
@@ -138,15 +138,16 @@ def serve(
     *,
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Serve until a signal comes, on a socket that listens, which is closed at the end.
+    """Serve until a signal arrives, on a listening socket, which is closed at the end.
 
     Args:
-        service_of: makes the service, given what to call when it cannot go on; in a thread. started: called with the
-            URL once documents are taken; until then requests are answered with 503.
+        service_of: creates the service, given a function to be called when it cannot continue. Runs in a thread.
+        started: called with the URL once documents are accepted; until then requests are answered with 503.
 
     Raises:
-        StreamLshError: it cannot begin, or the index cannot be written any more; what was answered before is in it.
-        KeyboardInterrupt: a second signal came.
+        StreamLshError: the service cannot start, or the index cannot be written any more. What was answered before is
+            stored.
+        KeyboardInterrupt: a second signal arrived.
     """
     try:
         with Signals(_second) as signals:
@@ -159,7 +160,7 @@ def serve(
 
 
 def _second(number: int) -> None:
-    os._exit(128 + number)  # what is committed is committed
+    os._exit(128 + number)  # everything committed stays
 
 
 async def run(
@@ -169,7 +170,7 @@ async def run(
     stop: asyncio.Event,
     started: Callable[[str], None],
 ) -> None:
-    """Serve until an event is set, in the running loop; for the rest see `serve`."""
+    """Serve until `stop` is set, in the running loop; see `serve`."""
     errors: list[BaseException] = []
 
     def failed(error: BaseException) -> None:
@@ -226,8 +227,8 @@ def _opened(
     failed: Callable[[BaseException], None],
     door: Door,
 ) -> Interface:
-    """The service, and the door opened to it."""
-    from stream_lsh.serve.app import make_app  # here, because it takes numba and RocksDB with it
+    """The service, connected to the server."""
+    from stream_lsh.serve.app import make_app  # only here: it imports numba and RocksDB
 
     service = service_of(failed)
     door.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
@@ -235,7 +236,7 @@ def _opened(
 
 
 def _reachable(path: Path | None) -> Path | None:
-    """Where the command line finds the service, None if it cannot."""
+    """The socket's path for the command line, None if it is too long."""
     if path is None or len(os.fsencode(path)) <= _LONGEST_PATH:
         return path
     _LOG.warning("the path of %s is too long for a socket: the command line cannot reach this service", path)
@@ -243,7 +244,7 @@ def _reachable(path: Path | None) -> Path | None:
 
 
 async def _refresh(service: Interface) -> None:
-    """See to it that tokens are those of the file."""
+    """Keep the tokens up to date with their file."""
     while service.tokens is not None:
         await asyncio.sleep(TOKEN_SECONDS)
         await asyncio.to_thread(service.tokens.refresh)

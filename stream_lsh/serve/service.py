@@ -1,4 +1,4 @@
-"""An index that is served: what is asked of it, without HTTP."""
+"""The service of an index in this process, without HTTP."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
 from stream_lsh.settings.model import Settings
 
-SIZE_SECONDS = 5.0  # for which a size on disk is good enough
-STARTING = "the service is starting: what it needs is compiled or loaded"
+SIZE_SECONDS = 5.0  # validity of a measured size on disk
+STARTING = "the service is starting: it compiles or loads its code"
 CLOSED = "the index of the service cannot be written"
 
 
 class Service:
-    """An index, the thread that writes it, and what is told of it. Made before its event loop, and used in it."""
+    """An index, its writer thread, counts and events. Created before its event loop, and used in it."""
 
     def __init__(
         self,
@@ -57,7 +57,9 @@ class Service:
         failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         if settings.id_field == LINE_ID:
-            raise UsageError(f"id_field = {LINE_ID}: what comes over HTTP has no lines; name the field of the id")
+            raise UsageError(
+                f"id_field = {LINE_ID}: documents over HTTP have no line numbers; name the field of the id"
+            )
         self.folder = folder
         self.limits = limits
         self.tokens = tokens
@@ -69,15 +71,15 @@ class Service:
         self.tally = Tally(lambda: engine.seq, lambda: self.writer.waiting, lambda: self.ring.listeners)
         self.intake = Intake(self.tally, lambda: self.writer.waiting, limits.waiting_documents, self._why_not)
         self._starting = asyncio.Lock()
-        self._size = (-math.inf, 0)  # when it was measured, bytes
+        self._size = (-math.inf, 0)  # time of the measurement, bytes
 
     @property
     def socket(self) -> Path:
-        """Where the command line finds it."""
+        """The socket for the command line."""
         return self.folder / SOCKET
 
     async def start(self) -> None:
-        """Begin to answer: when all is compiled, so that nobody waits for that."""
+        """Start answering once everything is compiled, so that no request waits for that."""
         async with self._starting:
             await asyncio.to_thread(self._warm_up)
             if not self.intake.stopping:
@@ -91,9 +93,9 @@ class Service:
             likened(self.engine.index, "", 0, 0, 0)
 
     async def stop(self) -> None:
-        """Take nothing new, finish what was taken, commit, tell who listens, and close the index."""
+        """Accept nothing new, finish what was accepted, commit, send listeners the rest, and close the index."""
         self.intake.close()
-        async with self._starting:  # the index is not used any more after it
+        async with self._starting:  # afterwards the index is not in use
             pass
         await self.intake.finish()
         await self.writer.stop()
@@ -119,7 +121,7 @@ class Service:
         """The answers to documents.
 
         Raises:
-            StreamLshError: they cannot be judged by this index, or it cannot be written any more.
+            StreamLshError: this index cannot judge them, or cannot be written any more.
         """
         if isinstance(work, Delete) and self.settings.on_conflict != "update":
             raise no_updates()
@@ -129,10 +131,10 @@ class Service:
         return found
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
-        """What is known of a document, with its text if it is wanted.
+        """A document, on request with its text.
 
         Raises:
-            Problem: there is no such document, or the index keeps no texts.
+            Problem: there is no such document, or the index has no texts.
         """
         if text:
             self._check_texts()
@@ -148,10 +150,10 @@ class Service:
         return found
 
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
-        """Two documents side by side.
+        """A comparison of two documents.
 
         Raises:
-            Problem: there are no such documents, or the index keeps no texts.
+            Problem: a document is missing, or the index has no texts.
         """
         self._check_texts()
 
@@ -161,7 +163,7 @@ class Service:
             one, other = found
             if one is None or other is None or self.settings.measure != "tf-idf":
                 return found, None
-            # The newer one as if it came now.
+            # Compare the newer one as if it were the next document.
             newer, older, (shard, row) = (one, other, rows[1]) if one["seq"] > other["seq"] else (other, one, rows[0])
             salt = _salt(engine.index.signer, older) if self.settings.match_within else 0
             text = compared_part(self.settings, newer["text"])
@@ -199,17 +201,17 @@ class Service:
         return self.engine.groups is not None
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        """Rows of the table of groups, as they were committed last.
+        """Rows of the table of groups, as of the last commit.
 
         Raises:
-            UsageError: there are no event times, which this needs.
+            UsageError: the order needs event times, and there are none.
         """
         try:
             return await asyncio.to_thread(table, self.folder, order, within, limit)
         except StoreError:
             if self.engine.index.count:
                 raise
-            return []  # nothing was committed yet
+            return []  # nothing is committed yet
 
     async def group(self, number: int, limit: int) -> bytes:
         """A group with its first members, as JSON.
@@ -220,13 +222,13 @@ class Service:
         return await asyncio.to_thread(group_json, self.folder, number, limit)
 
     async def place(self, place: Place | None) -> Place:
-        """Where a listener begins who has seen everything up to a place; None = from now on."""
+        """The start of a listener that has all events up to a place; None = from now on."""
         return self.ring.end if place is None else place
 
     # -- the whole --------------------------------------------------------------------------------------------------
 
     async def stats(self, seconds: int) -> dict[str, Any]:
-        """What the index holds, and what the service has done; so many of the last seconds one by one."""
+        """The contents of the index and the counts of the service, the last `seconds` one by one."""
 
         def read(engine: Engine) -> dict[str, Any]:
             window = engine.index.window
@@ -246,17 +248,18 @@ class Service:
         }  # fmt: skip
 
     async def _bytes(self) -> int:
-        """Bytes on disk, as of lately."""
+        """Bytes on disk, at most `SIZE_SECONDS` old."""
         if time.monotonic() - self._size[0] > SIZE_SECONDS:
             self._size = time.monotonic(), await asyncio.to_thread(disk_bytes, self.folder)
         return self._size[1]
 
 
 def group_json(folder: Path, number: int, limit: int) -> bytes:
-    """A group of a folder with its first members, as JSON.
+    """A group of an index folder with its first members, as JSON.
 
     Raises:
-        StoreError: there are no groups. UsageError: there is no such group.
+        StoreError: there are no groups.
+        UsageError: there is no such group.
     """
     with whole(folder, number) as (row, members):
         said = b",".join(member_json(row, member) for member in islice(members, limit))
@@ -273,13 +276,13 @@ def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:
 
 def _missing(id: str | int) -> Problem:
     return Problem(
-        404, f"there is no document with the id {shown(id)}: it never came, was rejected, deleted, or has left the "
-        f"window{as_number(id)}",
+        404, f"there is no document with the id {shown(id)}: it was never sent, was rejected or deleted, or has left "
+        f"the window{as_number(id)}",
     )  # fmt: skip
 
 
 def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, Any]:
-    """What the row of a document says, and its text, if it is wanted."""
+    """The stored facts of a document, on request with its text."""
     index = engine.index
     document = stored(engine, shard, row)
     found: dict[str, Any] = {
@@ -295,7 +298,7 @@ def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, An
 
 
 def _salt(signer: Signs, document: dict[str, Any]) -> int:
-    """What sets a document apart from those with other values to match within."""
+    """The scope of a document, as a salt of its fingerprint."""
     data = document["text"].encode("utf-8", "surrogatepass")
     signed = signer.sign(data, np.array([len(data)]), want_shingles=False, want_signatures=False)
     salt: int = document["hash"] ^ int(signed.fingerprints[0, 0])

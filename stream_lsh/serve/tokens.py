@@ -1,10 +1,10 @@
-"""Who may do what: bearer tokens, of which a file has the hashes.
+"""Bearer tokens and their scopes. A file has the hashes of the tokens:
 
     [newsroom]
     sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
     scopes = ["read", "write"]
 
-Tokens are long and random, so that a hash without salt or stretching is enough.
+Tokens are long and random, so a hash without salt and stretching is sufficient.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEX = frozenset(string.hexdigits.lower())
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Somebody who has a token."""
+    """The holder of a token."""
 
     name: str
     sha256: str
@@ -39,10 +39,10 @@ class Holder:
 
 
 def read_tokens(path: Path) -> tuple[Holder, ...]:
-    """The holders that a file names.
+    """The holders in a file.
 
     Raises:
-        UsageError: it cannot be read, or says something else.
+        UsageError: the file is unreadable or invalid.
     """
     return tuple(_holder(path, name, table) for name, table in read_toml(path, "tokens file").items())
 
@@ -62,11 +62,11 @@ def _holder(path: Path, name: str, table: object) -> Holder:
 
 
 class Tokens:
-    """The tokens of a file, as it is now. One that cannot be read any more leaves those before it in force."""
+    """The current tokens of a file. If the file becomes unreadable or invalid, the previous tokens stay valid."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._version = self._seen()  # before it is read: what changes meanwhile is read again
+        self._version = self._seen()  # before reading, so that a change in between is noticed
         self._holders = read_tokens(path)
 
     def _seen(self) -> tuple[int, ...]:
@@ -84,12 +84,12 @@ class Tokens:
         try:
             self._holders = read_tokens(self._path)
         except UsageError as error:
-            _LOG.error("%s; the tokens before it stay in force", error)
+            _LOG.error("%s; the previous tokens stay valid", error)
         else:
             _LOG.info("tokens file %s was read again: %s", self._path, count(len(self._holders), "holder"))
 
     def scopes(self, token: str) -> frozenset[Scope] | None:
-        """What a token allows, None if there is no such. How long it takes does not tell how much of it is right."""
+        """The scopes of a token, None if it is invalid. The time taken does not depend on the token."""
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
         found: frozenset[Scope] | None = None
         for holder in self._holders:

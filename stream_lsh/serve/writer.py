@@ -1,4 +1,4 @@
-"""The one thread that touches the index: what waits is taken together, judged in its order, and committed at once."""
+"""The only thread that uses the index: it takes waiting work together, judges it in order, and commits once."""
 
 from __future__ import annotations
 
@@ -25,14 +25,19 @@ from stream_lsh.judging.verdicts import deletion
 from stream_lsh.serve.answers import answers, verdict_lines
 
 BATCH = 2048  # documents that are judged together
-COMMIT_SECONDS = 0.5  # longest time until what was answered at once is committed
-IDLE_SECONDS = 2.0  # without anything to commit, after which it goes on with erasing
+COMMIT_SECONDS = 0.5  # longest time until documents with an early answer are committed
+IDLE_SECONDS = 2.0  # without work, after which it continues erasing
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """To the documents of a request: a JSON object each; by place why documents were rejected, and of those whose
-    verdict has not come in time where it will be."""
+    """The answers to the documents of a request.
+
+    Attributes:
+        lines: one JSON object per document.
+        rejected: reasons of rejected documents, by position.
+        late: where a verdict will be that is not there in time, by position.
+    """
 
     lines: Sequence[bytes]
     rejected: Mapping[int, Rejection]
@@ -41,7 +46,7 @@ class Answers:
 
 @dataclass(slots=True, eq=False)
 class Add:
-    """Documents to be judged and stored. durable: the answer waits for the commit."""
+    """Documents to be judged and stored. durable: answer after the commit."""
 
     lines: Lines
     durable: bool = True
@@ -52,7 +57,7 @@ class Add:
 
 @dataclass(slots=True, eq=False)
 class Check:
-    """Documents to be judged as if each came next."""
+    """Documents to be judged, each as if it were the next one."""
 
     lines: Lines
 
@@ -62,7 +67,7 @@ class Check:
 
 @dataclass(slots=True, eq=False)
 class Delete:
-    """Documents to be taken out."""
+    """Documents to be deleted."""
 
     ids: Sequence[str | int]
     durable: bool = True
@@ -73,7 +78,7 @@ class Delete:
 
 @dataclass(slots=True, eq=False)
 class Look:
-    """Something to be read in the index."""
+    """A function that reads the index."""
 
     read: Callable[[Engine], Any]
 
@@ -86,7 +91,7 @@ Work = Add | Check | Delete | Look
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Somebody waits for something."""
+    """Work in the queue, and its result."""
 
     work: Work
     future: asyncio.Future[Any]
@@ -96,17 +101,17 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Round:
-    """What was done at once: batches in the order of the log, with their verdicts as `dedup` writes them."""
+    """The batches of one commit in order, with their verdicts as `dedup` writes them."""
 
     judged: list[tuple[Judged, list[bytes]]] = field(default_factory=list)
 
 
 class Writer:
-    """The thread, which lives from `start` to `stop`.
+    """The writer thread, from `start` to `stop`.
 
     Args:
-        committed: called in the event loop with what was added, once it is committed. failed: called there with the
-            error after which the index cannot be written any more.
+        committed: called in the event loop after each commit, with what was added.
+        failed: called in the event loop with the error after which the index cannot be written any more.
     """
 
     def __init__(
@@ -116,22 +121,22 @@ class Writer:
         self._committed = committed
         self._failed = failed
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._round = Round()  # added, and not committed yet
+        self._round = Round()  # added, but not committed yet
         self._last = time.monotonic()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
-        self.waiting = 0  # documents that nobody has answered yet; of the event loop's
+        self.waiting = 0  # documents without an answer; used in the event loop
 
     def start(self) -> None:
-        """Begin; called in the event loop that is to be answered to."""
+        """Start the thread. Called in the event loop that gets the answers."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     async def do(self, work: Work) -> Any:
-        """The answer to some work, when its turn has come.
+        """The result of some work, in its turn.
 
         Raises:
-            StreamLshError: it cannot be done, or nothing can be any more.
+            StreamLshError: the work failed, or the index cannot be written any more.
         """
         if self._ended:
             raise StreamLshError("the service has stopped")
@@ -141,12 +146,12 @@ class Writer:
         self.waiting += len(work)
         self._queue.put(waiting)
         try:
-            return await waiting.future  # a client that goes away takes nothing back: what was given is done
+            return await waiting.future  # a disconnect of the client does not cancel the work
         finally:
             self.waiting -= len(work)
 
     async def stop(self) -> None:
-        """Finish what was given, commit, and end."""
+        """Finish the queued work, commit, and end."""
         self._ended = True
         self._queue.put(None)
         if self._thread.ident is not None:  # it was started
@@ -169,8 +174,8 @@ class Writer:
             self._refuse(error)
 
     def _next(self) -> list[_Waiting] | None:
-        """What waits, as far as it is judged together; nothing if nothing comes for a while, or until a commit is due;
-        None at the end."""
+        """The waiting work that is judged together. Empty if none arrives for a while, or until a commit is due; None
+        at the end."""
         patience = max(0.0, self._last + COMMIT_SECONDS - time.monotonic()) if self._round.judged else IDLE_SECONDS
         try:
             first = self._queue.get(timeout=patience)
@@ -184,7 +189,7 @@ class Writer:
                 waiting = self._queue.get_nowait()
             except Empty:
                 break
-            if waiting is None:  # the end is for the next time
+            if waiting is None:  # the end is handled by the next call
                 self._queue.put(None)
                 break
             taken.append(waiting)
@@ -209,7 +214,7 @@ class Writer:
                 waiting.error = waiting.error or error
             self._tell(taken)
             raise
-        if pause:  # merges have to keep up
+        if pause:  # lets merges keep up
             time.sleep(pause)
 
     def _look(self, waitings: Iterator[_Waiting]) -> None:
@@ -221,7 +226,7 @@ class Writer:
                 waiting.error = error
 
     def _judge(self, waitings: list[_Waiting]) -> None:
-        """Judge requests of one kind together; where they cannot be, each by itself."""
+        """Judge requests of one kind together, or one by one if that fails."""
         found = self._columns([waiting.work for waiting in waitings])
         only_looking = isinstance(waitings[0].work, Check)
         try:
@@ -262,11 +267,11 @@ class Writer:
             self._call(_answer, waitings)
 
     def _call(self, function: Callable[[Any], None], value: Any) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and no request waits any more
             self._loop.call_soon_threadsafe(function, value)
 
     def _refuse(self, error: BaseException) -> None:
-        """Nothing can be written any more: tell everybody who waits, and who may still come."""
+        """After an error of the index: fail all waiting and all later work."""
         self._call(self._failed, error)
         self._ended = True
         while (waiting := self._queue.get()) is not None:
@@ -275,7 +280,7 @@ class Writer:
 
 
 def _parted(waitings: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Who waits for the commit, and who does not."""
+    """Splits work into what waits for the commit and what does not."""
     late: list[_Waiting] = []
     early: list[_Waiting] = []
     for waiting in waitings:
@@ -293,11 +298,11 @@ def _answer(waitings: Sequence[_Waiting]) -> None:
         else:
             error = waiting.error
             waiting.future.set_exception(error if isinstance(error, Exception) else StreamLshError(repr(error)))
-            waiting.future.exception()  # whoever went away does not ask
+            waiting.future.exception()  # marks it as retrieved if the client has disconnected
 
 
 def joined(parts: Sequence[Lines]) -> Lines:
-    """Lines one after the other; their numbers and offsets do not count any more."""
+    """Lines concatenated. Their numbers and offsets are dropped."""
     if len(parts) == 1:
         return parts[0]
     at = np.cumsum([0, *(len(part.data) for part in parts)])

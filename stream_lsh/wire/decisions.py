@@ -35,7 +35,7 @@ from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # offset, predecessor, documents
-_STAYS = 128
+_KEPT_IN_GROUP = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ class Decisions:
     def encode(self, settings: Settings) -> bytes:
         fates, told = self.fates, self.told
         kinds = fates.kind.astype(np.uint8)
-        kinds[told] |= np.where(kinds[told] == UNIQUE, np.uint8(_STAYS), np.uint8(0))
+        kinds[told] |= np.where(kinds[told] == UNIQUE, np.uint8(_KEPT_IN_GROUP), np.uint8(0))
         return pack(
             b"D", VERSION, settings.fingerprint,
             [
@@ -102,7 +102,7 @@ class Decisions:
         seq = column(s[1], np.int64)
         kind = column(s[3], np.uint8, len(seq)).astype(np.int64)
         told = np.flatnonzero(kind != UNIQUE)
-        kind &= ~np.int64(_STAYS)
+        kind &= ~np.int64(_KEPT_IN_GROUP)
         similarity, group = np.zeros(len(seq)), seq.copy()
         similarity[told] = column(s[4], np.float64, len(told))
         group[told] = column(s[5], np.int64, len(told))

@@ -99,7 +99,7 @@ class Memberships:
         facts = np.stack((j.replaces[gone], j.stood[gone], j.left[gone], j.representative_seqs[gone]), axis=1)
         later = j.later.copy()
         later[:, 0] = np.searchsorted(rows, later[:, 0])
-        later[:, 3] = [found.setdefault(j.names.id_of(*who), len(found)) for who in j.later[:, 2:4].tolist()]
+        later[:, 3] = [found.setdefault(j.names.id_of(*named), len(found)) for named in j.later[:, 2:4].tolist()]
         standing: Sequence[Section] = ()
         if settings.late and settings.updates:
             standing = later[:, 0].astype(np.uint16), np.ascontiguousarray(later[:, [1, 3, 4]])
@@ -145,9 +145,9 @@ class Memberships:
         later = np.empty((0, 5), np.int64)
         if several:
             standing = column(s[18], np.uint16).astype(np.int64)
-            groups, who, seqs = column(s[19], np.int64, len(standing), 3).T
-            later = np.column_stack((standing, groups, np.zeros_like(who), who, seqs))
-            most = max(most, who.max(initial=-1))
+            groups, named, seqs = column(s[19], np.int64, len(standing), 3).T
+            later = np.column_stack((standing, groups, np.zeros_like(named), named, seqs))
+            most = max(most, named.max(initial=-1))
         if most >= len(names) or max(went.max(initial=-1), later[:, 0].max(initial=-1)) >= n:
             raise _damaged()
         nothing, zeros = np.empty(0, np.int64), np.zeros(n, np.int64)

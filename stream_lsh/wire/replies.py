@@ -45,7 +45,7 @@ from stream_lsh.errors import FormatError
 from stream_lsh.families.measure import EXPLAINED
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows.ids import Ids
-from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, WENT, WENT_SINCE
+from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, REPLACED_SINCE, WENT
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 from stream_lsh.wire.source import Source
@@ -100,13 +100,13 @@ class Reply:
                 *_sparse(of, m.of.astype(np.uint32)), m.of_seq[of],
                 *_sparse(m.of_similarity != 0, m.of_similarity), groups,
                 *_sparse(m.more != 0, m.more), *_sparse(m.not_compared != 0, m.not_compared), accepted, *again,
-                *(self._went() if settings.updates else ()),
+                *(self._replaced() if settings.updates else ()),
                 *(self._representatives() if settings.updates and settings.late else ()),
                 *(join(m.evidence.tolist()) if settings.measure in EXPLAINED else ()), *source,
             ],
         )  # fmt: skip
 
-    def _went(self) -> list[Section]:
+    def _replaced(self) -> list[Section]:
         """The sections of deleted and replaced versions and of the new representatives."""
         seqs, stood, names, representative_seqs, groups, like = self.matches.went.T
         gone, representatives = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
@@ -138,8 +138,8 @@ class Reply:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         s = unpack(b"R", VERSION, settings.fingerprint, data)
-        went_at = _COLUMNS + settings.late
-        evidence_at = went_at + (_MORE + _REPRESENTATIVES * settings.late) * settings.updates
+        replaced_at = _COLUMNS + settings.late
+        evidence_at = replaced_at + (_MORE + _REPRESENTATIVES * settings.late) * settings.updates
         columns = evidence_at + 2 * (settings.measure in EXPLAINED)
         behind = columns + Source.count(settings)  # where the documents' columns end
         if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
@@ -153,15 +153,15 @@ class Reply:
         of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
         if settings.late:
             of_seq[_places(s[10], n)] = column(s[_COLUMNS], np.int64, len(s[10]) // 2)
-        went, standing, representatives = (
+        went, possible, representatives = (
             np.full((n, WENT), -1),
             np.empty((0, 4), np.int64),
             dict[int, tuple[int, int]](),
         )
         if settings.updates:
-            representatives = _read_went(s[went_at : went_at + _MORE], went, names)
+            representatives = _read_replaced(s[replaced_at : replaced_at + _MORE], went, names)
         if settings.updates and settings.late:
-            standing = _read_representatives(s[went_at + _MORE : evidence_at], n, names, representatives)
+            possible = _read_representatives(s[replaced_at + _MORE : evidence_at], n, names, representatives)
         evidence = split(*s[evidence_at:columns]) if columns > evidence_at else []
         matches = Matches(
             document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
@@ -172,7 +172,7 @@ class Reply:
             of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
             group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
             more=_dense(s[18], s[19], n, np.int64, 0), not_compared=_dense(s[20], s[21], n, np.int64, 0),
-            went=went, representatives=standing, evidence=np.array(evidence, np.object_),
+            went=went, representatives=possible, evidence=np.array(evidence, np.object_),
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
         source = Source.of(s[columns:behind]) if len(s) > columns else None
@@ -181,19 +181,19 @@ class Reply:
             or (evidence and len(evidence) != m)
             or (source is not None and len(source) != n)
         ):
-            raise _unfit()
+            raise _inconsistent()
         log = column(s[behind], np.int64, n) if len(s) > behind else None
         return cls(shard, offset, predecessor, matches, names, source, accepted, representatives, log)
 
 
-def _read_went(
+def _read_replaced(
     sections: Sequence[memoryview], went: NDArray[np.int64], names: Sequence[bytes]
 ) -> dict[int, tuple[int, int]]:
-    """Decode the sections of `Reply._went` into `went`. Returns the places of the representatives by their seqs."""
+    """Decode the sections of `Reply._replaced` into `went`. Returns the places of the representatives by their seqs."""
     gone, representatives = _places(sections[0], len(went)), _places(sections[3], len(went))
     went[gone, 0], went[gone, 4] = column(sections[1], np.int64, len(gone), 2).T
-    said = column(sections[2], np.uint8, len(gone)).astype(np.int64)
-    went[gone, 1], went[gone, 5] = said & 1, said >> 1
+    flags = column(sections[2], np.uint8, len(gone)).astype(np.int64)
+    went[gone, 1], went[gone, 5] = flags & 1, flags >> 1
     where = column(sections[5], np.int64, len(representatives), 3)
     went[representatives, 2], went[representatives, 3] = (
         _named(column(sections[4], np.uint32, len(representatives)), names),
@@ -259,7 +259,7 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
     counts = len(matches.row), (of >= 0).sum(), (representatives >= 0).sum()
     mine, of[of >= 0], representatives[representatives >= 0], later[:, 2] = np.split(numbers, np.cumsum(counts))
     for i in np.flatnonzero(known >= 0).tolist():
-        again = matches.status[i] == REDELIVERED and matches.of[i] != WENT_SINCE
+        again = matches.status[i] == REDELIVERED and matches.of[i] != REPLACED_SINCE
         known[i] = number(ids.named(int(known[i]))[1] if again else b"")
     return replace(matches, row=mine, of=of, known=known, went=went, representatives=later), list(found)
 
@@ -291,7 +291,7 @@ def _places(section: memoryview, n: int) -> NDArray[np.int64]:
     """Places in a frame of n documents."""
     places = column(section, np.uint16).astype(np.int64)
     if int(places.max(initial=-1)) >= n:
-        raise _unfit()
+        raise _inconsistent()
     return places
 
 
@@ -307,9 +307,9 @@ def _named(numbers: NDArray[Any], names: Sequence[bytes]) -> NDArray[np.int64]:
     """Numbers of names, none of them beyond the last."""
     found = numbers.astype(np.int64)
     if int(found.max(initial=-1)) >= len(names):
-        raise _unfit()
+        raise _inconsistent()
     return found
 
 
-def _unfit() -> FormatError:
+def _inconsistent() -> FormatError:
     return FormatError("a reply is damaged: its columns do not fit together")

@@ -104,8 +104,10 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
         times[:] = NO_TIME  # the place in the log orders versions; the age of a story is not known
     times[frame.stamped] = NO_TIME
     shingles = TextShingles(frame, sizes > 0, signer)
-    drawn = shingles.all() if hashes.samples else None
-    documents = batch_of(hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times, drawn)
+    shingle_sets = shingles.all() if hashes.samples else None
+    documents = batch_of(
+        hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times, shingle_sets
+    )
     documents.words[:, SEQ] = sequenced.numbers(n)
     deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]
     documents.what[deleted] = DELETION

@@ -189,15 +189,6 @@ def spread(**more: Any) -> Rule:
     return Spread.model_validate(rule | more)
 
 
-def test_once_in_a_cooldown() -> None:
-    second = 1000
-    documents: list[Document] = [(False, 0, 0, 0, "a", 0.0)]
-    documents += [(True, 0, time * second, time * second, "ab"[time % 2], 0.9) for time in range(1, 7300)]
-    found, _ = watched([spread()], documents, [100, 5000], {5000})
-    assert [seq for _, seq, _, _ in found] == [2, 3602, 7202]
-    assert [what["members"] for *_, what in found] == [3, 60, 60]
-
-
 def test_what_was_forgotten_too_early_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 2)
     rule = Growth.model_validate({"name": "grows", "kind": "growth", "members": 2, "within": "1m", "cooldown": "1s"})

@@ -41,21 +41,6 @@ def test_a_verdict_says_all(tmp_path: Path) -> None:
     assert (reused.kind, reused.reason, reused.group) == ("rejected", "id_reused", None)
 
 
-def test_against_any_there_are_no_groups() -> None:
-    with Deduplicator(Settings(compare_with="all")) as deduplicator:
-        first, second = deduplicator.process([Document(1, FOX), Document(2, FOX + " today")])
-    assert (first.group, second.group, second.duplicate_of) == (None, None, 1)
-
-
-def test_settings_that_are_not_given_are_those_of_the_index(tmp_path: Path) -> None:
-    with Deduplicator(Settings(threshold=0.5, compare_with="all"), index=tmp_path):
-        pass
-    with Deduplicator(index=tmp_path) as deduplicator:
-        assert (deduplicator.settings.threshold, deduplicator.settings.compare_with) == (0.5, "all")
-    with pytest.raises(StoreError, match=r"threshold = 0.5 \(now 0.6\)"):
-        Deduplicator(Settings(threshold=0.6), index=tmp_path)
-
-
 @pytest.mark.parametrize(
     "given", [{"threshold": 0.3, "measure": "weighted-jaccard"}, {"measure": "cosine", "dimensions": 8}]
 )
@@ -279,19 +264,3 @@ def test_eight_threads_give_the_answers_of_one(compare_with: Literal["kept", "al
     assert compare_with == "kept" or len({tuple(answer) for *_, answer in answers}) > threads  # they do change
     for number, least, most, answer in answers:
         assert any(known[count][number] == answer for count in range(least, most + 1))
-
-
-def test_updates_and_deletions(tmp_path: Path) -> None:
-    texts = [f"the {word} fox jumps over the lazy dog and runs far into the deep forest" for word in ("red", "old")]
-    with Deduplicator(Settings(on_conflict="update", shingles="words:1", threshold=0.7), tmp_path) as deduplicator:
-        feed = [Document("a", texts[0]), Document("b", texts[1]), Document("a", "something else that is not like it")]
-        _, _, changed = deduplicator.process(feed)
-        assert (changed.kind, changed.replaces, changed.new_representative) == ("unique", 0, ("b", 1))
-    with Deduplicator(index=tmp_path) as deduplicator:
-        assert [match.id for match in deduplicator.query(texts[0])] == ["b"]
-        (gone,) = deduplicator.process([Document("b", deleted=True, time=1_700_000_000)])
-        assert (gone.kind, gone.group, gone.replaces, gone.new_representative) == ("deleted", 0, 1, None)
-        assert deduplicator.query(texts[0]) == []
-        (late,) = deduplicator.process([Document("b", texts[1], time=1_600_000_000)])
-        assert (late.kind, late.duplicate_of, late.group) == ("outdated", None, None)
-        assert len(deduplicator) == 1

@@ -71,16 +71,6 @@ def test_query_of_nonsense_raises_whatever_is_compared(settings: dict[str, Any],
             deduplicator.query(refused)
 
 
-def test_query_within_values() -> None:
-    with Deduplicator(Settings(match_within=("lang",))) as deduplicator:
-        list(deduplicator.process([Document(lang, TEXT, within={"lang": lang}) for lang in ("en", "de")]))
-        assert [match.id for match in deduplicator.query(TEXT, {"lang": np.str_("de")})] == ["de"]
-        assert deduplicator.query(TEXT, {"lang": None}) == []
-        for within, error in ((None, UsageError), ({}, UsageError), ({"lang": 1.5}, TypeError), ("en", TypeError)):
-            with pytest.raises(error):
-                deduplicator.query(TEXT, within)  # type: ignore[arg-type]
-
-
 def test_query_batch_answers_as_query_does(filled: Deduplicator) -> None:
     texts = [OTHER, "nothing of the kind was ever said by anybody here", TEXT] * 400  # more than one batch
     answers = filled.query_batch(iter(texts))

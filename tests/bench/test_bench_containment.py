@@ -7,12 +7,9 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from support.missing import extra
 
 from bench.containment import (
-    FOR_RECALL,
     engine,
-    ensemble,
     longest_run,
     numbered,
     scored,
@@ -65,14 +62,6 @@ def test_the_engine_finds_the_truth(tmp_path: Path) -> None:
     run = engine(documents, "words:3", 0.5, tmp_path / "index")
     assert scored(run.pairs, true) == {"recall": 1.0, "precision": 1.0}
     assert scored(set(), set()) == {"recall": None, "precision": None}
-
-
-@pytest.mark.long
-def test_datasketch_finds_more_when_it_is_tuned_for_recall(tmp_path: Path) -> None:
-    extra("datasketch")
-    documents, true = contained()
-    usual = ensemble(documents, "words:3", 0.5, tmp_path).pairs & true
-    assert 0 < len(usual) <= len(ensemble(documents, "words:3", 0.5, tmp_path, FOR_RECALL).pairs & true)
 
 
 def test_passages_are_cut_from_long_texts() -> None:

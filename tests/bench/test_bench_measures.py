@@ -16,33 +16,11 @@ from bench.measures import (
     Faiss,
     Feed,
     Run,
-    close,
     feeds,
-    near,
     once,
-    rows_of_bits,
     scored,
-    vectors,
 )
 from stream_lsh import Settings
-
-
-def test_the_recipe_is_what_it_says() -> None:
-    made, copies = vectors(600)
-    assert (made == vectors(600)[0]).all()
-    unit = made / np.linalg.norm(made, axis=1, keepdims=True)
-    cosines = (unit @ unit.T)[np.tril_indices(600, -1)]
-    assert 0.05 < (cosines > 0.88).sum() / 600 < 0.25
-    later = np.arange(600)[(np.tril(unit @ unit.T, -1) > 0.88).any(axis=1)]
-    assert set(later.tolist()) <= set(copies.tolist())
-    assert ((cosines > 0.3) & (cosines < 0.7)).sum() > 1000
-    bits, changed = rows_of_bits(600)
-    alike = np.tril(close("hamming", bits, bits, 3), -1)
-    assert 0.05 < alike.any(axis=1).mean() < 0.2
-    assert (np.flatnonzero(alike.any(axis=1)) == changed).all()
-    assert near(made[0], 0.95, np.random.default_rng(0)) @ made[0] / (made[0] @ made[0]) == pytest.approx(
-        0.95, abs=1e-4
-    )
 
 
 def test_recall_is_of_what_the_same_system_had_kept() -> None:

@@ -14,8 +14,6 @@ import pytest
 from support.json_lines import read_lines, write_lines
 from support.waiting import until
 
-from stream_lsh.cli.stored import stored_settings
-from stream_lsh.errors import StoreError
 from stream_lsh.settings.model import Settings
 
 COMMAND = [sys.executable, "-m", "stream_lsh"]
@@ -61,14 +59,6 @@ def test_all_outputs_at_once(run: Run, feed: Path, tmp_path: Path) -> None:
     assert [letter["reason"] for letter in read_lines(paths["dead-letters"])] == ["missing_field"]
 
 
-def test_a_finished_input_says_so(run: Run, feed: Path, tmp_path: Path) -> None:
-    arguments = ("dedup", feed, "--index", tmp_path / "index", "--unique", tmp_path / "unique.jsonl")
-    run(*arguments)
-    before = (tmp_path / "unique.jsonl").read_bytes()
-    assert "was finished by an earlier run: nothing to add" in run(*arguments).stderr
-    assert (tmp_path / "unique.jsonl").read_bytes() == before
-
-
 def test_query_and_info(run: Run, feed: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     # Settings that are not the defaults: a query takes them from the index.
@@ -107,12 +97,6 @@ def test_query_of_what_is_not_there(run: Run, feed: Path, tmp_path: Path) -> Non
     assert len(long) < 500  # what looks like a file is not repeated at length
 
 
-def test_what_is_wrong_is_named_before_anything_is_made(run: Run, feed: Path, tmp_path: Path) -> None:
-    assert "none.jsonl" in run("dedup", tmp_path / "none.jsonl", code=4).stderr
-    assert "threshold" in run("dedup", feed, "--index", tmp_path / "index", "--threshold", 7, code=2).stderr
-    assert not (tmp_path / "index").exists()
-
-
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGTERM, 143, b"terminated"), pytest.param(signal.SIGINT, 130, b"interrupted", marks=pytest.mark.long)],
@@ -147,11 +131,6 @@ def test_the_settings_of_an_index_are_found_again() -> None:
         assert again.fingerprint == settings.fingerprint
 
 
-def test_the_settings_of_no_index(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no index"):
-        stored_settings(tmp_path)
-
-
 def test_files_of_others_are_replaced_only_if_asked(run: Run, feed: Path, tmp_path: Path) -> None:
     unique, state = tmp_path / "unique.jsonl", tmp_path / "state"
     unique.write_bytes(b"somebody's only copy\n")
@@ -177,8 +156,3 @@ def test_a_closed_descriptor_is_no_place_for_documents(feed: Path, tmp_path: Pat
     assert (b"standard output: Bad file" if closed else b"cannot read standard input") in done.stderr
     for path in (tmp_path / "state").rglob("*"):
         assert not path.is_file() or b"quick brown fox" not in path.read_bytes() or path.suffix == ".log"
-
-
-def test_python_m_stream_lsh_is_the_command() -> None:
-    done = subprocess.run([*COMMAND, "--version"], capture_output=True, check=True)
-    assert done.stdout.startswith(b"stream-lsh ")

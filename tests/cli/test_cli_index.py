@@ -87,18 +87,6 @@ def test_the_same_settings_in_other_words_are_the_same(run: Run, feed: Path, tmp
     run("dedup", feed, "--index", state, *same, "--bands", 18, "--signature-size", 128)
 
 
-def test_another_number_of_shards(run: Run, feed: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    run("pairs", feed, "--index", state, "--shards", 2)
-    again = ("--index", state, "--shards", 2)  # the same command line again, and another command
-    run("pairs", feed, *again)
-    run("dedup", feed, *again)
-    assert (
-        "compare_with = 'all' (now 'kept')"
-        in run("dedup", feed, "--index", state, "--compare-with", "kept", code=3).stderr
-    )
-
-
 def test_an_index_of_the_first_version_is_refused_with_the_remedy(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     store = Store(state / "db")

@@ -66,23 +66,6 @@ def test_a_feed_of_vectors(tmp_path: Path) -> None:
     assert json.loads(letters[0]["original"]) == documents[3]
 
 
-def test_a_feed_of_bits(tmp_path: Path) -> None:
-    found = dedup(
-        tmp_path, (*BITS, "--bits-field", "hash"), {"id": 1, "hash": "00000000000000ff"}, {"id": 2, "hash": 254},
-        {"id": 3, "hash": "0x00000000000000F0"}, {"id": 4, "hash": "AAAAAAAAAP8="}, {"id": 5, "hash": "ff"},
-        {"id": 6, "hash": -256},
-    )  # fmt: skip
-    assert [verdict["kind"] for verdict in found] == [
-        "unique", "near_duplicate", "unique", "exact_duplicate", "rejected", "unique",
-    ]  # fmt: skip
-    assert found[1]["similarity"] == 1 - 1 / 64
-    (letter,) = read_lines(tmp_path / "index" / "dead-letters.jsonl")
-    assert (letter["reason"], letter["detail"]) == (
-        "bad_bits",
-        'the field "hash" has 2 hexadecimal digits, not 16; what consists of such digits is never taken for base64',
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("text", ["[2, 0.1, 0]", " [2,0.1,0]\n", encoded(2, 0.1, 0)])
 def test_a_single_vector(tmp_path: Path, vectors: Path, text: str) -> None:
     """On the line, from standard input, from a file."""

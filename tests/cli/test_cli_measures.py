@@ -187,10 +187,6 @@ def test_alternatives_keep_the_recall() -> None:
     assert len(figures("tune", *HAMMING)["alternatives"]) == 1
 
 
-def test_bands_and_rows_that_miss_the_recall_are_said_to() -> None:
-    assert "miss the recall of 0.999" in run("tune", *COSINE, "--bands", "5", "--rows", "20").stdout
-
-
 @pytest.mark.parametrize("measure", get_args(Measure))
 def test_every_measure_has_its_figures_as_json_and_its_settings_as_a_file(measure: str, tmp_path: Path) -> None:
     words: list[object] = ["--measure", measure]

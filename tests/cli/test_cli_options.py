@@ -48,11 +48,6 @@ def test_every_setting_is_an_option_and_every_option_a_setting() -> None:
     assert sorted(SETTINGS + SECTIONS[GROUPS]) == sorted(Settings.model_fields)
 
 
-def test_defaults_are_those_of_the_model() -> None:
-    _, settings = run()
-    assert settings == Settings.load(None)
-
-
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     config = tmp_path / "settings.toml"
     config.write_text("threshold = 0.5\ntarget_recall = 0.9\nmax_matches = 7\n")

@@ -94,22 +94,6 @@ def test_wrong_command_lines_of_a_worker() -> None:
     assert result.exit_code == 2 and "lower frame_documents from 1000 to 500" in result.output
 
 
-@pytest.mark.parametrize("command", ["worker", "reindex"])
-def test_passwords_are_no_options(command: str) -> None:
-    result = run("kafka", command, "--help-all")
-    assert result.exit_code == 0
-    assert "sasl_username" in result.output and "sasl_password" not in result.output.partition("-X KEY")[2][:2000]
-    assert "--ssl-password" not in result.output and "--data-folder" in result.output and "--shards" in result.output
-
-
-def test_a_broker_that_is_away_is_waited_for_so_long() -> None:
-    result = run(
-        "kafka", "worker", "--bootstrap-servers", "127.0.0.1:1", "-X", "give_up_seconds=0.1", "--roles", "judge"
-    )
-    assert result.exit_code == 6
-    assert "no answer from Kafka at 127.0.0.1:1" in result.output and "give_up_seconds" in result.output
-
-
 def test_health_of_a_worker_that_is_alive() -> None:
     with answering(200, told()) as port:
         result = run("kafka", "health", "--port", str(port))

@@ -185,24 +185,3 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
     found = figures(tmp_path / "empty.jsonl")
     assert (found["documents"], found["recall"], found["precision"], found["f1"]) == (0, None, None, None)
     evaluate(tmp_path / "empty.jsonl")
-
-
-def test_a_bad_line_of_the_truth(feed: Path, tmp_path: Path) -> None:
-    (tmp_path / "truth.tsv").write_text("s0\ts1\nnothing\n")
-    result = evaluate(feed, "--truth", tmp_path / "truth.tsv", code=4)
-    assert "truth.tsv, line 2: expected id, id" in result.stderr
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("threshold", ["0.8", "0.5"])
-def test_the_first_posts_against_their_truth(shared_data: Path, threshold: str) -> None:
-    found = figures(
-        shared_data / "posts-120k.jsonl.xz", "--limit", "40000", "--text-field", "title", "--text-field", "text",
-        "--shingles", "words:3", "--normalize", "lower", "--threshold", threshold,
-        "--truth", shared_data / "posts-40k.word3.pairs.tsv",
-    )  # fmt: skip
-    assert found["true_pairs"] == (167 if threshold == "0.8" else 474)
-    assert found["different_similarity"] == 0
-    assert found["precision"] == 1
-    # 474 pairs with an expected loss below 0.05: two missed ones have a probability below 0.002.
-    assert found["correct_pairs"] >= found["true_pairs"] - 1

@@ -12,6 +12,7 @@ from support.commands import figures, run
 from support.json_lines import write_lines
 
 from stream_lsh.cli.curve import terminal_plot
+from stream_lsh.cli.failures import READER_GONE
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.tuning import Banding
 from stream_lsh.settings.model import Settings
@@ -71,6 +72,22 @@ def test_the_end_is_a_settings_file(tmp_path: Path) -> None:
     assert Settings.load(tmp_path / "settings.toml").banding == (156, 52, 3)
     again = tune("--config", str(tmp_path / "settings.toml")).stdout
     assert tomllib.loads(snippet(again)) == expected
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--measure", "tf-idf")])
+def test_settings_file_is_written_before_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """`stream-lsh tune --write FILE | head`: the closed pipe ends the command, and the file is there."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("stream_lsh.cli.tune.click.echo", closed)
+    monkeypatch.setattr("stream_lsh.cli.failures._discard", lambda _: None)  # standard output is that of pytest
+    file = tmp_path / "settings.toml"
+    tune("--threshold", "0.6", "--write", file, *options, code=READER_GONE)
+    assert Settings.load(file).threshold == 0.6
 
 
 def test_what_the_input_says(feed: Path) -> None:

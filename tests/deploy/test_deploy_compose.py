@@ -11,10 +11,8 @@ import pytest
 from support.deploy_files import (
     COMPOSE,
     PORT,
-    ROOT,
     check_command,
     image_environment,
-    load,
     own_services,
     parse_command,
     services,
@@ -32,17 +30,6 @@ def test_the_compose_file_has_the_form_of_its_specification() -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_compose_names_only_what_it_has() -> None:
-    """What `docker compose config` finds beyond the schema."""
-    compose = load(COMPOSE)
-    for name, service in services().items():
-        assert service.get("depends_on", {}).keys() <= services().keys(), name
-        assert {*service.get("secrets", [])} <= compose.get("secrets", {}).keys(), name
-        for volume in service.get("volumes", []):
-            source = volume.partition(":")[0]
-            assert source in compose["volumes"] or (ROOT / source).is_dir(), f"{name}: {source}"
 
 
 def test_compose_runs_every_role_and_commands_that_there_are() -> None:

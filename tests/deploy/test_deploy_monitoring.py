@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.deploy_files import DEPLOY, PORT, load, own_services
+from support.deploy_files import DEPLOY, load
 from support.exposition import exposition
 
 from stream_lsh.judging.verdicts import Kind
@@ -76,13 +76,6 @@ def test_alerts_and_dashboards_show_every_metric(samples: dict[str, set[str]]) -
     bases = {name for name in samples if name.startswith("stream_lsh_") and not name.endswith("_created")}
     stem = re.compile(r"_(bucket|sum|count)$")
     assert {stem.sub("", name) for name in bases} <= {stem.sub("", name) for name in shown}
-
-
-def test_prometheus_looks_at_every_worker_of_compose() -> None:
-    (job,) = load(PROMETHEUS)["scrape_configs"]
-    (names,) = job["dns_sd_configs"]
-    asked = {name for name, service in own_services().items() if service["command"][1:2] in (["worker"], ["status"])}
-    assert (names["port"], set(names["names"])) == (PORT, asked)
 
 
 def test_promtool_agrees_and_every_alert_is_tested(promtool: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from array import array
 from collections import deque
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -145,18 +143,6 @@ def test_weights_of_any_type_are_the_same() -> None:
     expected = parsed({"id": 1, "set": {"a": 2, "b": 0.5}}, fields).texts
     weights: dict[Any, Any] = {np.str_("b"): np.float16(0.5), "a": np.uint8(2)}
     assert columns([Document(1, set=weights)], fields).texts == expected
-
-
-@pytest.mark.parametrize("dtype", ["f2", "f4", ">f8", "i1", "O"])
-def test_a_vector_of_any_type_is_the_same(dtype: str) -> None:
-    fields = Fields(item=item_of("euclidean", 3, None, None, None))
-    numbers = [1, -2, 0]
-    wide = np.zeros((3, 2), dtype)
-    wide[:, 1] = numbers
-    expected = base64.b64encode(np.array(numbers, "<f4").tobytes())
-    for vector in (np.array(numbers, dtype), wide[:, 1], array("f", numbers), deque(numbers)):
-        assert columns([Document(1, vector=vector)], fields).texts == expected
-        assert of_mappings([{"id": 1, "vector": vector}], fields).texts == expected
 
 
 @pytest.mark.parametrize(

@@ -267,11 +267,6 @@ def test_lines_the_reader_has_refused_are_not_looked_at() -> None:
         assert found.ids == [b"1", b"null"]
 
 
-def test_nothing() -> None:
-    found = parse([])
-    assert (len(found), found.texts, found.ends.tolist()) == (0, b"", [])
-
-
 def test_nesting_up_to_the_limit_is_the_same_whoever_reads() -> None:
     def nested(depth: int) -> bytes:
         return b'{"id":1,"text":"x","y":' + b"[" * depth + b"]" * depth + b"}"
@@ -525,13 +520,6 @@ def test_a_cut_dead_letter_does_not_end_in_half_a_character() -> None:
     assert (letter["original"], letter["truncated"], letter["size"]) == ("a", True, 10**6)
     letter = json.loads(dead_letter("too_large", "why", "-", 1, 0, b"a\xff" + b"x" * 10, 10**6))
     assert "original_base64" in letter
-
-
-@pytest.mark.parametrize(("value", "name"), [(b"null", "null"), (b"true", "a boolean"), (b"[1]", "a list")])
-def test_the_kind_of_a_bad_time_has_its_json_name(value: bytes, name: str) -> None:
-    rejection = parse([b'{"id":1,"text":"x","ts":' + value + b"}"], Fields(time_field="ts")).rejected[0]
-    assert rejection.reason == "bad_time"
-    assert rejection.detail.endswith(f"but {name}")
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.json_lines import read_lines
 
 from stream_lsh import Settings
 from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.embedded import checksums
-from stream_lsh.embedded.checksums import BLOCK, Checksums
+from stream_lsh.embedded.checksums import Checksums
 from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
@@ -70,19 +69,6 @@ def test_a_file_that_was_touched_or_copied_is_the_same(tmp_path: Path) -> None:
     assert run(tmp_path, link).already_done == (str(link),)
 
 
-def test_a_rotated_log_is_new(tmp_path: Path) -> None:
-    feed = tmp_path / "feed.jsonl"
-    feed.write_bytes(FEED)
-    run(tmp_path, feed)
-    feed.rename(tmp_path / "feed.jsonl.1")
-    feed.write_bytes(b'{"id":"tomorrow","text":"the first line of another day"}\n')
-    assert run(tmp_path, feed).documents == 1
-    with feed.open("ab") as file:
-        file.write(b'{"id":"later","text":"and its second line, of which more is said"}\n')
-    assert run(tmp_path, feed).unique == 1
-    assert len(read_lines(tmp_path / "verdicts")) == 302
-
-
 def test_checksums_go_on_wherever_a_run_has_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a block, of a chunk of blocks, behind a line that was too large, a blank one, or none at all."""
     monkeypatch.setattr("stream_lsh.embedded.checksums.BLOCK", 1000)
@@ -99,17 +85,6 @@ def test_checksums_go_on_wherever_a_run_has_stopped(tmp_path: Path, monkeypatch:
         feed.write_bytes(changed(whole, at))
         with pytest.raises(InputError, match=f"from {at // 1000 * 1000:,} to"):
             run(tmp_path, feed)
-
-
-@pytest.mark.parametrize("cuts", [(), (1,), (70,), (1, 2, 3, 400)])
-def test_checksums_do_not_depend_on_the_pieces(cuts: tuple[int, ...]) -> None:
-    data = bytes(range(256)) * 4
-    whole, parts = Checksums(Position(BLOCK - 500), []), Checksums(Position(BLOCK - 500), [])
-    whole.add(data)
-    for begin, end in zip((0, *cuts), (*cuts, len(data)), strict=True):
-        parts.add(data[begin:end])
-    assert (parts.offset, parts.begun, parts.whole) == (whole.offset, whole.begun, whole.whole)
-    assert len(whole.whole) == 1
 
 
 def test_of_a_long_file_a_sample_is_compared_unless_it_was_replaced(

@@ -248,11 +248,6 @@ def test_whoever_folds_the_unique_ones_has_what_is_kept(tmp_path: Path, verify: 
         assert kept == standing(records, **more)
 
 
-def test_without_updates_only_documents_are_written(tmp_path: Path) -> None:
-    dedup(tmp_path, document("a", TEXT, 10), document("a", OTHER, 11), document("b", TEXT, 10), arguments=("--quiet",))
-    assert (tmp_path / "unique").read_text() == json.dumps(document("a", TEXT, 10)) + "\n"
-
-
 def test_a_representative_from_python_has_no_place(tmp_path: Path) -> None:
     with Deduplicator(Settings(**SURE | FIELDS), tmp_path / "index") as deduplicator:
         assert [verdict.kind for verdict in deduplicator.process([Document("a", TEXT), Document("b", TEXT)])] == [

@@ -336,20 +336,6 @@ def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
             pass
 
 
-def test_one_of_many_who_lives_inherits(tmp_path: Path) -> None:
-    """257 of 258 copies go, then who stood; then his representative, whose representative is who came last."""
-    ids = [f"c{i}" for i in range(258)]
-    job(tmp_path, [
-        *((id, TEXT) for id in ("kept", *ids)), *((id, None) for id in (*ids[:257], "kept")), ("new", TEXT),
-        ("c257", None),
-    ])  # fmt: skip
-    went = 1 + 258 + 257
-    assert told(tmp_path / "groups")[-3:] == [
-        ("representative_changed", went, 258, went, 259, 1), ("joined", went + 1, 258, went + 1, 260, 2),
-        ("representative_changed", went + 2, went + 1, went + 2, 260, 1),
-    ]  # fmt: skip
-
-
 def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
     now, here = TEXT + " now", TEXT + " here"
     job(tmp_path, [("a", TEXT), ("a", now), ("b", TEXT), ("c", TEXT), ("a", here), ("b", TEXT), ("a", None)])

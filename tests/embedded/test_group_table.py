@@ -12,7 +12,7 @@ import pytest
 from support import jobs
 from support.jobs import read, written
 
-from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh import Settings
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_table import table, whole
 from stream_lsh.errors import StoreError, UsageError
@@ -109,18 +109,6 @@ def test_without_times_and_sources(tmp_path: Path) -> None:
         pass
 
 
-def test_an_index_keeps_groups_from_its_beginning_or_not_at_all(tmp_path: Path) -> None:
-    inputs = feed(tmp_path, 600, 3)
-    late = tmp_path / "late"
-    run(late, inputs[:1], groups=False)
-    with pytest.raises(StoreError, match=r"keeps no groups: .* feed it again into a new folder without --no-groups"):
-        run(late, inputs)
-    with pytest.raises(StoreError, match="keeps no groups"):
-        table(late / "index")
-    with pytest.raises(UsageError, match="only under --compare-with kept"):
-        run(tmp_path, inputs, {"compare_with": "all"})
-
-
 def test_an_index_that_keeps_groups_does_so_in_every_run(tmp_path: Path) -> None:
     inputs = feed(tmp_path, 900, 3)
     once, often = tmp_path / "once", tmp_path / "often"
@@ -133,19 +121,3 @@ def test_an_index_that_keeps_groups_does_so_in_every_run(tmp_path: Path) -> None
         run(often, inputs)
     run(often, inputs, only_new=True)
     assert rows(often) == rows(once)
-
-
-def test_the_interface_in_python_keeps_them_too(tmp_path: Path) -> None:
-    inputs = feed(tmp_path, 300, 1)
-    run(tmp_path, inputs)
-    before = {row["group"]: row for row in rows(tmp_path)}
-    copied = max(before.values(), key=lambda row: row["total_members"])
-    with whole(tmp_path / "index", copied["group"]) as (group, _):
-        seq = group.seq
-    text = json.loads(Path(inputs[0]).read_text().splitlines()[seq])["text"]
-    with Deduplicator(index=tmp_path / "index") as deduplicator:
-        (verdict,) = deduplicator.process([Document("from python", text, time=1_700_000_000)])
-    assert verdict.group == copied["group"]
-    after = {row["group"]: row for row in rows(tmp_path)}
-    assert after.pop(copied["group"])["total_members"] == before.pop(copied["group"])["total_members"] + 1
-    assert after == before

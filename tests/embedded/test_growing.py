@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -116,16 +115,6 @@ def test_a_line_that_is_too_large_already_is_left_too(tmp_path: Path) -> None:
         file.write(b"x" * 100_000 + b'"}\n' + FIRST)
     summary = job.run()
     assert (summary.rejected, summary.redelivered) == ({"too_large": 1}, 1)
-
-
-def test_compressed_files_grow_by_members(tmp_path: Path) -> None:
-    path = tmp_path / "feed.jsonl.gz"
-    job = Job(Settings(), [str(path)], {"verdicts": str(tmp_path / "v")}, tmp_path / "state")
-    path.write_bytes(gzip.compress(FIRST + LAST[:12]))
-    assert job.run().unfinished == {str(path): 12}
-    with path.open("ab") as file:
-        file.write(gzip.compress(LAST[12:]))
-    assert job.run().documents == 1
 
 
 def test_without_an_index_that_stays_the_last_line_is_taken(tmp_path: Path) -> None:

@@ -97,18 +97,6 @@ def test_going_on_from_every_position(tmp_path: Path, suffix: str) -> None:
         assert rows(read(path, batch.position)) == everything[i + 1 :]
 
 
-def test_blank_lines_count_but_are_no_documents(tmp_path: Path) -> None:
-    found = rows(read(write(tmp_path / "in", b"\n\r\n" + document(1) + b"\r\n  \n \xff\n" + document(2))))
-    assert [(row[2], row[4]) for row in found] == [(3, None), (5, "not_utf8"), (6, None)]
-    assert found[0][1] == document(1) + b"\r"
-
-
-def test_a_byte_order_mark_is_excluded(tmp_path: Path) -> None:
-    found = rows(read(write(tmp_path / "in", b"\xef\xbb\xbf" + document(1) + b"\n\xef\xbb\xbf" + document(2))))
-    assert found[0] == (b"1", document(1), 1, 3, None)
-    assert found[1][4] == "not_json"
-
-
 def test_a_line_without_newline_may_get_it_later(tmp_path: Path) -> None:
     path = write(tmp_path / "in", document(1) + b"\n" + document(2))
     position = read(path)[-1].position

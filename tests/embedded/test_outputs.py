@@ -70,23 +70,6 @@ def test_an_output_without_lines_is_a_valid_file(tmp_path: Path, suffix: str) ->
     assert packed and DECOMPRESS[suffix](packed) == b""
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_later_run_adds_to_it(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"out{suffix}"
-    output = Output.create(path)
-    output.write(b"one\n")
-    output.finish()
-    state = output.checkpoint(sync=True)
-    assert state.tail == b"" and state.length == path.stat().st_size
-    output.close()
-    output = Output.resume(path, state)
-    output.write(b"two\n")
-    output.finish()
-    output.finish()
-    output.close()
-    assert DECOMPRESS[suffix](path.read_bytes()) == b"one\ntwo\n"
-
-
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[int, bool, bool, float]]]:
     """Lines, and steps: how many lines a write takes, whether a checkpoint follows, whether a crash, what it leaves."""

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from stream_lsh.embedded.signals import Signals, Terminated, ignore, interruption, postponed
+from stream_lsh.embedded.signals import Signals, Terminated, ignore, postponed
 
 
 @pytest.fixture(autouse=True)
@@ -81,11 +81,6 @@ def test_the_default_handler_ends_the_program() -> None:
     with pytest.raises(SystemExit) as caught, postponed():
         send()
     assert caught.value.code == 143
-
-
-def test_interruptions() -> None:
-    assert type(interruption(signal.SIGTERM)) is Terminated
-    assert type(interruption(signal.SIGINT)) is KeyboardInterrupt
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -168,23 +168,3 @@ def indexed(feed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("indexed")
     assert run(arguments(feed, folder)).exit_code == 0
     return folder
-
-
-@pytest.mark.long
-def test_a_run_killed_behind_its_last_commit_is_written_again(tmp_path: Path) -> None:
-    """All is committed, but the process is killed while it closes: `>` empties the file, the next run fills it."""
-    feed, state, target = tmp_path / "feed.jsonl", tmp_path / "state", tmp_path / "unique.jsonl"
-    feed.write_bytes(b'{"id":1,"text":"one two three four"}\n{"id":2,"text":"five six seven eight"}\n')
-    killed = (
-        "import os; from stream_lsh.embedded import job; job.Index.close = lambda self: os._exit(9);"
-        "from stream_lsh.cli import main; main()"
-    )
-    again = ["dedup", str(feed), "--index", str(state), "--quiet"]
-    for command, code in (((sys.executable, "-c", killed), 9), (COMMAND, 0)):
-        with target.open("wb") as file:
-            done = subprocess.run([*command, *again], stdout=file, check=False)
-        assert done.returncode == code
-        assert target.read_bytes() == feed.read_bytes()
-    with target.open("wb") as file:  # a finished run again
-        subprocess.run([*COMMAND, *again], stdout=file, check=True)
-    assert target.read_bytes() == feed.read_bytes()

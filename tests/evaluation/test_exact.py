@@ -63,12 +63,6 @@ def test_thresholds_that_a_pair_meets_exactly() -> None:
                 assert listed(sets, np.nextafter(shared / size, 2)) == []
 
 
-def test_nothing_is_found_among_nothing() -> None:
-    assert listed([], 0.5) == []
-    assert listed([set(), set()], 0.5) == []
-    assert listed([{1}], 0.5) == []
-
-
 def test_chunks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(7)
     sets = [set(random.integers(0, 60, 30).tolist()) for _ in range(300)]

@@ -55,10 +55,3 @@ def test_labels_below_the_threshold_cannot_be_found() -> None:
     assert found.expected_recall == 0.5
     assert [(b.low, b.high) for b in found.buckets][:3] == [(0.6, 0.7), (0.7, 0.8), (0.8, 0.85)]
     assert found.buckets[0].quality == Quality(1, 0, 0)
-
-
-def test_nothing_at_all() -> None:
-    found = report(ranked(), pairs(), pairs(), BANDING, 0.8)
-    assert found.quality == Quality(0, 0, 0)
-    assert found.expected_recall is None
-    assert found.mean_error is None

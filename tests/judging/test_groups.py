@@ -17,7 +17,7 @@ from support.models.spreading import Spreading
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.index.rows import layout
 from stream_lsh.judging.folding import fold
-from stream_lsh.judging.groups import LISTED, Group
+from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Judgement, Kind
 
 
@@ -151,21 +151,6 @@ def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sourc
     ended = {event["group"] for event in events if event["event"] == "ended"}
     stored = {number: json.loads(row) for number, row in shelf.stored.items()}
     assert stored == {number: row for number, row in folded.items() if number not in ended}
-
-
-@settings(max_examples=100 if LONG else 20)
-@given(feeds(), cuts, cuts)
-def test_the_lines_do_not_depend_on_batches(steps: list[Step], cuts: list[int], others: list[int]) -> None:
-    assert fold_all(steps, cuts, True)[0] == fold_all(steps, others, True)[0]
-
-
-def test_more_sources_than_are_listed_are_counted() -> None:
-    steps = [Step("kept", None, "s0", Verdict("unique", group=0))]
-    dropped = Verdict("near_duplicate", None, "kept", 0.9, 0, (("kept", 0, 0.9),))
-    steps += [Step(f"d{n}", None, f"s{n % 50}", dropped) for n in range(1, 120)]
-    events, _ = fold_all(steps, [7, 30, 31, 90], True)
-    assert [event["sources"] for event in events] == [min(n + 1, 50) for n in range(1, 120)]
-    assert events[-1]["first_sources"] == [f"s{n}" for n in range(LISTED)]
 
 
 def test_a_row_is_read_as_it_was_written() -> None:

@@ -78,16 +78,6 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
     assert b"Traceback" not in worker.log.read_bytes()
 
 
-def test_a_topic_that_is_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
-    pipeline = Pipeline(broker.bootstrap, prefix, tmp_path)
-    try:
-        worker = pipeline.worker(ROLES, "groups")
-        assert worker.wait() == 6, worker.said()
-        assert f"{prefix}.signatures" in worker.said() and "stream-lsh kafka topics create" in worker.said()
-    finally:
-        worker.kill()
-
-
 @pytest.mark.first
 @pytest.mark.parametrize(("processes", "started"), rotating([("one", False), ("groups", True)], 1))
 def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path, processes: str, started: bool) -> None:

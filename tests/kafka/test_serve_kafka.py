@@ -240,7 +240,7 @@ def test_a_verdict_that_does_not_come_in_time_comes_later(patient: Pipeline) -> 
         answer = answered(lambda: post(service, stories(1, 1)[0]), 202)
         assert answer.json()["taken"]
         where = answer.headers["location"]
-        assert "has not come yet" in service.client.get(where).json()["detail"]
+        assert "is not there yet" in service.client.get(where).json()["detail"]
         line = json.dumps(stories(1, 2)[0])
         answer = answered(lambda: service.client.post("/v1/documents", headers=NDJSON, content=line), 200)
         assert answer.json()["taken"] and answer.json()["id"] == "d2"

@@ -273,5 +273,5 @@ async def test_an_index_that_cannot_be_opened_ends_the_service(tmp_path: Path) -
         return Service(Settings(id_field="@line"), tmp_path / "index", failed=failed)
 
     listening, address = listen(Address(port=0))
-    with pytest.raises(UsageError, match="what comes over HTTP has no lines"):
+    with pytest.raises(UsageError, match="documents over HTTP have no line numbers"):
         await server.run(service_of, address, listening, asyncio.Event(), lambda _: None)

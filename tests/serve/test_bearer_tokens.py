@@ -32,7 +32,7 @@ def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path, caplog:
     write(path, "[desk\n")
     tokens.refresh()
     assert tokens.scopes("two") == {"read"}
-    assert "the tokens before it stay in force" in caplog.text and "two" not in caplog.text
+    assert "the previous tokens stay valid" in caplog.text and "two" not in caplog.text
     path.unlink()
     tokens.refresh()
     assert tokens.scopes("two") == {"read"}

@@ -95,5 +95,5 @@ def test_a_place_of_another_stream_is_a_gap() -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "1.", ".1", "-1.0", "1.0.0", "1.x", "²" * 3 + ".0", "9" * 50 + ".0"])
 def test_an_id_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no place in the stream, which is seq\.n"):
+    with pytest.raises(ValueError, match=r"is no place in the stream of events: give seq\.n"):
         place_of(text)

@@ -94,7 +94,7 @@ def test_two_texts_are_shown_side_by_side_with_what_differs(page: Chrome, served
     served.add(document("old", in_town("Oldtown")))
     served.add(document("new", in_town("Oldtown", SECOND)))
     told(page, "new")
-    page.find_element(XPATH, "//button[starts-with(., 'new is like old')]").click()
+    page.find_element(XPATH, "//button[starts-with(., 'new is similar to old')]").click()
     value(page, "document.querySelectorAll('#dialog .sides mark').length === 2")
     marks = [mark.text.strip() for mark in page.find_elements(CSS, "#dialog .sides mark")]
     assert marks == ["two years", "ten winters"]
@@ -108,11 +108,11 @@ def test_a_text_is_looked_up_by_the_keyboard_alone(page: Chrome, served: Serving
     served.add(document("known", in_town("Keyham")))
     page.find_element(ID, "text").send_keys(in_town("Keyham", SECOND), TAB)
     button = page.switch_to.active_element
-    assert (button.tag_name, button.text) == ("button", "Look")
+    assert (button.tag_name, button.text) == ("button", "Check")
     button.send_keys(SPACE)
     value(page, "document.getElementById('found').textContent")
     said = page.find_element(ID, "found").text
-    assert said.startswith("It would be a near duplicate") and "known" in said
+    assert said.startswith("Verdict: near duplicate.") and "known" in said
     area = page.find_element(ID, "text")
     area.clear()
     area.send_keys("Nobody has ever written anything that begins or goes on or ends like this one here.")
@@ -130,7 +130,7 @@ def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> 
         vectors.add_all([{"id": "first", "at": where}, {"id": "second", "at": [*where[:-1], 17]}])
         told(chrome, "second")
         value(chrome, "document.getElementById('text-label').textContent.startsWith('A vector of 128 numbers')")
-        chrome.find_element(XPATH, "//button[starts-with(., 'second is like first')]").click()
+        chrome.find_element(XPATH, "//button[starts-with(., 'second is similar to first')]").click()
         value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
         said = chrome.find_element(ID, "dialog").text
         assert "A match: a distance of 1.125 is not above that of 2." in said and "shingles" not in said
@@ -149,9 +149,9 @@ def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("given", "value_of", "asked", "listed", "opened", "found"),
     [
-        (("tf-idf",), {"text": FIGHT}, f"{FIGHT} again", "rahman", "The weightiest words of both: ", ", by "),
+        (("tf-idf",), {"text": FIGHT}, f"{FIGHT} again", "rahman", "Shared terms with the most weight: ", ", by "),
         (
-            ("containment",), {"text": FIRST}, f"They say: {FIRST}", "100.0 %, 19 words in a row",
+            ("containment",), {"text": FIRST}, f"They say: {FIRST}", "100.0 %, 19 consecutive words",
             f"19 words: “{FIRST[:-1]}”", f"“{FIRST[:-1]}”",
         ),
         (("levenshtein", "--max-distance", "2"), {"text": "One title"}, "one titel", "33.3 %",
@@ -179,8 +179,8 @@ def test_what_matches_rest_on_is_shown_and_looked_up(
         (item,) = chrome.find_elements(CSS, "#pairs li")
         assert listed in item.text
         held = chrome.find_element(ID, "index").text
-        assert "what was kept" in held and given[0] in held
-        chrome.find_element(XPATH, "//button[starts-with(., 'second is like first')]").click()
+        assert "kept documents" in held and given[0] in held
+        chrome.find_element(XPATH, "//button[starts-with(., 'second is similar to first')]").click()
         value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
         assert opened in chrome.find_element(ID, "dialog").text
         chrome.switch_to.active_element.send_keys(ESCAPE)
@@ -216,7 +216,7 @@ def test_a_restart_is_survived_without_a_gap(page: Chrome, served: Serving) -> N
     served.add(document("after-1", in_town("Restart", SECOND)))  # perhaps before the page is back
     told(page, "after-1")
     live(page)
-    assert "lost" not in page.find_element(ID, "state").text
+    assert "missed" not in page.find_element(ID, "state").text
 
 
 def test_nobody_else_is_asked_and_nothing_is_refused(page: Chrome, served: Serving) -> None:
@@ -263,7 +263,7 @@ def test_nobody_is_kept_out(page: Chrome, served: Serving, axe: str, size: tuple
     page.execute_script("document.getAnimations().forEach((animation) => animation.finish())")
     assert violations(page, axe) == []
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
-    page.find_element(XPATH, f"//button[starts-with(., '{name}-1 is like')]").click()
+    page.find_element(XPATH, f"//button[starts-with(., '{name}-1 is similar to')]").click()
     value(page, "document.querySelectorAll('#dialog .sides mark').length === 2")
     assert violations(page, axe) == []
     page.switch_to.active_element.send_keys(ESCAPE)

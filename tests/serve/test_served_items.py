@@ -91,7 +91,7 @@ def test_rows_of_bits_match_within_a_field(bits: Serving) -> None:
     }
     assert why == {
         "b": "a distance of 3 bits is not above that of 3",
-        "c": "their values of lang differ, within which documents match",
+        "c": "their values of lang differ (match_within)",
         "d": "a distance of 4 bits is above that of 3",
     }
     lines = bits.add_all([{"id": id, "bits": row, "lang": "en"} for id, row in (("w", "12 3"), ("x", "0123"))])

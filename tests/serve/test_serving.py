@@ -328,7 +328,7 @@ def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
         (("--host", "0.0.0.0"), "without tokens only this machine may reach it"),
         (("--tls-key", "key.pem"), "TLS needs both"),
         (("--token-file", "nothing.toml"), "tokens file nothing.toml: No such file"),
-        (("--id-field", "@line"), "what comes over HTTP has no lines"),
+        (("--id-field", "@line"), "documents over HTTP have no line numbers"),
         (("--groups", "--compare-with", "all"), "only under --compare-with kept there are groups"),
     ],
 )

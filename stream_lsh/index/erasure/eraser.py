@@ -31,7 +31,7 @@ from stream_lsh.documents.erased_letters import erase_letters
 from stream_lsh.index.erasure.queue import (
     ERASED_VERSIONS,
     NONE_DROPPED,
-    STAND_IN,
+    REPRESENTATIVE_ROW,
     Version,
     Waiting,
     facts_of,
@@ -49,7 +49,7 @@ from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, keep
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.errors import plainly
-from stream_lsh.index.store.files import nobody_looking
+from stream_lsh.index.store.files import deletion_lock
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
 
 MOST = 64  # text frames and id values that a round rewrites
@@ -142,7 +142,7 @@ class Erasing:
         due = [item for item in self._waiting if item.due <= now and not item.swept]
         if before is not None:
             due = [item for item in due if item.there < before]
-        if self._letters([item for item in due if not item.told]):
+        if self._letters([item for item in due if not item.letters_erased]):
             return
         while self._rounds < ROUNDS and (item := next((item for item in due if item.left.any()), None)) is not None:
             if self._round(self._shards[item.shard], [other for other in due if other.shard == item.shard]):
@@ -224,7 +224,7 @@ class Erasing:
         for item in due if letters.exists() and letters.stat().st_size else ():
             shard = self._shards[item.shard]
             ids |= {shard.ids.read(row) for row in item.rows[item.deleted & (item.rows >= shard.first)].tolist()}
-            item.told = True
+            item.letters_erased = True
             if len(ids) >= IDS:
                 break
         if ids - {b"null"}:
@@ -236,7 +236,7 @@ class Erasing:
         versions = set()
         for item, at in chosen:
             item.left[at] = False
-            if item.begins[at] != STAND_IN:
+            if item.begins[at] != REPRESENTATIVE_ROW:
                 versions.add((int(item.groups[at]), int(item.seqs[at])))
         if self.beside is None or not versions:
             return {}
@@ -314,7 +314,7 @@ class Erasing:
         """Overwrite rows in files, unless a reader compares them with their checksums."""
         if not self._patches:
             return
-        with nobody_looking(self._folder) as free:
+        with deletion_lock(self._folder) as free:
             while free and self._patches:
                 shard, segment, places, rows = self._patches.pop()
                 if segment in shard.segments:  # otherwise the segment was deleted
@@ -323,7 +323,7 @@ class Erasing:
 
 def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
     """The facts of the versions of a shard that were deleted since the last call; times in seconds since 1970."""
-    went = shard.rows.dead.took_leave()
+    went = shard.rows.dead.take_replaced()
     # With `compare_with = all` deleted rows can be the only link to others; with several shards other shards have the
     # ids.
     if not shard.limits.unique or shard.limits.late:

@@ -17,7 +17,7 @@ ERASED_VERSIONS = "erased"  # number of erased versions
 FACT = 1024  # most versions of a fact
 # Values of `begins`: no row was dropped for the version; the row is a representative row, which has no version of its
 # own.
-NONE_DROPPED, STAND_IN = -1, -2
+NONE_DROPPED, REPRESENTATIVE_ROW = -1, -2
 
 Version = tuple[int, int]
 """Number of its group, and `seq`."""
@@ -38,7 +38,7 @@ class Waiting:
         left: bool[n], whether the row is still to be erased.
         versions: number of rows that are not representative rows.
         there: number of rows of the shard when the first of the versions was deleted.
-        told: the dead letters of these ids are erased.
+        letters_erased: the dead letters of these ids are erased.
         swept: everything is erased; only the entry is left.
     """
 
@@ -55,7 +55,7 @@ class Waiting:
     left: NDArray[np.bool_]
     versions: int
     there: int
-    told: bool = False
+    letters_erased: bool = False
     swept: bool = False
 
 
@@ -71,7 +71,7 @@ def facts_of(
     own = went.copy()
     own[:, 1] = np.where((went[:, 1] >= 0) & named, went[:, 1] + 1, NONE_DROPPED)
     representatives = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]
-    representatives[:, 0], representatives[:, 1] = representatives[:, 1], STAND_IN
+    representatives[:, 0], representatives[:, 1] = representatives[:, 1], REPRESENTATIVE_ROW
     all = np.concatenate((own, representatives))
     all = all[np.argsort(all[:, 2], kind="stable")]
     for at in range(0, len(all), FACT):
@@ -89,7 +89,7 @@ def of_fact(name: str, fact: Any) -> Waiting:
     """Decode a fact."""
     due, shard, there, _ = name.removeprefix(WAITING).split("/")
     rows, begins, ends, seqs, groups, deleted = (np.array(column, np.int64) for column in fact[1:])
-    left, version = np.ones(len(rows), np.bool_), begins != STAND_IN
+    left, version = np.ones(len(rows), np.bool_), begins != REPRESENTATIVE_ROW
     return Waiting(
         name, int(due), int(shard), fact[0], rows, begins, ends, seqs, groups, version & (deleted != 0), left,
         int(version.sum()), int(there),

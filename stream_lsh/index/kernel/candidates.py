@@ -14,15 +14,15 @@ from stream_lsh.index.kernel.row_access import (
     live,
     name_of,
     note_of,
-    stands_for,
+    row_met_at,
     up_to,
     visible,
 )
-from stream_lsh.index.kernel.work import EVERYTHING, NOBODY, NUMBER, WORK
+from stream_lsh.index.kernel.work import EVERYTHING, NOTHING, NUMBER, WORK
 from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, count, earliest, empty, key_behind, nowhere, probe, read
 from stream_lsh.index.postings.memtable import find
 from stream_lsh.index.postings.provisional import read_provisional
-from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.layout import FOLLOWED, FOLLOWS
 
 _ROW_BITS, _ROWS = np.uint64(40), np.uint64((1 << 40) - 1)
@@ -96,7 +96,7 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     first, row, entries = batch.starts[i], rows.seen, limits.bucket
     if not limits.unique and rows.guides < rows.seen:
         row, entries = rows.guides, ENTRIES * limits.bucket
-    if not limits.unique and any_dead(rows.dead):
+    if not limits.unique and any_deleted(rows.dead):
         entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
     # with `all`, its text is looked up like a band; otherwise it was looked up before
@@ -105,34 +105,34 @@ def gather(i, work):  # type: ignore[no-untyped-def]
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
         most = min(entries, len(scratch.met) - scratch.met_count - 1)
-        if limits.unique and any_dead(rows.dead):
+        if limits.unique and any_deleted(rows.dead):
             n, more = read_live(batch.keys[at], slot, batch.hits, at, most, work)
         else:
             n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
         if more and most < entries:
-            return NOBODY
+            return NOTHING
         if not limits.unique:
             n, further = up_to(rows, n, out, limits.bucket)
             more |= further
         cut += more
-        _meet(i, n, np.int64(j) if j < limits.bands else NOBODY, work)
+        _meet(i, n, np.int64(j) if j < limits.bands else NOTHING, work)
     if limits.unique:
         return cut
     for m in range(scratch.met_count):
         if scratch.met[m, 1] >= limits.expand and note_of(rows, scratch.met[m, 0]) & FOLLOWED:
-            dead = any_dead(rows.dead)
+            dead = any_deleted(rows.dead)
             most = ENTRIES * limits.behind if dead else limits.behind
             n, more = behind(scratch.met[m, 0], FOLLOWERS, rows.guides, most, work)
             if n < 0 or scratch.met_count + n > len(scratch.met):
-                return NOBODY
+                return NOTHING
             cut_off = more > 0 and out[n - 1] >= rows.seen
             if dead:
                 n, further = up_to(rows, n, out, limits.behind)
                 cut_off |= further
             cut += cut_off
-            _meet(i, n, NOBODY, work)
-    if (rows.guides < rows.seen or any_dead(rows.dead)) and not pass_by(work):
-        return NOBODY
+            _meet(i, n, NOTHING, work)
+    if (rows.guides < rows.seen or any_deleted(rows.dead)) and not pass_by(work):
+        return NOTHING
     return cut
 
 
@@ -151,7 +151,7 @@ def pass_by(work):  # type: ignore[no-untyped-def]
                 return False
             if not copied:
                 histogram[agreement] -= 1
-                met[m, 1] = NOBODY
+                met[m, 1] = NOTHING
     return True
 
 
@@ -164,10 +164,10 @@ def gather_provisional(i, work):  # type: ignore[no-untyped-def]
     forget(scratch)
     scratch.old_first = True
     scratch.candidates = 0
-    entries = ENTRIES * limits.bucket if any_dead(work.rows.dead) else limits.bucket
+    entries = ENTRIES * limits.bucket if any_deleted(work.rows.dead) else limits.bucket
     for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text too
         if len(scratch.out) - n < entries:
-            return NOBODY
+            return NOTHING
         key, row, out = batch.keys[j], work.rows.seen, scratch.out[n:]
         m, more = read_provisional(work.older, work.newer, key, row, entries, out)
         if entries > limits.bucket:
@@ -175,7 +175,7 @@ def gather_provisional(i, work):  # type: ignore[no-untyped-def]
             more |= further
         n += m
         cut += more
-    _meet(i, n, NOBODY, work)
+    _meet(i, n, NOTHING, work)
     return cut + _choose(limits, scratch)
 
 
@@ -186,7 +186,7 @@ def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
     there are more."""
     there = _FIRST
     for k in range(n):
-        met = stands_for(rows, out[k])
+        met = row_met_at(rows, out[k])
         if met >= 0 and met != rows.dead.aside:
             out[there] = met
             there += 1
@@ -229,7 +229,7 @@ def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
     is 0."""
     met, heap, count = scratch.met, scratch.heap, _FIRST
     if n == 0:
-        return NOBODY
+        return NOTHING
     for m in range(scratch.met_count):
         if lowest <= met[m, 1] <= highest:
             row = np.uint64(met[m, 0])
@@ -246,7 +246,7 @@ def _row_of(n, lowest, highest, scratch):  # type: ignore[no-untyped-def]
 def leader(work):  # type: ignore[no-untyped-def]
     """The place among the rows met of the one to follow: the best agreement, at least `follow`, of the visible rows of
     this segment that follow no other; -1 if there is none."""
-    met, best, place = work.scratch.met, work.limits.follow - 1, NOBODY
+    met, best, place = work.scratch.met, work.limits.follow - 1, NOTHING
     first = max(work.memory.first, work.rows.seen)
     for m in range(work.scratch.met_count):
         row, agreement = met[m, 0], met[m, 1]
@@ -266,7 +266,7 @@ def behind(row, what, first, most, work):  # type: ignore[no-untyped-def]
     there = count(key, slot, scratch.hits, work.runs, memory, first, scratch.room)
     limit = min(most, there)
     if limit > len(scratch.out):
-        return NOBODY, there
+        return NOTHING, there
     n, _ = read(key, slot, scratch.hits, _FIRST, work.runs, memory, first, limit, scratch.room, scratch.out)
     return n, there - n
 
@@ -277,7 +277,7 @@ def copies(row, work):  # type: ignore[no-untyped-def]
     no room; and how many more there are. Where rows are deleted ENTRIES times as many are read; the copies behind these
     are counted without a check."""
     rows, most, out = work.rows, work.limits.copies, work.scratch.out
-    if not any_dead(rows.dead):
+    if not any_deleted(rows.dead):
         return behind(row, COPIES, rows.seen, most, work)
     n, more = behind(row, COPIES, rows.seen, ENTRIES * most, work)
     if n > 0:
@@ -289,7 +289,7 @@ def copies(row, work):  # type: ignore[no-untyped-def]
 def oldest_copy(row, work):  # type: ignore[no-untyped-def]
     """The oldest visible copy of a row, among the first ones or the newest; there is one among the newest."""
     rows, memory, scratch, most = work.rows, work.memory, work.scratch, np.int64(1)
-    if any_dead(rows.dead):
+    if any_deleted(rows.dead):
         most = min(ENTRIES * work.limits.copies, np.int64(len(scratch.out)))
     key = key_behind(name_of(rows, row, work.limits), COPIES)
     probe(key, work.runs, scratch.hits)

@@ -8,7 +8,7 @@ from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.known import with_text
 from stream_lsh.index.kernel.row_access import agreement_with, word
 from stream_lsh.index.kernel.verify import verify
-from stream_lsh.index.kernel.work import DONE, NO_ROOM, NOBODY
+from stream_lsh.index.kernel.work import DONE, NO_ROOM, NOTHING
 from stream_lsh.index.rows.layout import EXACT, INCOMPLETE, KIND, MORE, OLDEST, OLDEST_SEQ, UNIQUE
 
 
@@ -36,11 +36,11 @@ def compare(i, work):  # type: ignore[no-untyped-def]
             nominate(row, limits.full, scratch)
             code, _, _ = verify(i, work)
             if code != DONE or columns[i, KIND] == EXACT:
-                return code, columns[i, OLDEST], NOBODY
+                return code, columns[i, OLDEST], NOTHING
             begin(i, before, work)
     cut = gather_sharing(i, work) if limits.samples else gather(i, work)
     if cut < 0:
-        return NO_ROOM, NOBODY, NOBODY
+        return NO_ROOM, NOTHING, NOTHING
     there = rank(limits, scratch)
     code, compared, original = verify(i, work)
     columns[i, INCOMPLETE] = cut + there - compared
@@ -50,22 +50,22 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     if limits.late and code == DONE and kept < 0:
         there = gather_provisional(i, work)
         if there < 0:
-            return NO_ROOM, NOBODY, NOBODY
+            return NO_ROOM, NOTHING, NOTHING
         code, compared, _ = verify(i, work)
         columns[i, MORE] = there - compared
-    return code, kept, NOBODY
+    return code, kept, NOTHING
 
 
 @njit
-def resembles(i, old, work):  # type: ignore[no-untyped-def]
+def is_similar(i, old, work):  # type: ignore[no-untyped-def]
     """Whether document i is similar to a row. Returns DONE or what is missing, and the row or -1. The results of i are
     not changed."""
     limits, signatures, results = work.limits, work.batch.signatures, work.results
     if limits.samples:
         if word(work.rows, old, work.rows.signature_at) != signatures[i * limits.signature]:
-            return DONE, NOBODY
+            return DONE, NOTHING
     elif agreement_with(work.rows, old, signatures, i * limits.signature, limits.head, limits.tops) < limits.floor:
-        return DONE, NOBODY  # documents of another scope end here too
+        return DONE, NOTHING  # documents of another scope end here too
     columns, found, similarity = results.columns, results.found, results.similarity[i]
     kind, oldest, number, more = columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE]
     work.scratch.candidates, work.scratch.old_first = 0, False
@@ -74,4 +74,4 @@ def resembles(i, old, work):  # type: ignore[no-untyped-def]
     similar = results.found > found
     columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE] = kind, oldest, number, more
     results.found, results.similarity[i] = found, similarity
-    return code, old if similar else NOBODY
+    return code, old if similar else NOTHING

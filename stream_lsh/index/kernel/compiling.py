@@ -18,21 +18,21 @@ from stream_lsh.hashing.compiler import FarKernel, Kernel
 from stream_lsh.index.kernel.candidates import gather_provisional
 from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.match import match
-from stream_lsh.index.kernel.replace import delete, replace, went_since
-from stream_lsh.index.kernel.rules import stays_with
+from stream_lsh.index.kernel.replace import delete, replace, replaced_since
+from stream_lsh.index.kernel.rules import keeps_representative
 from stream_lsh.index.kernel.shingle_sets import containment_in, measured
-from stream_lsh.index.kernel.tf_idf import compare, counted, resembles, weigh
+from stream_lsh.index.kernel.tf_idf import compare, counted, is_similar, weigh
 from stream_lsh.index.kernel.work import Work
 from stream_lsh.settings.model import Settings
 
 TYPES = (types.int64, types.int64, Work.numba_type)
 """Argument types of `match`."""
 FAR: dict[str, tuple[FarKernel, ...]] = {
-    "tf-idf": (weigh, compare, counted, resembles),
+    "tf-idf": (weigh, compare, counted, is_similar),
     "samples": (gather_sharing, containment_in),
     "measures": (measured,),
     "late": (gather_provisional,),
-    "updates": (went_since, stays_with, replace),
+    "updates": (replaced_since, keeps_representative, replace),
     "deletions": (delete,),
 }
 """Kernels that `match` calls with some settings only."""

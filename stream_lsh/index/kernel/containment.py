@@ -17,9 +17,9 @@ from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import ENTRIES, home, pass_by
 from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.row_access import in_ring, up_to, word
-from stream_lsh.index.kernel.work import NOBODY, NUMBER, WORK
+from stream_lsh.index.kernel.work import NOTHING, NUMBER, WORK
 from stream_lsh.index.postings.bucket import empty, nowhere, read
-from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.layout import FULL, HALF
 
 _FIRST, _ONE = np.int64(0), np.int64(1)
@@ -35,7 +35,7 @@ def gather_sharing(i, work):  # type: ignore[no-untyped-def]
     for j in range(keys):
         n, more = _read(j, first + j, work)
         if n < 0:
-            return NOBODY
+            return NOTHING
         cut += more
         if not more:
             share(n, _ONE, work)
@@ -45,19 +45,19 @@ def gather_sharing(i, work):  # type: ignore[no-untyped-def]
         for j in range(keys):
             n, more = _read(j, first + j, work)
             if n < 0:
-                return NOBODY
+                return NOTHING
             if more:
                 share(n, _ONE, work)
     if not limits.unique:  # a row with the same text shares all keys, and may have none
         n, more = _read(keys, first + keys, work)
         if n < 0:
-            return NOBODY
+            return NOTHING
         share(n, _SURE, work)
         cut += more
         alone |= more
     _rank(left, keys, work)
-    if not limits.unique and (rows.guides < rows.seen or any_dead(rows.dead)) and not pass_by(work):
-        return NOBODY
+    if not limits.unique and (rows.guides < rows.seen or any_deleted(rows.dead)) and not pass_by(work):
+        return NOTHING
     return cut if alone else _FIRST
 
 
@@ -69,7 +69,7 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
     slot, out, key = scratch.slots[j], scratch.out, batch.keys[at]
     if empty(work.memory, slot) and nowhere(batch.hits, at):
         return _FIRST, False
-    row, entries, dead = rows.seen, limits.bucket, any_dead(rows.dead)
+    row, entries, dead = rows.seen, limits.bucket, any_deleted(rows.dead)
     if not limits.unique and rows.guides < rows.seen:
         row, entries = rows.guides, ENTRIES * limits.bucket
     if not limits.unique and dead:
@@ -80,7 +80,7 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
     else:
         n, more = read(key, slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
     if more and most < entries:
-        return NOBODY, False
+        return NOTHING, False
     if not limits.unique:
         n, further = up_to(rows, n, out, limits.bucket)
         more |= further
@@ -130,7 +130,7 @@ def _rank(left, keys, work):  # type: ignore[no-untyped-def]
         else:
             theirs = np.int64(word(rows, row, rows.signature_at + 1))
         other = max(np.float64(shared), theirs * part)
-        agreement: Any = NOBODY
+        agreement: Any = NOTHING
         if shared >= _SURE or (shared > 0 and shared >= left):
             agreement = FULL
         elif shared >= own:

@@ -8,7 +8,7 @@ from stream_lsh.hashing.bits import bits_of
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.kernel.row_access import in_ring, name_of
 from stream_lsh.index.kernel.shingle_sets import keep
-from stream_lsh.index.kernel.work import NOBODY
+from stream_lsh.index.kernel.work import NOTHING
 from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, REPRESENTATIVES, key_behind
 from stream_lsh.index.postings.memtable import append, find
 from stream_lsh.index.postings.provisional import post_provisional
@@ -49,7 +49,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     batch, rows, memory, limits, sets = work.batch, work.rows, work.memory, work.limits, work.sets
     row, columns, scratch = rows.total, work.results.columns, work.scratch
     columns[i, ROW_OF] = row
-    flags, behind = _FIRST, NOBODY
+    flags, behind = _FIRST, NOTHING
     if limits.late:
         flags = CERTAIN if original >= 0 else _FIRST
     elif limits.unique:

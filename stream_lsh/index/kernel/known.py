@@ -8,10 +8,10 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.replace import was_deleted
 from stream_lsh.index.kernel.row_access import same_hash, see
-from stream_lsh.index.kernel.work import NOBODY
+from stream_lsh.index.kernel.work import NOTHING
 from stream_lsh.index.postings.bucket import empty, nowhere, read
 from stream_lsh.index.postings.memtable import find, newest, since
-from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.layout import ID, KNOWN, TEXT
 
 _FIRST = np.int64(0)
@@ -21,7 +21,7 @@ _SAME_TEXT = np.int64(64)  # rows read of kept documents with one text
 @njit
 def newest_of_id(i, work):  # type: ignore[no-untyped-def]
     """The newest row with the id of document i, or -1."""
-    place, row, n = work.batch.starts[i + 1] - work.batch.starts[i] - 1, NOBODY, np.int64(1)
+    place, row, n = work.batch.starts[i + 1] - work.batch.starts[i] - 1, NOTHING, np.int64(1)
     if work.limits.late:
         row = _provisional_with_id(i, work.newer, work)
         if row < 0:
@@ -45,7 +45,7 @@ def look_up(start, stop, work):  # type: ignore[no-untyped-def]
         place = batch.starts[i + 1] - batch.starts[i] - 1
         work.scratch.slots[place] = find(work.memory, batch.keys[batch.starts[i] + place])
         row = newest_of_id(i, work)
-        columns[i, KNOWN] = NOBODY if row >= 0 and was_deleted(work.rows, row) else row
+        columns[i, KNOWN] = NOTHING if row >= 0 and was_deleted(work.rows, row) else row
 
 
 @njit
@@ -53,9 +53,9 @@ def with_text(i, work):  # type: ignore[no-untyped-def]
     """The row of a kept document with the text of document i, or -1; the oldest, because a new representative may have
     the text of a document that was kept meanwhile."""
     rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
-    if not any_dead(rows.dead):
+    if not any_deleted(rows.dead):
         return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
-    at, oldest = work.batch.starts[i] + place, NOBODY
+    at, oldest = work.batch.starts[i] + place, NOTHING
     n, _ = read_live(work.batch.keys[at], work.scratch.slots[place], work.batch.hits, at, _SAME_TEXT, work)
     for k in range(n):
         if same_hash(rows, out[k], TEXT, work.batch, i) and (oldest < 0 or out[k] < oldest):
@@ -94,4 +94,4 @@ def _same(i, what, n, work):  # type: ignore[no-untyped-def]
     for k in range(n):
         if same_hash(work.rows, out[k], what, work.batch, i):
             return out[k]
-    return NOBODY
+    return NOTHING

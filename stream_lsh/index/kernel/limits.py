@@ -32,9 +32,9 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
     with a follower as much as a candidate must, agrees with the follower's leader in at least `expand` components.
     """
     size, bits = settings.signing.signature_size, shape.components.bits
-    lanes = 64 // bits
-    ranked = min(size, shape.head_words * lanes)
-    padding = shape.head_words * lanes - ranked
+    per_word = 64 // bits
+    ranked = min(size, shape.head_words * per_word)
+    padding = shape.head_words * per_word - ranked
     sharing = settings.measure == "containment"
     floor, follow = (1, EVERYTHING) if sharing else _agreements(settings, ranked)
     every, matches = EVERYTHING, settings.max_verified_matches or EVERYTHING
@@ -65,9 +65,9 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         bands=shape.bands,
         rows=settings.signing.rows,
         secret=secret,
-        padding=shape.signature_words * lanes - size,
+        padding=shape.signature_words * per_word - size,
         accident=2.0**-bits,
-        tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(lanes))),
+        tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(per_word))),
         samples=sharing,
         slack=slack(settings.threshold, settings.sampled) if sharing else 0.0,
         masks=masks_of(settings.signing),

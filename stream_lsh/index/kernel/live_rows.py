@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.index.kernel.row_access import stands_for
-from stream_lsh.index.kernel.work import NOBODY
+from stream_lsh.index.kernel.row_access import row_met_at
+from stream_lsh.index.kernel.work import NOTHING
 from stream_lsh.index.postings.bucket import read_before
 from stream_lsh.index.postings.memtable import BEHIND_ALL
 from stream_lsh.index.rows.deleted_ranges import SHORTEST, pass_over, remember
@@ -24,7 +24,7 @@ def read_live(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
     rows, scratch = work.rows, work.scratch
     deleted_ranges, aside, out = rows.dead.deleted_ranges, rows.dead.aside, scratch.out
     n, below, most = _FIRST, BEHIND_ALL, limit + _ONE
-    newest, oldest, passed = NOBODY, NOBODY, _FIRST  # deleted rows since the last live one
+    newest, oldest, passed = NOTHING, NOTHING, _FIRST  # deleted rows since the last live one
     more = True
     while more and below > rows.seen:
         room = out[n : n + most]
@@ -36,7 +36,7 @@ def read_live(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
             row = out[k]
             if row >= below:
                 continue
-            met = stands_for(rows, row)
+            met = row_met_at(rows, row)
             if met < 0:
                 if passed == 0:
                     newest = row

@@ -24,12 +24,12 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.kernel.candidates import forget
 from stream_lsh.index.kernel.insert import store
 from stream_lsh.index.kernel.known import newest_of_id
-from stream_lsh.index.kernel.replace import delete, older, replace, was_deleted, went_since
+from stream_lsh.index.kernel.replace import delete, older, replace, replaced_since, was_deleted
 from stream_lsh.index.kernel.row_access import same_hash, see, word
-from stream_lsh.index.kernel.rules import matches_of, prepare, stays_with, stored
-from stream_lsh.index.kernel.work import AT_LEAST, DONE, NO_ROOM, NOBODY, REPRESENTATIVE_POSTED
+from stream_lsh.index.kernel.rules import keeps_representative, matches_of, prepare, stored
+from stream_lsh.index.kernel.work import AT_LEAST, DONE, NO_ROOM, NOTHING, REPRESENTATIVE_POSTED
 from stream_lsh.index.postings.memtable import find
-from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.layout import (
     DELETION,
     FLAGS,
@@ -46,13 +46,13 @@ from stream_lsh.index.rows.layout import (
     OUTDATED,
     OWNED,
     REDELIVERED,
+    REPLACED_SINCE,
     SEQ,
     SIMILARITY,
     STATUS,
     TEXT,
     UNKNOWN,
     VALID,
-    WENT_SINCE,
 )
 
 
@@ -90,10 +90,10 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     keys, first = batch.keys, batch.starts[i]
     for k in range(batch.starts[i + 1] - first):
         slots[k] = find(work.memory, keys[first + k])
-    old = stays = NOBODY
+    old = in_place_of = NOTHING
     if what & DELETION and not (what & OWNED and work.limits.store):
         return DONE
-    changing = any_dead(work.rows.dead) or work.limits.update or what & DELETION
+    changing = any_deleted(work.rows.dead) or work.limits.update or what & DELETION
     if changing and work.limits.unique and len(scratch.out) < AT_LEAST:
         return NO_ROOM
     if what & OWNED:
@@ -103,18 +103,18 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
         if old >= 0 and _answered(i, old, work):
             return DONE
         if old >= 0 and was_deleted(work.rows, old):
-            old = NOBODY
+            old = NOTHING
     columns[i, STATUS] = NEW
     before, work.rows.dead.aside = results.found, old
     code, original, follows = matches_of(i, work)
     if old >= 0 and code == DONE and work.limits.unique and original < 0:
-        code, stays = stays_with(i, old, work)
-    work.rows.dead.aside = NOBODY
+        code, in_place_of = keeps_representative(i, old, work)
+    work.rows.dead.aside = NOTHING
     if old >= 0 and code == DONE and work.limits.store:
-        code = replace(i, old, stays, work)
+        code = replace(i, old, in_place_of, work)
     if code == DONE:
         if work.limits.unique:
-            of = columns[i, OLDEST] if stays < 0 or work.limits.late else stays
+            of = columns[i, OLDEST] if in_place_of < 0 or work.limits.late else in_place_of
             columns[i, GROUP_OF] = np.int64(word(work.rows, of, GROUP) if of >= 0 else batch.words[i, SEQ])
         if work.limits.store and what & OWNED:
             store(i, original, follows, work)
@@ -141,8 +141,8 @@ def _answered(i, row, work):  # type: ignore[no-untyped-def]
         return older(i, row, work)
     columns[i, STATUS] = REDELIVERED if same else ID_REUSED
     columns[i, KNOWN] = row
-    if limits.update and limits.unique and not limits.late and went_since(row, work):
-        columns[i, OLDEST] = WENT_SINCE
+    if limits.update and limits.unique and not limits.late and replaced_since(row, work):
+        columns[i, OLDEST] = REPLACED_SINCE
     if limits.late:
         columns[i, OLDEST_SEQ] = np.int64(word(rows, row, SEQ))
         if row >= work.older.first:  # its first verdict is decided by the resolution

@@ -15,9 +15,9 @@ from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.known import newest_of_id, with_text
 from stream_lsh.index.kernel.replace import was_deleted
 from stream_lsh.index.kernel.row_access import agreement_with, same_hash
-from stream_lsh.index.kernel.shingle_sets import at_hand
+from stream_lsh.index.kernel.shingle_sets import is_cached
 from stream_lsh.index.kernel.verify import ruled_out
-from stream_lsh.index.kernel.work import AT_LEAST, NOBODY
+from stream_lsh.index.kernel.work import AT_LEAST, NOTHING
 from stream_lsh.index.postings.memtable import find
 from stream_lsh.index.rows.layout import OWNED, TEXT, VALID
 
@@ -47,15 +47,15 @@ def guess(start, stop, work, rows):  # type: ignore[no-untyped-def]
 def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
     batch, limits, scratch, sets = work.batch, work.limits, work.scratch, work.sets
     scratch.candidates, scratch.old_first = _FIRST, False
-    old = newest_of_id(i, work) if limits.update and batch.what[i] & OWNED else NOBODY
+    old = newest_of_id(i, work) if limits.update and batch.what[i] & OWNED else NOTHING
     if old >= 0 and was_deleted(work.rows, old):  # a deletion has no text
-        old = NOBODY
+        old = NOTHING
     if old >= 0 and same_hash(work.rows, old, TEXT, batch, i):  # redelivered
         return n
-    kept = with_text(i, work) if limits.unique else NOBODY
+    kept = with_text(i, work) if limits.unique else NOTHING
     if kept >= 0:
         nominate(kept, limits.full, scratch)
-    elif limits.unique and old >= 0 and _alike(i, old, work):  # no other similar document was kept beside it
+    elif limits.unique and old >= 0 and _alike(i, old, work):  # no other similar document was kept
         nominate(old, limits.likely, scratch)
     elif (gather_sharing(i, work) if limits.samples else gather(i, work)) < 0:
         return n
@@ -63,7 +63,7 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
         rank(limits, scratch)
     for _ in range(min(scratch.candidates, MOST)):
         row, agreement = best(scratch)
-        if row >= sets.first or at_hand(sets, row):
+        if row >= sets.first or is_cached(sets, row):
             continue
         if agreement >= limits.likely or not sets.have[i] or not ruled_out(i, row, work):
             rows[n] = row

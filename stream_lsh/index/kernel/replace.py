@@ -20,11 +20,18 @@ from stream_lsh.documents import times
 from stream_lsh.families.bands import key_of_band, key_of_mask, key_of_piece
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.row_access import copy_words, see, word
-from stream_lsh.index.kernel.work import AT_LEAST, CODE, DONE, NOBODY, NUMBER, REPRESENTATIVE_POSTED, WORK
+from stream_lsh.index.kernel.work import AT_LEAST, CODE, DONE, NOTHING, NUMBER, REPRESENTATIVE_POSTED, WORK
 from stream_lsh.index.postings.bucket import FOLLOWERS, REPRESENTATIVES, earliest, key_behind, probe, read
 from stream_lsh.index.postings.memtable import append, find
 from stream_lsh.index.postings.provisional import post_provisional
-from stream_lsh.index.rows.deleted_rows import DIED, LIVES, STANDS, bury, leave, mark_of
+from stream_lsh.index.rows.deleted_rows import (
+    MARK_DELETED,
+    MARK_LIVE,
+    MARK_REPRESENTATIVE,
+    mark_deleted,
+    mark_of,
+    mark_version_deleted,
+)
 from stream_lsh.index.rows.keys import posting_key
 from stream_lsh.index.rows.layout import (
     DELETED,
@@ -47,11 +54,11 @@ from stream_lsh.index.rows.layout import (
     REPRESENTATIVE_SEQ,
     SEQ,
     STATUS,
-    STOOD,
     TEXT,
     TIME,
     UNIQUE,
     UNKNOWN,
+    WAS_REPRESENTATIVE,
 )
 
 NO_TIME = np.int64(times.NO_TIME)
@@ -78,21 +85,21 @@ def was_deleted(rows, row):  # type: ignore[no-untyped-def]
 
 
 @njit
-def stands(row, work):  # type: ignore[no-untyped-def]
+def representative_row_of(row, work):  # type: ignore[no-untyped-def]
     """The row by which a representative is met: its own, or a representative row; -1 if the row is no representative.
     With `compare_with = all` and several shards it is not known."""
     rows = work.rows
     if not work.limits.unique:
         kind = np.int64(word(rows, row, FLAGS) >> KIND_BITS & np.uint64(0xFF))
-        return row if kind in (UNIQUE, UNKNOWN) else NOBODY
+        return row if kind in (UNIQUE, UNKNOWN) else NOTHING
     if work.limits.late and row >= work.older.first:  # the resolution decides
         return row
     if not word(rows, row, FLAGS) & np.uint64(DROPPED):
         return row
     newest = _newest_representative(word(rows, row, GROUP), work)
     if newest < 0 or word(rows, newest, FLAGS) & np.uint64(DROPPED):
-        return NOBODY
-    return newest if np.int64(word(rows, newest, OF)) == row else NOBODY
+        return NOTHING
+    return newest if np.int64(word(rows, newest, OF)) == row else NOTHING
 
 
 @njit
@@ -109,11 +116,11 @@ def _newest_representative(group, work):  # type: ignore[no-untyped-def]
             newest = scratch.out[k]
             if word(rows, newest, GROUP) == group and word(rows, newest, FLAGS) & np.uint64(REPRESENTATIVE):
                 return newest
-    return NOBODY
+    return NOTHING
 
 
 @far(types.boolean(NUMBER, WORK))
-def went_since(row, work):  # type: ignore[no-untyped-def]
+def replaced_since(row, work):  # type: ignore[no-untyped-def]
     """Whether the version that a row was dropped for was replaced or deleted since: its id has a newer row."""
     rows, memory, scratch = work.rows, work.memory, work.scratch
     if not word(rows, row, FLAGS) & np.uint64(DROPPED):
@@ -147,11 +154,11 @@ def representative_of(group, row, work):  # type: ignore[no-untyped-def]
         for k in range(n):
             member = scratch.out[k]
             first = member + 1
-            if member == row or mark_of(rows.dead, member) != LIVES:
+            if member == row or mark_of(rows.dead, member) != MARK_LIVE:
                 continue
             if word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED):
                 return member
-    return NOBODY
+    return NOTHING
 
 
 @far(CODE(NUMBER, NUMBER, WORK))
@@ -164,52 +171,52 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
         if row >= 0 and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this record: nothing is left to do
             return DONE
         if time != NO_TIME and (row < 0 or time > time_of(rows, row)):  # for older versions that arrive later
-            _store(i, NOBODY, NOBODY, time, work)
+            _store(i, NOTHING, NOTHING, time, work)
         return DONE
     if older(i, row, work):
         columns[i, STATUS] = OUTDATED
         return DONE
     if time_of(rows, row) != NO_TIME:
         time = max(time, time_of(rows, row) + _ONE)
-    representative = _go(i, row, work)
+    representative = _remove(i, row, work)
     _store(i, representative, row, time, work)
     return REPRESENTATIVE_POSTED if representative >= 0 and work.limits.samples else DONE
 
 
 @njit
-def inherit(i, groups, found, work):  # type: ignore[no-untyped-def]
+def add_representatives(i, groups, found, work):  # type: ignore[no-untyped-def]
     """A block begins with document i: add a representative row for each possible representative of these groups. The
     caller posts the rows. found: int64[g, 2], row and number of each. Returns how many there are."""
     rows, log, n = work.rows, work.batch.log[i], _FIRST
     if work.limits.window:
         see(rows, log - work.limits.window)
     for g in range(len(groups)):
-        representative = representative_of(np.uint64(groups[g]), NOBODY, work)
+        representative = representative_of(np.uint64(groups[g]), NOTHING, work)
         if representative < 0:
             continue
         at, new = rows.total, rows.recent[rows.total - rows.base]
-        _stand_for(representative, new, work)
+        _make_representative_row(representative, new, work)
         new[SEQ], new[TIME], new[GROUP] = word(rows, representative, SEQ), np.uint64(NO_TIME), np.uint64(groups[g])
         new[FLAGS] = np.uint64(REPRESENTATIVE) | np.uint64(UNKNOWN) << KIND_BITS
         if work.limits.window:
             new[rows.log_at] = np.uint64(log)
-        _added(at, STANDS, rows)
+        _added(at, MARK_REPRESENTATIVE, rows)
         groups[n], found[n, 0], found[n, 1] = groups[g], representative, np.int64(new[SEQ])
         n += 1
     return n
 
 
 @far(CODE(NUMBER, NUMBER, NUMBER, WORK))
-def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
-    """Document i replaces a version. stays: that version, if document i becomes the representative in its place,
+def replace(i, row, in_place_of, work):  # type: ignore[no-untyped-def]
+    """Document i replaces a version. in_place_of: that version, if document i becomes the representative in its place,
     otherwise -1. Without it the version counts as deleted before, and document i is compared with the new
     representative, if there is one. With several shards the resolution decides."""
-    work.results.columns[i, LIKE] = stays >= 0
-    if stays >= 0 and not work.limits.late:
-        work.results.columns[i, STOOD] = 1
-        _bury(i, row, stands(row, work), work)
+    work.results.columns[i, LIKE] = in_place_of >= 0
+    if in_place_of >= 0 and not work.limits.late:
+        work.results.columns[i, WAS_REPRESENTATIVE] = 1
+        _mark_version_deleted(i, row, representative_row_of(row, work), work)
         return DONE
-    representative = _go(i, row, work)
+    representative = _remove(i, row, work)
     if representative < 0:
         return DONE
     _store(i, representative, row, NO_TIME, work)
@@ -217,14 +224,14 @@ def replace(i, row, stays, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _go(i, row, work):  # type: ignore[no-untyped-def]
+def _remove(i, row, work):  # type: ignore[no-untyped-def]
     """Delete a version because of document i. Returns the new representative, or -1."""
-    rows, columns, representative = work.rows, work.results.columns, NOBODY
-    met_by = stands(row, work)
-    columns[i, STOOD] = met_by >= 0
+    rows, columns, representative = work.rows, work.results.columns, NOTHING
+    met_by = representative_row_of(row, work)
+    columns[i, WAS_REPRESENTATIVE] = met_by >= 0
     if met_by >= 0 and work.limits.unique and not work.limits.late:
         representative = representative_of(word(rows, row, GROUP), row, work)
-    _bury(i, row, met_by, work)
+    _mark_version_deleted(i, row, met_by, work)
     if representative >= 0:
         columns[i, REPRESENTATIVE_OF], columns[i, REPRESENTATIVE_SEQ] = (
             representative,
@@ -234,12 +241,12 @@ def _go(i, row, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _bury(i, row, met_by, work):  # type: ignore[no-untyped-def]
+def _mark_version_deleted(i, row, met_by, work):  # type: ignore[no-untyped-def]
     """Mark a version as deleted because of document i. met_by: the row by which it was met."""
     columns, rows = work.results.columns, work.rows
     columns[i, REPLACES], columns[i, LEFT] = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
     deleted = work.batch.what[i] & DELETION != 0
-    leave(rows.dead, row, met_by, rows.total, columns[i, REPLACES], columns[i, LEFT], deleted)
+    mark_version_deleted(rows.dead, row, met_by, rows.total, columns[i, REPLACES], columns[i, LEFT], deleted)
 
 
 @njit
@@ -251,7 +258,7 @@ def _store(i, representative, row, time, work):  # type: ignore[no-untyped-def]
     flags, kind = DELETED, UNIQUE if work.limits.late else UNKNOWN
     if representative >= 0:
         flags |= REPRESENTATIVE | (MEMBER if work.limits.stories else _FIRST)
-        _stand_for(representative, new, work)
+        _make_representative_row(representative, new, work)
     else:
         _clear(new)
     new[SEQ], new[TIME] = batch.words[i, SEQ], np.uint64(time)
@@ -267,7 +274,7 @@ def _store(i, representative, row, time, work):  # type: ignore[no-untyped-def]
         if representative >= 0:
             _post_representative(new, at - memory.first, work)
         _post(batch.keys[batch.starts[i + 1] - 1], at - memory.first, memory)
-    _added(at, STANDS if representative >= 0 else DIED, rows)
+    _added(at, MARK_REPRESENTATIVE if representative >= 0 else MARK_DELETED, rows)
 
 
 @njit
@@ -277,7 +284,7 @@ def _clear(new):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _stand_for(representative, new, work):  # type: ignore[no-untyped-def]
+def _make_representative_row(representative, new, work):  # type: ignore[no-untyped-def]
     """Make a row in memory a representative row: it is met as the representative would be."""
     rows = work.rows
     _clear(new)
@@ -291,7 +298,7 @@ def _added(at, mark, rows):  # type: ignore[no-untyped-def]
     """A row was added that is no document."""
     rows.notes[at & (len(rows.notes) - 1)] = FOLLOWS
     rows.total = at + 1
-    bury(rows.dead, at, mark)
+    mark_deleted(rows.dead, at, mark)
 
 
 @njit

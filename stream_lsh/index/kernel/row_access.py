@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_lsh.hashing.bits import popcount
 from stream_lsh.hashing.kernels import njit, read_at
-from stream_lsh.index.rows.deleted_rows import DIED, LIVES, STANDS, lasting_mark_of, mark_of
+from stream_lsh.index.rows.deleted_rows import MARK_DELETED, MARK_LIVE, MARK_REPRESENTATIVE, lasting_mark_of, mark_of
 from stream_lsh.index.rows.layout import (
     COPY,
     FIRST_ROW,
@@ -147,7 +147,7 @@ def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
 @njit
 def visible(rows, row):  # type: ignore[no-untyped-def]
     """Whether a row is live and in the window."""
-    return row >= rows.seen and mark_of(rows.dead, row) == LIVES
+    return row >= rows.seen and mark_of(rows.dead, row) == MARK_LIVE
 
 
 @njit
@@ -176,11 +176,11 @@ def live(rows, n, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def stands_for(rows, row):  # type: ignore[no-untyped-def]
+def row_met_at(rows, row):  # type: ignore[no-untyped-def]
     """The row that is met where this row is posted: itself, or that of its representative; -1 if it is deleted. The row
     `aside` counts as live here."""
     mark = lasting_mark_of(rows.dead, row)
-    if mark == STANDS:
+    if mark == MARK_REPRESENTATIVE:
         row = np.int64(word(rows, row, OF))
-        mark = lasting_mark_of(rows.dead, row) if row >= rows.seen else DIED
-    return row if mark == LIVES else _UNKNOWN
+        mark = lasting_mark_of(rows.dead, row) if row >= rows.seen else MARK_DELETED
+    return row if mark == MARK_LIVE else _UNKNOWN

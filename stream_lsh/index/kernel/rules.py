@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from stream_lsh.hashing.kernels import far, njit
-from stream_lsh.index.kernel.compare import begin, compare, resembles
-from stream_lsh.index.kernel.replace import stands
+from stream_lsh.index.kernel.compare import begin, compare, is_similar
+from stream_lsh.index.kernel.replace import representative_row_of
 from stream_lsh.index.kernel.tf_idf import compare as compare_story
 from stream_lsh.index.kernel.tf_idf import counted, weigh
-from stream_lsh.index.kernel.tf_idf import resembles as resembles_story
-from stream_lsh.index.kernel.work import CODE_AND_ROW, DONE, NOBODY, NUMBER, WORK
+from stream_lsh.index.kernel.tf_idf import is_similar as is_similar_story
+from stream_lsh.index.kernel.work import CODE_AND_ROW, DONE, NOTHING, NUMBER, WORK
 
 
 @njit
@@ -27,19 +27,19 @@ def matches_of(i, work):  # type: ignore[no-untyped-def]
         return compare(i, work)
     begin(i, work.results.found, work)
     code, row = compare_story(i, work)
-    return code, row, NOBODY
+    return code, row, NOTHING
 
 
 @far(CODE_AND_ROW(NUMBER, NUMBER, WORK))
-def stays_with(i, old, work):  # type: ignore[no-untyped-def]
+def keeps_representative(i, old, work):  # type: ignore[no-untyped-def]
     """Whether document i, which matches nothing, is similar to the version that it replaces, and that version was a
     representative. Returns DONE or what is missing, and that version or -1. With several shards the resolution decides
     whether the version was a representative, and whether anything matches."""
-    if not work.limits.late and stands(old, work) < 0:
-        return DONE, NOBODY
+    if not work.limits.late and representative_row_of(old, work) < 0:
+        return DONE, NOTHING
     if work.limits.stories:
-        return DONE, old if resembles_story(i, old, work) else NOBODY
-    return resembles(i, old, work)
+        return DONE, old if is_similar_story(i, old, work) else NOTHING
+    return is_similar(i, old, work)
 
 
 @njit

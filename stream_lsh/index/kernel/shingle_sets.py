@@ -156,7 +156,7 @@ def _entry(value, slots):  # type: ignore[no-untyped-def]
 
 
 @njit
-def at_hand(sets, row):  # type: ignore[no-untyped-def]
+def is_cached(sets, row):  # type: ignore[no-untyped-def]
     """Whether the set of a row is cached."""
     if place_of(sets.ring, sets.slots, sets.kept, row)[0] >= 0:
         return True

@@ -45,12 +45,12 @@ from stream_lsh.index.kernel.work import (
     NO_LOG,
     NO_OWN_SET,
     NO_ROOM,
-    NOBODY,
+    NOTHING,
     NUMBER,
     WORK,
 )
 from stream_lsh.index.postings.bucket import empty, nowhere, probe, read
-from stream_lsh.index.rows.deleted_rows import any_dead
+from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.keys import posting_key
 from stream_lsh.index.rows.layout import (
     EXACT,
@@ -191,9 +191,9 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     that it is dropped for, the most similar member, or -1."""
     rows, frequencies, limits, columns = work.rows, work.frequencies, work.limits, work.results.columns
     if work.results.found + MEMBERS > len(work.results.similarities):
-        return FULL, NOBODY
+        return FULL, NOTHING
     same = _with_text(i, work)
-    if same >= 0 and _goes_on(rows, np.int64(word(rows, same, GROUP))):
+    if same >= 0 and _is_open(rows, np.int64(word(rows, same, GROUP))):
         frequencies.tellers = TELLERS
         _joins(i, same, 1.0, EXACT, work)
         emit(i, same, 1.0, True, work)
@@ -201,7 +201,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     frequencies.tellers = 0
     cut = _meet(i, work)
     if cut < 0:
-        return NO_ROOM, NOBODY
+        return NO_ROOM, NOTHING
     n, met = _candidates(work)
     columns[i, INCOMPLETE] = cut + met - n
     for k in range(n):
@@ -211,7 +211,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         frequencies.apart[k] = _apart(np.int64(work.batch.words[i, TIME]), time_of(rows, frequencies.found[k]))
     best, mean = _best_story(n, rows, frequencies)
     if best < 0 or mean < limits.threshold:
-        return DONE, NOBODY
+        return DONE, NOTHING
     group, listed, first = frequencies.groups[best], _FIRST, frequencies.found[best]
     _joins(i, first, mean, NEAR, work)
     for k in range(n):
@@ -231,22 +231,22 @@ def _with_text(i, work):  # type: ignore[no-untyped-def]
     place = work.batch.starts[i + 1] - work.batch.starts[i] - 2
     slot, at = work.scratch.slots[place], work.batch.starts[i] + place
     if empty(work.memory, slot) and nowhere(work.batch.hits, at):
-        return NOBODY
+        return NOTHING
     n, _ = read_live(work.batch.keys[at], slot, work.batch.hits, at, _FEW, work)
     for k in range(n):
         if same_hash(work.rows, work.scratch.out[k], TEXT, work.batch, i):
             return work.scratch.out[k]
-    return NOBODY
+    return NOTHING
 
 
 @far(types.boolean(NUMBER, NUMBER, WORK))
-def resembles(i, row, work):  # type: ignore[no-untyped-def]
+def is_similar(i, row, work):  # type: ignore[no-untyped-def]
     """Whether document i, which was weighed, is similar enough to one row."""
-    return _likened(row, work) >= work.limits.threshold
+    return _similarity_to(row, work) >= work.limits.threshold
 
 
 @njit
-def _likened(row, work):  # type: ignore[no-untyped-def]
+def _similarity_to(row, work):  # type: ignore[no-untyped-def]
     """Similarity of the document that was weighed to one row."""
     frequencies = work.frequencies
     _load(row, _FIRST, work)
@@ -254,7 +254,7 @@ def _likened(row, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def liken(n, row, work):  # type: ignore[no-untyped-def]
+def similarities_to(n, row, work):  # type: ignore[no-untyped-def]
     """Similarity of the first n documents of a batch to one row by the current document frequencies, in
     `results.similarity`. Returns DONE, or what is missing."""
     for i in range(n):
@@ -262,12 +262,12 @@ def liken(n, row, work):  # type: ignore[no-untyped-def]
         if code != DONE:
             return code
         if work.batch.what[i] & VALID:
-            work.results.similarity[i] = _likened(row, work)
+            work.results.similarity[i] = _similarity_to(row, work)
     return DONE
 
 
 @njit
-def _goes_on(rows, group):  # type: ignore[no-untyped-def]
+def _is_open(rows, group):  # type: ignore[no-untyped-def]
     """Whether a story can be joined: it ends when its first member leaves the window."""
     return rows.seen >= rows.total or group >= np.int64(word(rows, rows.seen, SEQ))
 
@@ -277,7 +277,7 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
     """Meet the rows in the buckets of document i, with the weights of the keys that they share with it. Returns how
     many buckets were not read to the end, or -1 if there is no room."""
     batch, limits, scratch, frequencies = work.batch, work.limits, work.scratch, work.frequencies
-    cut, left, dead = _FIRST, limits.bucket * STORY_KEYS, any_dead(work.rows.dead)
+    cut, left, dead = _FIRST, limits.bucket * STORY_KEYS, any_deleted(work.rows.dead)
     for j in range(frequencies.keys):
         k, part = frequencies.rarest[j], left // (frequencies.keys - j)
         slot, at = scratch.slots[k], batch.starts[i] + k
@@ -292,7 +292,7 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
                 scratch.out,
             )  # fmt: skip
         if more and most < part:
-            return NOBODY
+            return NOTHING
         cut += more
         left -= n
         share(n, frequencies.key_weights[k], work)
@@ -386,11 +386,11 @@ def _best_story(n, rows, frequencies):  # type: ignore[no-untyped-def]
             order[at] = order[at - 1]
             at -= 1
         order[at] = k
-    best, highest = NOBODY, -1.0
+    best, highest = NOTHING, -1.0
     for k in range(n):
         c = order[k]
         chosen[c], taken = 0, _FIRST
-        if not _goes_on(rows, groups[c]):
+        if not _is_open(rows, groups[c]):
             continue
         again = False
         for j in range(k):
@@ -405,15 +405,15 @@ def _best_story(n, rows, frequencies):  # type: ignore[no-untyped-def]
     for k in range(n):
         c = order[k]
         if chosen[c] == 1:
-            total, number, slept = cosines[c], 1, apart[c]
+            total, number, gap = cosines[c], 1, apart[c]
             for j in range(n):
                 d = order[j]
                 if groups[d] == groups[c]:
-                    slept = min(slept, apart[d])
+                    gap = min(gap, apart[d])
                     if j > k and chosen[d]:
                         total += cosines[d]
                         number += 1
-            mean = total / number * (1.0 - LOST * slept / (slept + SLEEP))
+            mean = total / number * (1.0 - LOST * gap / (gap + SLEEP))
             if mean > highest or (mean == highest and groups[c] < groups[best]):
                 best, highest = c, mean
     return best, highest

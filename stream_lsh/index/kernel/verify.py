@@ -10,13 +10,13 @@ from stream_lsh.index.kernel.row_access import agreement_with, note_of, same_has
 from stream_lsh.index.kernel.shingle_sets import (
     BELOW,
     CONTAINS,
-    at_hand,
     containment_in,
     hopeless,
+    is_cached,
     place_of,
     similarity,
 )
-from stream_lsh.index.kernel.work import DONE, EVERYTHING, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOBODY
+from stream_lsh.index.kernel.work import DONE, EVERYTHING, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOTHING
 from stream_lsh.index.rows.layout import (
     DOCUMENT,
     EXACT,
@@ -44,7 +44,7 @@ def verify(i, work):  # type: ignore[no-untyped-def]
     """Verify the candidates, the best first, until enough match. Returns DONE or what is missing, how many were
     verified, and the row of the same text in this segment, or -1."""
     rows, limits, scratch = work.rows, work.limits, work.scratch
-    compared, matched, original = _FIRST, _FIRST, NOBODY
+    compared, matched, original = _FIRST, _FIRST, NOTHING
     while scratch.candidates > 0 and compared < limits.max_candidates and matched < limits.matches:
         row, agreement = best(scratch)
         same = agreement == limits.full and same_hash(rows, row, TEXT, work.batch, i)
@@ -120,7 +120,7 @@ def _want(row, work):  # type: ignore[no-untyped-def]
     elements = _ENOUGH if work.limits.samples else np.int64(EVERYTHING)  # each may be the set of a book
     while scratch.candidates > 0 and n < work.limits.max_candidates and elements > 0:
         row, _ = best(scratch)
-        if row < sets.first and not at_hand(sets, row):
+        if row < sets.first and not is_cached(sets, row):
             scratch.wanted[n] = row
             n += 1
             if work.limits.samples:

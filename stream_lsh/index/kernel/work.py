@@ -16,7 +16,7 @@ DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, REPRESENTATIVE_POSTED, NO_LOG = (np.in
 batch, in `wanted`. NO_ROOM: room for the rows that a document meets. FULL: room for matches. NO_LOG: room for counted
 terms. REPRESENTATIVE_POSTED: a representative row was added, and the document is processed again."""
 EVERYTHING = 1 << 40  # more rows than a shard can have
-NOBODY = np.int64(-1)
+NOTHING = np.int64(-1)
 AT_LEAST = np.int64(256)
 """Least room of `Scratch.out` where versions are deleted or were deleted."""
 

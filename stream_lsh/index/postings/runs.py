@@ -22,7 +22,7 @@ from stream_lsh.errors import DamagedError, OutputError
 from stream_lsh.index.postings.merge_policy import next_merge
 from stream_lsh.index.postings.run import REMEDY, Run, merge
 from stream_lsh.index.store.errors import refused, remedy
-from stream_lsh.index.store.files import nobody_looking
+from stream_lsh.index.store.files import deletion_lock
 from stream_lsh.index.store.heap import trim
 
 LARGEST = (1 << 30) - 1  # postings of a run that is merged again: four of these can be counted with 32 bits
@@ -217,7 +217,7 @@ class Postings:
             self._delete()
 
     def _delete(self) -> None:
-        with nobody_looking(self._state) as free:
+        with deletion_lock(self._state) as free:
             while free and self._garbage:
                 self._garbage.pop().unlink(missing_ok=True)
 

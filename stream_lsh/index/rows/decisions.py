@@ -28,14 +28,14 @@ from stream_lsh.index.rows.layout import (
     UNIQUE,
     UNKNOWN,
 )
-from stream_lsh.index.store.rocksdb import TOLD, Store
+from stream_lsh.index.store.rocksdb import DECISIONS, Store
 
 _HEAD = struct.Struct("<QQ")  # row after the last one, number of dropped rows
 _KIND_MASK, _DROPPED = np.uint64(0xFF) << KIND_BITS, np.uint64(DROPPED)
 _DELETED, _REPRESENTATIVE = np.uint64(DELETED), np.uint64(REPRESENTATIVE)
 
 
-class Told(NamedTuple):
+class RowDecisions(NamedTuple):
     """Decisions about the rows [first, last) of a segment. Listed are the d rows that were dropped; the others were
     kept, and are first members.
 
@@ -97,7 +97,7 @@ class Told(NamedTuple):
         """Write the decisions into rows uint64[n, width], the first of which is the shard's row `first`."""
         mine = self.between(max(self.first, first), min(self.last, first + len(block)))
         kept = block[mine.first - first : mine.last - first]
-        untell(kept)
+        undo_decisions(kept)
         kept[:, FLAGS] &= ~_KIND_MASK  # UNIQUE (0) for all but the listed rows
         tell(block, mine.rows - first, mine.kinds, mine.of, mine.similarities, mine.groups)
 
@@ -118,24 +118,24 @@ def decide(rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.in
     rows[at, FLAGS] = flags | kinds.astype(np.uint64) << KIND_BITS | (kinds != UNIQUE) * _DROPPED
 
 
-def untell(rows: NDArray[np.uint64]) -> None:
+def undo_decisions(rows: NDArray[np.uint64]) -> None:
     """Undo `tell` in rows uint64[n, width]. Deletions never had decisions."""
     flags = rows[:, FLAGS]
-    came = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
-    rows[:, FLAGS], documents = came, flags & (_DELETED | _REPRESENTATIVE) == 0
+    undecided_flags = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
+    rows[:, FLAGS], documents = undecided_flags, flags & (_DELETED | _REPRESENTATIVE) == 0
     rows[documents, OF] = rows[documents, SIMILARITY] = np.uint64(0)
     rows[documents, GROUP] = rows[documents, SEQ]
 
 
-def told(store: Store, shard: int, segment: int, row: int) -> Told | None:
+def stored_decisions(store: Store, shard: int, segment: int, row: int) -> RowDecisions | None:
     """The stored decisions that include a row of a segment; None if there are none.
 
     Raises:
         DamagedError: they cannot be read.
     """
-    found = store.before(TOLD, shard, segment, row)
+    found = store.before(DECISIONS, shard, segment, row)
     try:
-        known = None if found is None else Told.decode(*found)
+        known = None if found is None else RowDecisions.decode(*found)
     except (struct.error, ValueError):
         raise DamagedError(
             f"{store.path}: the decision about row {row} of shard {shard} is damaged; restore the folder from a backup"
@@ -156,7 +156,7 @@ def lay_over(
     for unknown in (begin + np.flatnonzero(kinds == UNKNOWN)).tolist():
         if unknown < begin:
             continue
-        found = told(store, shard, segment, unknown)
+        found = stored_decisions(store, shard, segment, unknown)
         if found is None:
             raise DamagedError(
                 f"{store.path}: the decision about row {unknown} of shard {shard} is missing; restore the folder from "

@@ -23,13 +23,9 @@ from stream_lsh.index.store.rocksdb import DEAD, Store, parts_of, rows_key
 DEAD_ROWS = "dead"  # in a shard's manifest: number of deleted rows; missing if there are none
 WENT = 6  # columns of a deleted version
 CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
-LIVES, DIED, STANDS = (
-    np.uint64(0),
-    np.uint64(1),
-    np.uint64(3),
-)  # live; deleted; a representative row
+MARK_LIVE, MARK_DELETED, MARK_REPRESENTATIVE = np.uint64(0), np.uint64(1), np.uint64(3)
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
-_MARK, _DIED = np.uint64(3), 0x5555555555555555  # the bits of one row; the bit that marks a row as deleted
+_MARK, _DELETED_BITS = np.uint64(3), 0x5555555555555555  # the bits of one row; the bit that marks a row as deleted
 _NONE = np.int64(-1)
 _BITS = np.array([1, 2], np.uint8)  # bits of a mark
 
@@ -90,7 +86,7 @@ class DeletedRows(Struct):
             went[: self.gone] = self.went[: self.gone]
             self.went = went
 
-    def took_leave(self) -> NDArray[np.int64]:
+    def take_replaced(self) -> NDArray[np.int64]:
         """The versions of `went`, which is emptied."""
         found = self.went[: self.gone].copy()
         self.gone = 0
@@ -99,7 +95,7 @@ class DeletedRows(Struct):
     def forget(self, row: int) -> None:
         """The rows before this one do not exist any more."""
         place = row - int(self.first)
-        words = self.marks[place >> 5 :] & np.uint64(_DIED)
+        words = self.marks[place >> 5 :] & np.uint64(_DELETED_BITS)
         words[:1] >>= np.uint64(2 * (place & 31))
         self.count = int.from_bytes(words.tobytes(), "little").bit_count()
 
@@ -201,15 +197,15 @@ def _damaged(store: Store, shard: int) -> DamagedError:
 
 
 @njit
-def any_dead(dead):  # type: ignore[no-untyped-def]
+def any_deleted(dead):  # type: ignore[no-untyped-def]
     """Whether any row may be deleted."""
     return dead.count > 0 or dead.aside >= 0
 
 
 @njit
 def mark_of(dead, row):  # type: ignore[no-untyped-def]
-    """LIVES, DIED or STANDS; DIED for the row `aside`."""
-    return DIED if row == dead.aside else lasting_mark_of(dead, row)
+    """The mark of a row; MARK_DELETED for the row `aside`."""
+    return MARK_DELETED if row == dead.aside else lasting_mark_of(dead, row)
 
 
 @njit
@@ -217,23 +213,23 @@ def lasting_mark_of(dead, row):  # type: ignore[no-untyped-def]
     """The same, without `aside`."""
     place = row - dead.first
     if place >> 5 >= len(dead.marks):
-        return LIVES
+        return MARK_LIVE
     return dead.marks[place >> 5] >> np.uint64(2 * (place & _ROW)) & _MARK
 
 
 @njit
-def bury(dead, row, mark):  # type: ignore[no-untyped-def]
+def mark_deleted(dead, row, mark):  # type: ignore[no-untyped-def]
     """Mark a row as deleted. There must be room for the mark."""
     place = row - dead.first
-    dead.count += mark_of(dead, row) == LIVES
+    dead.count += mark_of(dead, row) == MARK_LIVE
     dead.marks[place >> 5] |= mark << np.uint64(2 * (place & _ROW))
     dead.changed[place >> 12] = 1
 
 
 @njit
-def leave(dead, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
+def mark_version_deleted(dead, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
     """Mark a version as deleted, and enter it for erasing. There must be room."""
-    bury(dead, row, DIED)
+    mark_deleted(dead, row, MARK_DELETED)
     dead.went[dead.gone, 0], dead.went[dead.gone, 1], dead.went[dead.gone, 2] = row, met_by, rows
     dead.went[dead.gone, 3], dead.went[dead.gone, 4], dead.went[dead.gone, 5] = seq, group, deleted
     dead.gone += 1

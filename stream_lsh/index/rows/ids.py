@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.index.rows.decisions import told
+from stream_lsh.index.rows.decisions import stored_decisions
 from stream_lsh.index.rows.keys import ends_of
 from stream_lsh.index.store.rocksdb import IDS, Store, rows_key
 
@@ -33,8 +33,10 @@ class Ids:
         told_later: what a row was dropped for may be decided after it is added.
     """
 
-    def __init__(self, store: Store, shard: int, segment_of: Callable[[int], int], *, told_later: bool = False) -> None:
-        self._told_later = told_later
+    def __init__(
+        self, store: Store, shard: int, segment_of: Callable[[int], int], *, decided_later: bool = False
+    ) -> None:
+        self._decided_later = decided_later
         self._store = store
         self._shard = shard
         self._segment_of = segment_of
@@ -120,8 +122,8 @@ class Ids:
         at = 2 * (row - first)
         starts = [int(ends[k - 1]) if k else 0 for k in (at, at + 1)]
         name, of = (value[body + a : body + int(ends[at + k])] for k, a in enumerate(starts))
-        if not of and self._told_later:
-            known = told(self._store, self._shard, self._segment_of(row), row)
+        if not of and self._decided_later:
+            known = stored_decisions(self._store, self._shard, self._segment_of(row), row)
             of = b"" if known is None else known.name_of(row)
         return name, of
 

@@ -73,8 +73,8 @@ class Hashes:
         if self.samples:
             shingles, offsets = sets or (np.empty(0, np.uint64), np.zeros(len(ids) + 1, np.int64))
             salts = np.ascontiguousarray(as_words(signatures)[:, 0])
-            drawn, starts = sampled(shingles, offsets, salts, self.secret, self._signing.sampling)
-            return _laid_out(drawn, starts, texts, ids)
+            hashed, starts = sampled(shingles, offsets, salts, self.secret, self._signing.sampling)
+            return _laid_out(hashed, starts, texts, ids)
         if self._signing.measure == "tf-idf":
             bands = story_keys(signatures, texts, self.secret)
         elif len(self._masks):

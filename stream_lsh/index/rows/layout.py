@@ -33,7 +33,7 @@ NO_GROUP = -1
 # Flags of a document: it is not rejected; this shard stores it; it is a deletion.
 VALID, OWNED, DELETION = _numbers(1, 2, 4)
 NEW, REDELIVERED, ID_REUSED, INVALID, GONE, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # its status
-WENT_SINCE = np.int64(-2)
+REPLACED_SINCE = np.int64(-2)
 
 # Columns of the table of segments.
 FIRST_ROW, ROW_FILE, ROWS_AT = _numbers(0, 1, 2)
@@ -43,15 +43,15 @@ FILTER, WORDS, DIRECTORY, BITS, FILE, POSTINGS, FIRST, LAST = _numbers(*range(8)
 COLUMNS = 8
 # Columns of the results. KNOWN: row with the same id, or -1. ROW_OF: row that it became, or -1.
 # KIND, OLDEST, OLDEST_SEQ, GROUP_OF: the verdict as far as this shard can give it, or the first verdict of a
-# redelivered document; row and number are -1 where there is none. OLDEST of a redelivered document is WENT_SINCE if the
-# version that it was dropped for was deleted or replaced, because that id is then not repeated.
+# redelivered document; row and number are -1 where there is none. OLDEST of a redelivered document is REPLACED_SINCE if
+# the version that it was dropped for was deleted or replaced: that id is then not repeated.
 # MORE: matches that are not listed; with provisional rows, what was not compared of these. INCOMPLETE: what was not
 # compared.
-# REPLACES: number of the version that was deleted or replaced, or -1; STOOD: whether it was a representative;
-# REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of the new representative, or -1; LEFT: its group; LIKE: whether
-# the new version is similar to it, and may be the representative in its place.
+# REPLACES: number of the version that was deleted or replaced, or -1; WAS_REPRESENTATIVE: whether it was a
+# representative; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of the new representative, or -1; LEFT: its
+# group; LIKE: whether the new version is similar to it, and may be the representative in its place.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
-REPLACES, STOOD, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
+REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
 RESULTS = 15
 WENT = int(RESULTS - REPLACES)  # columns of a deleted or replaced version
 # Columns of the matches found. SAME: whether it has the same text.
@@ -162,4 +162,5 @@ class Limits(Struct):
     samples: Flag  # keys are sampled; candidates are ranked by the number of shared keys
     slack: Real  # keys that may be missing of those that the threshold asks for, in square roots of their number
     masks: Words2  # [bands, S], the bits of each key, where components are bits; otherwise [0, 0]
-    pieces: Number  # number of the 32 bits of a signature that are its first key, where keys stand in it; else 0
+    # number of the 32 bits of a signature that are its first key, where signatures have their keys in them; otherwise 0
+    pieces: Number

@@ -29,19 +29,19 @@ class Keyed:
 
     Args:
         segment_of: the number of the segment of a row.
-        drawn: makes the sampled keys; None where keys are bands only.
+        sampler: makes the sampled keys; None where keys are bands only.
     """
 
     def __init__(
         self, store: Store, shard: int, shape: Shape, hashes: Hashes, segment_of: Callable[[int], int],
-        drawn: SampledKeys | None = None,
+        sampler: SampledKeys | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._shard = shard
         self._shape = shape
         self._hashes = hashes
         self._segment_of = segment_of
-        self.drawn = drawn
+        self.sampler = sampler
 
     def keys(self, block: NDArray[np.uint64], row: int) -> Keys:
         """Keys of rows uint64[n, width] of one segment, the first of which is `row`.
@@ -65,7 +65,7 @@ class Keyed:
 
     def said(self, block: NDArray[np.uint64], row: int) -> Keys:
         """The same, of rows none of which was erased."""
-        sets = self.drawn.sets(block, row) if self.drawn else None
+        sets = self.sampler.sets(block, row) if self.sampler else None
         return self._keys(block, sets)
 
     def lasting(self, block: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -79,7 +79,7 @@ class Keyed:
 
     def parts(self, block: NDArray[np.uint64], row: int) -> Iterator[tuple[int, int]]:
         """Cut a block into parts [first, last) whose texts fit into memory."""
-        step = _PART if self.drawn else max(1, len(block))
+        step = _PART if self.sampler else max(1, len(block))
         for first in range(0, len(block), step):
             yield first, min(first + step, len(block))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.resolution import Fates
-from stream_lsh.index.rows.decisions import Told, decide, tell
+from stream_lsh.index.rows.decisions import RowDecisions, decide, tell
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import (
     DELETED,
@@ -88,20 +88,22 @@ class ProvisionalRows:
         """Write the decisions about provisional rows, see `decisions.tell`."""
         tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
-    def appoint(self, first: int, representatives: NDArray[np.bool_]) -> None:
+    def choose_representatives(self, first: int, representatives: NDArray[np.bool_]) -> None:
         """Decide which of the representative rows from `first` on represent their groups."""
         rows = first - int(self._rows.base) + np.arange(len(representatives))
         decide(self._rows.recent, rows, np.where(representatives, UNIQUE, NEAR))
 
-    def told(self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64], hashes: Hashes) -> Told:
+    def told(
+        self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64], hashes: Hashes
+    ) -> RowDecisions:
         """The decisions about the rows that are resolved when the next block begins, see `Shard.tell`."""
         base = int(self._rows.base)
         waiting = self._rows.recent[self.first - base : self.second - base]
-        stand = waiting[:, FLAGS] & np.uint64(REPRESENTATIVE) != 0
-        rows, seqs = np.flatnonzero(~stand), waiting[:, SEQ].astype(np.int64)
+        is_representative = waiting[:, FLAGS] & np.uint64(REPRESENTATIVE) != 0
+        rows, seqs = np.flatnonzero(~is_representative), waiting[:, SEQ].astype(np.int64)
         place = np.searchsorted(seqs[rows], others.seq)
         there = np.flatnonzero(seqs[rows][np.minimum(place, len(rows) - 1)] == others.seq) if len(rows) else place[:0]
-        left = np.flatnonzero(stand & ~np.isin(seqs, representatives))
+        left = np.flatnonzero(is_representative & ~np.isin(seqs, representatives))
         found, rows = others.at(there), np.concatenate((rows[place[there]], left))
         names, of = [*(names[i] for i in there.tolist()), *[b""] * len(left)], np.zeros(len(rows), np.uint64)
         dropped = [i for i, name in enumerate(names) if name]
@@ -111,7 +113,7 @@ class ProvisionalRows:
         similarities = np.concatenate((found.similarity, np.zeros(len(left))))
         groups = np.concatenate((found.group, waiting[left, GROUP].astype(np.int64)))
         order = np.argsort(rows)
-        return Told(
+        return RowDecisions(
             self.first, self.second, self.first + rows[order], kinds[order], of[order], similarities[order],
             groups[order], [names[i] for i in order.tolist()],
         )  # fmt: skip

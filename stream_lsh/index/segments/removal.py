@@ -15,7 +15,7 @@ from pathlib import Path
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.segments.segment import FOLDER, Segment, folder_of
 from stream_lsh.index.store.errors import plainly
-from stream_lsh.index.store.files import nobody_looking
+from stream_lsh.index.store.files import deletion_lock
 from stream_lsh.index.store.rocksdb import Store
 
 
@@ -65,7 +65,7 @@ class Removal:
                 segment.close()
                 del segment  # files stay open as long as there is a reference
             folder = folder_of(self._state, number)
-            with nobody_looking(self._state) as free, nobody_looking(folder) as unread:
+            with deletion_lock(self._state) as free, deletion_lock(folder) as unread:
                 if free and unread:
                     self._store.drop(number)
                     if folder.exists():

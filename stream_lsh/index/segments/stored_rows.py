@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.index.rows.decisions import untell
+from stream_lsh.index.rows.decisions import undo_decisions
 from stream_lsh.index.rows.layout import Rows
 from stream_lsh.index.rows.row_file import packed
 from stream_lsh.index.segments.manifest import BATCH
@@ -52,7 +52,7 @@ class Stored:
     def value_untold(self, first: int, last: int) -> bytes:
         """The same, without the decisions that were written into the rows since."""
         block = self._block(first, last).copy()
-        untell(block)
+        undo_decisions(block)
         return packed(block)
 
     def values(self, first: int, last: int) -> dict[bytes, bytes]:

@@ -11,7 +11,7 @@ from rocksdict import BottommostLevelCompaction, CompactOptions, DBCompressionTy
 FACTS = "default"
 ROWS, ANSWERS, GROUPS = "rows", "answers", "groups"
 SEGMENT = "segment-"  # followed by its number; for ids, texts and the journal by what it has, and the shard
-BLOBS_ANEW = {"enable_blob_garbage_collection": "true", "blob_garbage_collection_age_cutoff": "1.0"}
+REWRITE_BLOBS = {"enable_blob_garbage_collection": "true", "blob_garbage_collection_age_cutoff": "1.0"}
 _BUFFER = 8 << 20  # bytes of a column family's write buffer
 _ROWS_BUFFER = 32 << 20  # for the rows of a memtable: most are deleted before they would be flushed
 _LOG_BYTES = 128 << 20

@@ -76,7 +76,7 @@ def looking(state: Path) -> Iterator[None]:
 
 
 @contextmanager
-def nobody_looking(state: Path) -> Iterator[bool]:
+def deletion_lock(state: Path) -> Iterator[bool]:
     """Lock for deleting files of an index: yields whether they may be deleted. Readers wait meanwhile; the caller does
     not wait for them."""
     with _locked(state, fcntl.LOCK_EX | fcntl.LOCK_NB) if state.is_dir() else nullcontext(True) as free:

@@ -26,10 +26,10 @@ from rocksdict import AccessType, ColumnFamily, Options, Rdict, RdictIter, ReadO
 
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
-from stream_lsh.index.store.column_families import BLOBS_ANEW, FACTS, SEGMENT, alone, anew
+from stream_lsh.index.store.column_families import FACTS, REWRITE_BLOBS, SEGMENT, alone, anew
 from stream_lsh.index.store.errors import output_error, plainly, state_error
 
-ROWS, IDS, TEXTS, TOLD, DEAD, PLACES, ERASED_KEYS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
+ROWS, IDS, TEXTS, DECISIONS, DEAD, PLACES, ERASED_KEYS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
 FREQUENCIES, JOURNAL = b"w", b"j"
 GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {
@@ -200,7 +200,7 @@ class Store:
                     continue
                 if self._is_joint(name):  # values are in blob files, which RocksDB rewrites only all together
                     begin, end = b"", b"\xff"
-                    family.set_options(BLOBS_ANEW)
+                    family.set_options(REWRITE_BLOBS)
                 family.compact_range(begin, end, anew())
         except Exception as error:
             raise state_error(self.path, error) from None
@@ -212,7 +212,7 @@ class Store:
             for name, family in self._families.items():
                 if name.startswith(SEGMENT):
                     if not alone(name):
-                        family.set_options(BLOBS_ANEW)
+                        family.set_options(REWRITE_BLOBS)
                     family.compact_range(None, None, anew())
         except Exception as error:
             raise state_error(self.path, error) from None

@@ -1,1 +1,1 @@
-"""Reaching the brokers: connections, consumers and producers, and what goes wrong with them in plain words."""
+"""Reaching the brokers: connections, consumers and producers, and their errors in plain words."""

@@ -244,6 +244,6 @@ async def shorten(client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, i
             await client.delete_records({place: RecordsToDelete(first) for place, first in firsts.items()})
     except (errors.KafkaError, TimeoutError) as error:
         logger.warning(
-            "%s could not be shortened, and goes on growing (%s): allow `delete` on it",
+            "the records of %s that are no longer needed could not be deleted (%s): allow `delete` on this topic",
             ", ".join(sorted({place.topic for place in firsts})), error,
         )  # fmt: skip

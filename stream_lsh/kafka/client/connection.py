@@ -163,7 +163,7 @@ async def admin(settings: KafkaSettings, *, timeout_ms: int = 30_000) -> AsyncIt
             if settings.sasl_mechanism == "OAUTHBEARER":
                 # This is how a broker refuses a token: aiokafka takes the refusal for a login step and continues.
                 raise errors.SaslAuthenticationFailed("it names no brokers to a client that should be logged in")
-            raise errors.KafkaConnectionError("it has only just started, and knows of no brokers yet")
+            raise errors.KafkaConnectionError("it has only just started, and lists no brokers yet")
         yield client
     finally:
         await client.close()

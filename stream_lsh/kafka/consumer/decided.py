@@ -79,7 +79,7 @@ def told_with(first: int, documents: int, block: int) -> tuple[int, int] | None:
 
     The log is cut into blocks of documents. The frame in which a block begins carries the decisions on the block before
     the last, so that each shard learns which of its rows were dropped. The frame waits until all these are decided. So
-    at most two blocks are undecided.
+    at most two blocks wait for decisions.
     """
     number = -(-first // block)
     if number < 2 or number * block >= first + documents:

@@ -34,7 +34,7 @@ class Expelled(Failed):
     """The group has removed this member."""
 
     def __init__(self) -> None:
-        super().__init__("the group has gone on without this member; others do again what it did last")
+        super().__init__("the group has removed this member; other members repeat what it has not committed")
 
 
 class Gone(Failed):
@@ -48,7 +48,7 @@ class Gone(Failed):
 
     def __init__(self, positions: Mapping[TopicPartition, int]) -> None:
         listed = ", ".join(f"{place.topic}, partition {place.partition}" for place in positions)
-        super().__init__(f"a position is not there any more: {listed}")
+        super().__init__(f"a position is no longer in its topic: {listed}")
         self.positions = positions
 
 

@@ -95,7 +95,7 @@ def facts_of(text: str, group: str, version: int, *names: str) -> dict[str, Any]
                 f"{version}: {'upgrade this worker' if written > version else OLDER}"
             )
     raise StoreError(
-        f"the committed offset of the consumer group {group} does not say after which frame it stands "
+        f"the committed offset of the consumer group {group} has no frame in its metadata "
         f"({text[:80]!r}): it was set by hand. {REBUILD}"
     )
 

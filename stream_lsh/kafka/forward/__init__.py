@@ -1,1 +1,1 @@
-"""The role forward: documents joined with their verdicts."""
+"""The role forward: joins documents with their verdicts."""

@@ -1,4 +1,4 @@
-"""Which member forwards which partitions: each those of documents and of verdicts, whatever either topic has more."""
+"""Assigns each member the same partitions of documents and verdicts, also while one topic has more of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 
 class _Common:
-    """A cluster in which every topic has the partitions that all of them have."""
+    """A cluster in which every topic has just the partitions that all topics have."""
 
     def __init__(self, cluster: Any, topics: Iterable[str]) -> None:
         self._partitions = set.intersection(*(set(cluster.partitions_for_topic(topic) or ()) for topic in topics))
@@ -19,11 +19,13 @@ class _Common:
 
 
 class PairedAssignor(RangePartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
-    """Kafka's range assignor gives out partitions of one topic without regard to another. While the documents have been
-    given more than the verdicts have, a member would get documents of one partition and verdicts of another.
+    """A range assignor that treats topics together.
 
-    It goes by the name of that one: members of version 0.1 know no other, and to offer both is no way. aiokafka joins
-    the group once for each assignor that it has, so that two members may put each other out for minutes.
+    Kafka's range assignor assigns each topic separately. While documents has more partitions than verdicts, a member
+    would get different partitions of the two.
+
+    It has the name of Kafka's assignor, because members of version 0.1 only know that one. Offering both does not work:
+    aiokafka joins the group once per assignor, and two members may expel each other for minutes.
     """
 
     @classmethod

@@ -1,11 +1,10 @@
-"""Documents and verdicts of one source partition, joined in the order of the documents; pure.
+"""Documents and verdicts of one source partition, joined in the order of the documents. Pure.
 
-Both come in runs, each in the order of the documents. Documents have holes between their offsets (markers of
-transactions, what was compacted); verdicts are there once, for the judge commits them in transactions.
+Both arrive in the order of the documents. The offsets of documents have gaps (transaction markers, compacted records).
+Each verdict is there once, because the judge commits verdicts in transactions.
 
-In a run of documents nothing is left out but by compaction: where retention deletes, reading fails. So a verdict whose
-document the run has not got is passed over, and so is a document that has no verdict while a later one has: it was
-compacted before it was signed.
+Only compaction can leave a document out: if retention deletes one, reading fails. So a verdict without its document is
+skipped. So is a document without a verdict if a later document has one: it was compacted before it was signed.
 """
 
 from __future__ import annotations
@@ -23,9 +22,15 @@ Header = tuple[str, bytes]
 
 
 class Verdict(NamedTuple):
-    """at, time, key: its own offset, timestamp (ms) and key. document: offset of that. reason, detail: of a rejected
-    one. gone: of one with which a kept document went the headers that say so. representatives: of one from which on
-    others stand in the places of kept ones that went before, their keys, and the headers that say so."""
+    """A verdict.
+
+    Attributes:
+        at, time, key: its own offset, timestamp (ms) and key.
+        document: offset of the document.
+        reason, detail: of a rejected document.
+        gone: headers of the tombstone, if the document has ended a kept one.
+        new_representatives: keys and headers of tombstones for kept documents that ended earlier.
+    """
 
     at: int
     document: int
@@ -39,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 class Joined(NamedTuple, Generic[D]):
-    """A document and the verdict on it. None: it is not there any more, but tombstones come of its verdict."""
+    """A document and its verdict. None: the document is not there any more, but its verdict causes tombstones."""
 
     document: D | None
     verdict: Verdict
@@ -49,11 +54,12 @@ class Join(Generic[D]):
     """Joins from two committed positions on.
 
     Attributes:
-        position: offset of the first document that is not joined yet. read: offset up to which documents were taken.
-        lost: verdicts without their document, and documents without their verdict, because the other is deleted.
-        compacted: the same, because a later document with the same key has taken the place of this one.
-        settled: offset of the first verdict that is still needed once all that `take` gave is delivered.
-        size: bytes of the documents that wait.
+        position: offset of the first document that is not joined yet.
+        read: offset up to which documents were taken.
+        lost: number of verdicts without document and documents without verdict, because the other was deleted.
+        compacted: the same, because a later document with the same key has replaced this one.
+        settled: offset of the first verdict that is needed once all results of `take` are delivered.
+        size: bytes of the waiting documents.
     """
 
     def __init__(self, documents: int, verdicts: int) -> None:
@@ -63,11 +69,11 @@ class Join(Generic[D]):
         self._documents: deque[D] = deque()
         self._verdicts: deque[Verdict] = deque()
         self.settled = verdicts
-        self._begin = documents if not verdicts else 0  # documents before it are not there any more
+        self._begin = documents if not verdicts else 0  # earlier documents are not there any more
         self._skip = False
 
     def add_documents(self, records: Iterable[D]) -> None:
-        """Take documents, their offsets ascending, going on where the last call ended."""
+        """Add documents with ascending offsets, starting where the last call ended."""
         for record in records:
             if record.offset >= self.read:
                 self._documents.append(record)
@@ -75,20 +81,20 @@ class Join(Generic[D]):
                 self.read = record.offset + 1
 
     def add_verdicts(self, verdicts: Iterable[Verdict]) -> None:
-        """Take verdicts as they stand in their topic."""
+        """Add verdicts in the order of their topic."""
         self._verdicts.extend(verdicts)
 
     def gone(self, begin: int) -> None:
-        """The documents topic begins at offset `begin` now: what is before it and was not read cannot be read."""
+        """The documents topic now begins at offset `begin`. Earlier documents that were not read are lost."""
         self._begin = max(self._begin, begin)
         self.read = max(self.read, begin)
 
     def verdicts_gone(self) -> None:
-        """Verdicts were deleted before they were read: documents before the next verdict's are lost."""
+        """Verdicts were deleted before they were read. The documents before the next verdict's are lost."""
         self._skip = True
 
     def reached(self, documents: int, verdicts: int) -> None:
-        """Nothing but what Kafka keeps for itself stands before these positions, and after what was taken."""
+        """Between what was added and these positions there are only transaction markers."""
         self.read = max(self.read, documents)
         if not self._documents and not self._verdicts:
             self.position = max(self.position, self.read)
@@ -96,11 +102,11 @@ class Join(Generic[D]):
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Documents and verdicts that wait for the others."""
+        """Number of documents and verdicts that wait for their counterpart."""
         return len(self._documents), len(self._verdicts)
 
     def take(self, most: int, most_bytes: int) -> list[Joined[D]]:
-        """What can be joined, in order: at most `most` documents, and `most_bytes` of them but for the last."""
+        """What can be joined, in order: at most `most` documents and `most_bytes`, which the last one may exceed."""
         found: list[Joined[D]] = []
         size = 0
         verdicts, documents = self._verdicts, self._documents
@@ -134,5 +140,5 @@ class Join(Generic[D]):
 
 
 def weight(document: Record) -> int:
-    """About how many bytes of memory a document takes."""
+    """Approximate memory of a document, in bytes."""
     return 500 + len(document.key or b"") + len(document.value or b"") + header_bytes(document.headers)

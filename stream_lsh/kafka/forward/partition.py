@@ -1,4 +1,4 @@
-"""One source partition of the forward role: documents and verdicts joined, delivered, committed together."""
+"""One source partition of the forward role: documents and verdicts are joined, delivered and committed together."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
-MOST_DOCUMENTS, MOST_BYTES = 2000, 2 << 20  # of a transaction, but for its last document
-FULL = 500  # documents; a transaction with fewer is followed by a pause, so that many partitions do not mean many
-MOST_VERDICTS = 10_000  # waiting for their documents; then no more are fetched
+MOST_DOCUMENTS, MOST_BYTES = 2000, 2 << 20  # limits of a transaction; its last document may exceed them
+FULL = 500  # documents; after a transaction with fewer there is a pause, to limit the number of transactions
+MOST_VERDICTS = 10_000  # waiting for their documents; above that no more are fetched
 _REMEDIES = (
     REBUILD,
     "To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms",
 )
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 LETTER = "reason", "detail", "topic", "partition", "offset"
-"""The headers that a dead letter has behind those of the document."""
+"""The headers that a dead letter has after those of the document."""
 GONE = (
     "id",
     "new-representative",
@@ -43,18 +43,19 @@ GONE = (
     "new-representative-partition",
     "new-representative-offset",
 )
-"""The headers of a tombstone; without a new representative only the first, of a new representative that is known later
-all but that. What a document brings along under these names is left out: read from the `unique` of another pipeline it
-would name that one's representative."""
+"""The headers of a tombstone. Without a new representative it has only the first. For a representative that is known
+later it has all but the first. A document's own headers of these names are left out: in documents read from the
+`unique` of another pipeline they would name that pipeline's representative."""
 UNIQUE, REJECTED = Kind.UNIQUE.label, Kind.REJECTED.label
 
 
 class SourcePartition:
-    """Works from `begin` until `close`, in a task of its own.
+    """Works from `start` until `close`, in its own task.
 
     Args:
-        most_bytes: of documents that wait for their verdicts; then no more are fetched.
-        pause: seconds. moved: called whenever something was delivered.
+        most_bytes: limit of documents that wait for their verdicts; above that no more are fetched.
+        pause: seconds between small transactions.
+        moved: called after each delivery.
     """
 
     def __init__(
@@ -93,27 +94,27 @@ class SourcePartition:
         if commit:
             await self._deliver([])
         self.task = asyncio.create_task(self._run(), name=f"forward-{self.partition}")
-        self.task.add_done_callback(seen)  # where several fail, the stage hears of the first
+        self.task.add_done_callback(seen)  # if several fail, the stage raises the first error
 
     async def close(self) -> None:
-        """Finish what is being delivered, and stop. What went wrong meanwhile is the business of who began it."""
+        """Finish the delivery in progress, and stop. Does not raise the task's error: the stage does."""
         self._closing = True
         self._wake.set()
         if self.task is not None:
             await asyncio.wait([self.task])
 
     def offer(self, documents: Sequence[ConsumerRecord], verdicts: Sequence[Verdict]) -> None:
-        """Take what has come from the two topics."""
+        """Add new records of the two topics."""
         self.join.add_documents(documents)
         self.join.add_verdicts(verdicts)
         self.quiet_since = time.monotonic()
         self._wake.set()
 
     def reached(self, documents: int, verdicts: int) -> None:
-        """The consumer stands at these positions, and there has been nothing for a while: commit that.
+        """Commit the consumer's positions after a quiet time.
 
-        Else the end of a transaction, which is no record, would stay before the committed position, and a partition
-        that retention empties would look as if something had been lost.
+        Otherwise trailing transaction markers count as unread records, and if retention empties the partition this
+        looks like a loss.
         """
         self.join.reached(documents, verdicts)
         self._wake.set()
@@ -176,7 +177,7 @@ class SourcePartition:
         self._watch.committed()
 
     def _look_for_losses(self) -> None:
-        """Raises StoreError where documents were deleted by retention, unless that was allowed."""
+        """Raises StoreError if retention has deleted documents, unless that is allowed."""
         lost, compacted = self.join.lost - self._lost, self.join.compacted - self._compacted
         self._lost, self._compacted = self.join.lost, self.join.compacted
         if compacted:
@@ -188,8 +189,8 @@ class SourcePartition:
 
 
 def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
-    """That a kept document went, under the key of the one with which it did; who stands in its place is in the headers.
-    Where that one is not there any more, under the key of the verdict on it."""
+    """The tombstone of an ended kept document. Its headers name the new representative. Its key is that of the document
+    that ended it, or of that document's verdict if the document is not there any more."""
     if document is None:
         return verdict.key, None, [*verdict.gone], verdict.time
     key = verdict.key if document.key is None else document.key
@@ -198,13 +199,13 @@ def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
 
 
 def representatives(document: ConsumerRecord | None, verdict: Verdict) -> list[Row]:
-    """That others stand in the places of kept ones that went before."""
+    """Tombstones that name new representatives for kept documents that ended earlier."""
     when = verdict.time if document is None else document.timestamp
     return [(key, None, [*headers], when) for key, headers in verdict.new_representatives]
 
 
 def gone_headers(found: Mapping[str, Any]) -> list[Header]:
-    """The headers of a tombstone, by the verdict with which a kept document went."""
+    """The headers of a tombstone, from the verdict that ended a kept document."""
     headers = [(GONE[0], id_text(found["id"]))]
     return (
         headers + _representative(found["new_representative"], found["new_representative_source"])
@@ -219,8 +220,8 @@ def _representative(representative: Mapping[str, Any], place: Mapping[str, Any])
 
 
 def later_representatives(found: Mapping[str, Any]) -> list[tuple[bytes | None, list[Header]]]:
-    """Keys and headers of the tombstones that name representatives whose predecessors went before: each has its
-    representative's key, as under that nothing stands yet, while the predecessor's may be there again."""
+    """Keys and headers of tombstones that name a representative for a kept document that ended earlier. The key is the
+    representative's: it has no earlier record, while the predecessor's key may be in use again."""
     named = zip(found.get("new_representatives", ()), found.get("new_representative_sources", ()), strict=True)
     return [
         (plain(id_text(representative["id"])), _representative(representative, place))
@@ -229,17 +230,21 @@ def later_representatives(found: Mapping[str, Any]) -> list[tuple[bytes | None, 
 
 
 def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
-    """A rejected document as it came, with the reason and where it stood in its headers."""
+    """A rejected document unchanged, with the reason and its source position in added headers."""
     added = verdict.reason, verdict.detail, document.topic, str(document.partition), str(document.offset)
     headers = [(name, value.encode("utf-8", "surrogatepass")) for name, value in zip(LETTER, added, strict=True)]
     return document.key, document.value, [*document.headers, *headers], document.timestamp
 
 
 def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
-    """What forward needs of a verdict on a document of `topic`.
+    """The parts of a verdict that forward needs.
+
+    Args:
+        topic: the documents topic.
 
     Raises:
-        ForeignError: it is none. StoreError: it is on a document of another topic.
+        ForeignError: the record is no verdict.
+        StoreError: it is about a document of another topic.
     """
     try:
         found = _object(record.value)
@@ -264,5 +269,5 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
 def _object(value: bytes) -> Any:
     try:
         return orjson.loads(value)
-    except orjson.JSONDecodeError:  # an id may hold a lone surrogate, which orjson refuses
+    except orjson.JSONDecodeError:  # an id may have a lone surrogate, which orjson rejects
         return json.loads(value)

@@ -1,8 +1,8 @@
-"""Forward: passes the unique documents on, unchanged and in the order of their partition, and writes dead letters.
+"""Forward: copies the unique documents, unchanged and in the order of their partition, and writes dead letters.
 
-Exactly once: what comes of documents and verdicts of a source partition, and the positions in both, are committed in
-one transaction of a producer of that partition. Whoever takes a partition over starts that producer first, which ends
-every transaction of the one before, and only then reads the positions.
+Exactly once: each source partition has its own transactional producer. One transaction commits the results and the
+positions in documents and verdicts. A member that takes over a partition first starts that producer, which ends every
+open transaction of its predecessor, and only then reads the positions.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from stream_lsh.kafka.settings import KafkaSettings
 log = logging.getLogger("stream_lsh.kafka.forward")
 
 POLL_SECONDS = 0.2
-FETCH_WAIT_MS = 100  # one request is under way at a time: what is wanted meanwhile waits for its end
-FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # else each document is a request of its own
+FETCH_WAIT_MS = 100  # only one fetch request is in flight at a time, and others wait for it
+FETCH_LEAST, FETCH_BYTES, PARTITION_BYTES = 64 << 10, 8 << 20, 1 << 20  # avoids one request per document
 WAITING_BYTES, LEAST_BYTES = 32 << 20, 256 << 10  # documents that wait for verdicts: of all partitions, of each
-PAUSE, LONGEST_PAUSE = 0.1, 0.3  # seconds between two small transactions: by partition, and at most
-QUIET_SECONDS = 3.0  # after which positions are committed that only the ends of transactions have moved
+PAUSE, LONGEST_PAUSE = 0.1, 0.3  # seconds between two small transactions: per partition, and at most
+QUIET_SECONDS = 3.0  # after which positions are committed that only transaction markers have moved
 
 
 class ForwardStage(Stage):
-    """One life of a member that forwards some source partitions, or stands by."""
+    """One run of a member that forwards some source partitions, or is idle."""
 
     role: ClassVar[str] = "forward"
 
@@ -52,12 +52,12 @@ class ForwardStage(Stage):
         self._group = self._topics.group(self.role)
         read = [self._topics.documents, self._topics.verdicts]
         self._member = GroupMember(settings, self.role, read, self._take_over, self._give_up)
-        # Topics with a small limit do not take batches of the usual size.
+        # Topics with a small limit do not accept batches of the usual size.
         limits = {topic.name: topic.max_message_bytes for topic in wanted(settings)}
         self._batch_bytes = min(BATCH_BYTES, limits[self._topics.unique] - 1024)
         self._sources: dict[int, SourcePartition] = {}
         self._paused: set[TopicPartition] = set()
-        self._open = AsyncExitStack()  # what belongs to an assignment
+        self._open = AsyncExitStack()  # what is open during an assignment
         self._looked = 0.0
         self._unreadable = Unreadable(settings, watch)
 
@@ -104,7 +104,7 @@ class ForwardStage(Stage):
                 self.watch.lag(partition, self._member.lag(source.verdicts, source.join.settled))
 
     async def _verdict(self, record: ConsumerRecord) -> Verdict | None:
-        """The verdict in a record; None: there is none that counts. Raises StoreError as `Unreadable`."""
+        """The verdict in a record; None if the record is skipped. Raises StoreError as `Unreadable`."""
         try:
             return read_verdict(record, self._topics.documents)
         except StoreError as error:
@@ -112,7 +112,7 @@ class ForwardStage(Stage):
             return None
 
     def _balance(self) -> None:
-        """Fetch what there is room for."""
+        """Pause and resume partitions by the room that they have."""
         for source in self._sources.values():
             for place, wants in ((source.documents, source.wants_documents), (source.verdicts, source.wants_verdicts)):
                 if place not in self._member.assigned:
@@ -124,14 +124,14 @@ class ForwardStage(Stage):
                     self._consumer.resume(place)
                     self._paused.discard(place)
 
-    # -- taking over and giving up ----------------------------------------------------------------------------------
+    # -- taking over and revoking partitions ------------------------------------------------------------------------
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
-        """Begin where the members before have committed.
+        """Begin at the positions that the members before have committed.
 
         Raises:
-            UnknownTopicOrPartitionError: verdicts do not have the partitions that documents have.
-            StoreError: that place cannot be told for sure.
+            UnknownTopicOrPartitionError: verdicts lacks partitions that documents has.
+            StoreError: a position is uncertain.
         """
         topics, consumer = self._topics, self._consumer
         partitions = {place.partition for place in assigned if place.topic == topics.documents}
@@ -145,7 +145,7 @@ class ForwardStage(Stage):
             )
         if not partitions:
             return
-        # First of all: they fence the producers of the members before, so that what is committed now stays the last.
+        # First: they fence the producers of the members before, so that nothing more is committed after this.
         deliveries = await self._deliveries(partitions)
         most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
@@ -185,10 +185,11 @@ class ForwardStage(Stage):
         return found
 
     async def _beginning(self, source: SourcePartition) -> tuple[int, int]:
-        """The very first start of a partition; it is committed, so that it can be told from an offset that got lost.
+        """The positions of the very first start of a partition. They are committed, to distinguish them from lost
+        offsets.
 
-        Documents may have been there before the pipeline. Verdicts begin with offset 0: where they do not, some were
-        deleted, and reading them says so.
+        Documents may be older than the pipeline. Verdicts begin with offset 0. If they do not, some were deleted, and
+        reading reports it.
 
         Raises:
             StoreError: it was forwarded before.
@@ -208,13 +209,13 @@ class ForwardStage(Stage):
         await asyncio.gather(*(source.close() for source in sources.values()))
         await self._open.aclose()
 
-    # -- what was deleted -------------------------------------------------------------------------------------------
+    # -- deleted records --------------------------------------------------------------------------------------------
 
     async def _out_of_range(self, positions: Mapping[TopicPartition, int]) -> None:
-        """A position is not in its topic any more.
+        """Handle a position that is no longer in its topic.
 
         Raises:
-            StoreError: unless it is allowed to go on without what is missing.
+            StoreError: records are missing, and `accept_loss` is not set.
         """
         for place, position in positions.items():
             source = self._sources.get(place.partition)
@@ -226,7 +227,7 @@ class ForwardStage(Stage):
             missing = reading.missing(where, position, bounds, accept_loss=self.settings.accept_loss)
             begin = position + missing
             self._consumer.seek(place, begin)
-            if not missing:  # the broker had only just taken over, and has learned its end since
+            if not missing:  # the broker had only just become leader, and has learned its end since
                 continue
             log.warning("%s: going on at offset %d instead of %d (accept_loss)", where, begin, position)
             if place == source.documents:
@@ -235,7 +236,7 @@ class ForwardStage(Stage):
                 source.join.verdicts_gone()
 
     async def _look(self, now: float) -> None:
-        """What only shows with time."""
+        """Report lag, and commit the positions of quiet partitions."""
         consumer = self._consumer
         for partition, source in self._sources.items():
             if not {source.documents, source.verdicts} <= self._member.assigned:
@@ -243,7 +244,7 @@ class ForwardStage(Stage):
             self.watch.lag(partition, self._member.lag(source.verdicts, source.join.settled))
             if now > source.quiet_since + QUIET_SECONDS and not source.busy:
                 source.quiet_since = now
-                # Where a partition was just given away there is no position, or none yet.
+                # A partition that was just given away has no position, and a new one may not have it yet.
                 with suppress(IllegalStateError, TimeoutError):
                     async with asyncio.timeout(1):
                         documents = await consumer.position(source.documents)

@@ -88,7 +88,7 @@ class Folding:
         return self._round.documents
 
     def add(self, found: Memberships) -> str | None:
-        """Fold a frame. By the chain rule only the successor of the last frame counts.
+        """Fold a frame. By the chain rule only the next frame after the last one counts.
 
         Returns:
             None, or why the frame does not count: it is a repeat, or one before it is missing.

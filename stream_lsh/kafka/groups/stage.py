@@ -96,7 +96,7 @@ class GroupStage(Stage):
             self.watch.lag(0, self._member.lag(self._input, self._position))
 
     def _patience(self) -> float:
-        """How long to wait for memberships, in seconds. A round costs a transaction, whatever its size."""
+        """How long to wait for memberships, in seconds. Each round costs a transaction, large or small."""
         if self._restoring is not None:
             return 0.0
         if not self._waiting:

@@ -1,8 +1,8 @@
 """Gathers the replies of all shards to complete frames, in the order of the log. Pure.
 
-The chain rule: every reply names the predecessor of its frame. From each shard only the reply to the successor of the
-last frame counts. An earlier one is a repeat. A later one is ignored: its sender has failed, and will send the missing
-reply and this one again.
+The chain rule: every reply names the predecessor of its frame. From each shard only the reply to the frame right
+after the last one counts. An earlier one is a repeat. A later one is ignored: its sender has failed, and will send the
+missing reply and this one again.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Gather(Generic[Payload]):
         """
         if not 0 <= shard < len(self._chains):
             raise StoreError(
-                f"a reply comes from shard {shard}, but shards = {len(self._chains)}: give all workers of a "
+                f"there is a reply of shard {shard}, but shards = {len(self._chains)}: give all workers of a "
                 "topic_prefix the same settings"
             )
         tail = self._tails[shard]

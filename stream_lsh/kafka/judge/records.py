@@ -120,8 +120,8 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
 
 
 def _went(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
-    """For documents that ended a kept document: that it is gone, and where the new representatives are in the documents
-    topic. Includes representatives chosen only now for documents that ended earlier."""
+    """For documents that ended a kept document: a field that says so, and where the new representatives are in the
+    documents topic. Includes representatives chosen only now for documents that ended earlier."""
 
     def place(shard: int, seq: int) -> bytes:
         return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *replies[shard].representatives[seq])

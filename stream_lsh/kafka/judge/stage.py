@@ -89,8 +89,8 @@ class JudgeStage(Stage):
             self._mention_wait()
 
     def _patience(self) -> float:
-        """How long to wait for replies, in seconds. A round costs a transaction, whatever its size: if few replies are
-        there, it waits for more."""
+        """How long to wait for replies, in seconds. Each round costs a transaction, large or small: if few replies
+        are there, it waits for more."""
         if self._gather is None or not self._gather.ready:
             return POLL_SECONDS
         return 0.0 if self._waiting >= ROUND_REPLIES else max(0.0, self._due - time.monotonic())

@@ -1,1 +1,1 @@
-"""The role match: frames against the shards, as a Faust application."""
+"""The role match: compares frames with the shards, as a Faust application."""

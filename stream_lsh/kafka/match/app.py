@@ -333,7 +333,7 @@ class MatchApp(Host):
             async with admin(self.settings) as client:
                 await shorten(client, firsts)
         except (KafkaError, OSError, StreamLshError) as error:
-            log.info("%s was not shortened, but will be: %s", self.names.changelog, error)
+            log.info("%s could not be trimmed; it is tried again: %s", self.names.changelog, error)
 
 
 def create(settings: KafkaSettings, watch: Probe | None = None) -> MatchApp:

@@ -1,4 +1,4 @@
-"""What base records mean to a shard that follows its changelog, and is not open: it erases what they have erased."""
+"""Snapshot records applied to a standby: it erases what they have erased."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Line = Mapping[str, Any]
 
 
 def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], shape: Shape) -> dict[bytes, bytes]:
-    """The values of a shard, which has these rows, that a base record changes: they lose what was erased."""
+    """The values that a snapshot record changes in a shard that has its rows: what was erased is removed from them."""
     shard, values = base.shard, dict[bytes, bytes]()
     for key, value in base.values.items():
         if key[:1] in (IDS, TEXTS, ERASED_KEYS):
@@ -46,7 +46,7 @@ def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], 
 
 
 def overwrite(store: Store, folder: Path, shard: int, segments: Sequence[Line], shape: Shape) -> None:
-    """Have the rows that count as erased blank in files, too."""
+    """Blank the erased rows in files, too."""
     for line in segments:
         with _rows_of(folder, shard, line, shape) as file:
             if file is None:
@@ -62,7 +62,8 @@ def overwrite(store: Store, folder: Path, shard: int, segments: Sequence[Line], 
 
 
 def purge(store: Store, keys: Iterable[bytes]) -> None:
-    """Have what these keys had before leave the disk: neighbours together, as there may be few in a large index."""
+    """Remove the earlier values of these keys from the disk. Neighbouring keys are grouped: a large index may have few
+    of them."""
     mine = sorted({key for key in keys if not key.startswith(name_key(""))})
     store.settle(mine)
     for _, group in groupby(mine, key=_page_of):

@@ -1,5 +1,5 @@
-"""The owner of a shard erases what is due, then writes what it holds anew into the changelog, so that the changes
-before can go: a cleaning cycle."""
+"""Cleaning: the owner of a shard erases what is due, then writes a snapshot into the changelog. The changes before the
+snapshot can then be deleted."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark
 
-RECORD_ROWS, RECORD_BYTES = 512, 256 << 10  # of a base record; its texts may come to a frame of them more
-LOOK_SECONDS = 1.0  # from one look at what is due to the next
+RECORD_ROWS, RECORD_BYTES = 512, 256 << 10  # limits of a snapshot record; the texts of one frame may exceed them
+LOOK_SECONDS = 1.0  # between two checks for what is due
 _ALWAYS = float("inf")
 
 
 class Cleaning:
-    """What an owner does about what is to be erased, from its opening to its end.
+    """Erasing and snapshots of an open shard.
 
     Args:
-        key: of the index. every: seconds from the beginning of a cycle to the next one.
+        key: of the index.
+        every: seconds between the starts of two cycles.
     """
 
     def __init__(
@@ -41,8 +42,8 @@ class Cleaning:
         self._every = every
         self._answered = -1
         self._looked = -_ALWAYS
-        self._at = 0  # when the cycle under way began
-        self._before: int | None = None  # what went when there were fewer rows is being erased
+        self._at = 0  # start of the current cycle
+        self._before: int | None = None  # versions that were deleted below this row count are being erased
         self._records: Iterator[Base] | None = None
 
     @property
@@ -50,12 +51,14 @@ class Cleaning:
         return self._erasing
 
     def step(self, now: float, frame: int) -> Base | None:
-        """Do a little: the next base record to be sent, behind the changes up to that of `frame`, the last one.
+        """Do one step. Returns the next snapshot record to be sent, after the changes up to that of `frame`, the last
+        one.
 
-        now: seconds since 1970.
+        Args:
+            now: seconds since 1970.
         """
         if self._records is not None:
-            return next(self._records, None)  # behind the last one it is waited for its acknowledgement: `ended`
+            return next(self._records, None)  # after the last one it waits for the acknowledgement: `ended`
         if self._before is None:
             if now < self._looked + LOOK_SECONDS:
                 return None
@@ -72,10 +75,10 @@ class Cleaning:
         return next(self._records)
 
     def _due(self, now: float) -> int | None:
-        """With fewer rows than this all went that is due and that no answer names which may be asked for again. None:
-        there is nothing, or it is too early.
+        """The row count below which all deletions are due and in no answer that may be asked for again. None: there are
+        none, or it is too early.
 
-        Where a frame's records are acknowledged, its answer stands in the topics for good.
+        Once a frame's records are acknowledged, its answer is in the topics for good.
         """
         told = self._cycle.told
         if told is None or now < self._cycle.at + self._every:
@@ -87,12 +90,12 @@ class Cleaning:
         return before if any(item.there < before for item in waiting) else None
 
     def _cleaned(self, frame: int, before: int) -> Iterator[Base]:
-        """The records of a cycle. Rows that come meanwhile are in changes behind the first one."""
+        """The records of a snapshot. Rows added meanwhile are in changes after its first record."""
         shard, last = self._shard, self._shard.count
         first = shard.segments[0].first
         segments = [place for place in shard.segments.places if place[1] < last]
         facts = {"segments": segments, "answered": self._answered}
-        counts, _ = folded(self._store, shard.number, trimmed=shard.counted.trimmed)  # now: what comes adds to it
+        counts, _ = folded(self._store, shard.number, trimmed=shard.counted.trimmed)  # now: later frames add to it
         yield self._base(Mark(BEGINS, frame, first, last, before), facts=facts)
         if counts:
             yield self._base(Mark(HAS_ROWS, frame, first, first, before), counts)
@@ -125,11 +128,11 @@ class Cleaning:
         return Base(self._shard.number, self._key, mark, values or {}, facts=facts or {})
 
     def _rows(self, segment: Segment, first: int, end: int, frame: int, before: int) -> Base:
-        """The next rows of a segment, with all that is stored of them."""
+        """The next rows of a segment, with everything stored for them."""
         shard, number = self._shard, self._shard.number
         last, size = min(end, first + RECORD_ROWS), 0
         base = int(shard.rows.base)
-        if first < base < last:  # a value is of flushed rows or of others
+        if first < base < last:  # a value has either flushed rows or others
             last = base
         for row, value in self._store.rows_of(TEXTS, number, segment.number, first):
             if row >= last:
@@ -148,7 +151,7 @@ class Cleaning:
         return Base(number, self._key, Mark(HAS_ROWS, frame, first, last, before), values, dead)
 
     def ended(self) -> None:
-        """The cycle counts: everything is erased."""
+        """The snapshot counts: everything due is erased."""
         self._erasing.forget()
         self._cycle.at = self._at
         self._before = self._records = None

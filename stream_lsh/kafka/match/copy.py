@@ -1,5 +1,4 @@
-"""The store of one shard, kept in step with a changelog: what a match worker on Kafka holds of a partition that it does
-not answer for, or not yet.
+"""The store of one shard, kept in step with a changelog partition: a standby, or a shard before it is active.
 
 A change is applied only if its predecessor is the last frame applied (the chain rule of docs/guarantees.md).
 """
@@ -37,17 +36,17 @@ from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change, ProvisionalRows
 from stream_lsh.wire.envelope import OLDER
 
-FORMAT, CLEANED = 2, 3  # CLEANED: of what is erased from, which revisions before do not know
-APPLIED_BYTES = 8 << 20  # of changes written at a time
+FORMAT, CLEANED = 2, 3  # CLEANED: something was erased; earlier revisions cannot read this format
+APPLIED_BYTES = 8 << 20  # limit of the changes written together
 
 
 class OtherOwner(Exception):
-    """Somebody else writes changes of this shard, too."""
+    """Another owner also writes changes of this shard."""
 
 
 @dataclass(slots=True, eq=False)
 class _Applied:
-    """Changes that are to be written together."""
+    """Changes to be written together."""
 
     values: dict[bytes, bytes] = field(default_factory=dict)
     deleted: list[bytes] = field(default_factory=list)
@@ -58,21 +57,24 @@ class _Applied:
 
 
 class Copy:
-    """A shard's store in a folder, as a copy that follows the changelog.
+    """A shard's store in a folder. It follows the changelog.
 
     Args:
-        folder: made if missing. foreign: told of each record of the changelog that is none, with its offset; it is
-            passed over. erase_after: seconds after which versions that went are erased, None = never.
+        folder: created if missing.
+        foreign: gets the offset of each skipped changelog record that no version of this program writes.
+        erase_after: seconds after which deleted and replaced versions are erased. None: never.
 
     Attributes:
-        last: offset in the signatures topic of the last frame applied, -1 if none was. forgetting: None = no window.
-        changelog_offset: how far the changelog is in the store without a hole, or None. cycle: what the changelog has
-        said of cleaning up to there. outrun: the changelog begins behind what is here, with all that there is.
+        last: offset in signatures of the last frame applied, -1 if there is none.
+        forgetting: the window's state; None: no window.
+        changelog_offset: offset up to which the store has the changelog without a gap, or None.
+        cycle: state of the snapshots in the changelog up to there.
+        outrun: the changelog begins after the end of this store, with a complete snapshot.
 
     Raises:
-        DamagedError: what the folder holds is missing, cut off or changed.
-        StoreError: the folder is in use, cannot be opened, is of another format or of other settings; the message says
-        which.
+        DamagedError: a file is missing, truncated or changed.
+        StoreError: the folder is in use, cannot be opened, or is of another format or other settings. The message says
+            which.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Copy:
         with plainly(folder):
             make_folder(folder)
         self._erase_after = erase_after
-        # What a power cut takes, the changelog brings back.
+        # Not synced: what is lost in a power failure is read again from the changelog.
         self.store = Store(folder / "db", sync=False, joint=erase_after is None)
         try:
             facts = self._open_format()
@@ -107,9 +109,9 @@ class Copy:
             self._leaving.sweep(self.forgetting.window.spans[0].number)
         self.cycle = Cycle(facts.get("cleaning"), -1 if self.last < 0 else None)
         self.outrun = False
-        # Keys of what was written over since the cycle began; None = not known: it began before this was opened.
+        # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
-        self._torn = False  # whether less may be in the store than what is known here
+        self._torn = False  # whether the store may lag behind the state in memory
 
     def _open_format(self) -> dict[str, Any]:
         facts = self.store.named("replica")
@@ -140,10 +142,10 @@ class Copy:
         return dict(facts)
 
     def _check_key(self, key: bytes, where: str) -> None:
-        """Take the index's key from the first record that says it.
+        """Take the index's key from the first record, and compare it with later ones.
 
         Raises:
-            StoreError: it is another one.
+            StoreError: it is another key.
         """
         if self._key is None:
             self._key = key
@@ -157,17 +159,18 @@ class Copy:
     # -- following the changelog ------------------------------------------------------------------------------------
 
     def apply(self, records: Iterable[tuple[int, bytes]], *, start: int = 0) -> None:
-        """Store changes (offset in the changelog, value), in order, without a hole between their offsets but for what
-        was trimmed.
+        """Store changes in order.
 
-        start: the first offset that the changelog has; an empty store begins where it begins.
+        Args:
+            records: offset in the changelog, and value. The offsets have no gaps, except for what was trimmed.
+            start: the first offset of the changelog. An empty store begins there.
 
         Raises:
-            FormatError: for a record that cannot be read; but one that is none is passed over.
-            StoreError: a change does not continue the rows here.
+            FormatError: a record is unreadable. Records that no version of this program writes are skipped.
+            StoreError: a change does not continue the rows of the store.
         """
         applied = _Applied()
-        self._torn = True  # if the write below fails, closing must not write down what is not there
+        self._torn = True  # if a write below fails, closing must not store the newer state
         for offset, data in records:
             if self.changelog_offset is not None and offset <= self.changelog_offset:
                 continue
@@ -178,7 +181,7 @@ class Copy:
                 continue
             try:
                 change = Change.decode(data, self.settings)
-            except ForeignError as error:  # nobody's change; one of ours that was missing would show in the next
+            except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
                 self._foreign(offset, error)
                 self.changelog_offset = offset
                 continue
@@ -228,7 +231,7 @@ class Copy:
         for number, first in applied.begun:
             if known and number <= known[-1]["number"]:
                 continue
-            while known and known[-1]["first"] >= first:  # nothing has come into it
+            while known and known[-1]["first"] >= first:  # the segment is empty
                 known.pop()
             known.append({"number": number, "first": first, "next": 0, "runs": []})
         manifest |= {"rows": self.count, "segments": known}
@@ -242,9 +245,9 @@ class Copy:
             self._forget_copied(self.forgetting, manifest)
 
     def _buried(self, manifest: dict[str, Any], gone: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """The values in which these are dead, too, as `died` gives them, and their number in the manifest."""
+        """The values that mark these rows as deleted, as `died` gives them. Updates their count in the manifest."""
         segments = [(item["number"], item["first"]) for item in manifest["segments"]]
-        gone = gone[gone >> 2 >= (segments[0][1] if segments else self.count)]  # others were trimmed away
+        gone = gone[gone >> 2 >= (segments[0][1] if segments else self.count)]  # without rows of trimmed segments
         if not len(gone):
             return {}
         values = marked(self.store, self.number, segments, gone)
@@ -253,10 +256,11 @@ class Copy:
         return values
 
     def _apply_base(self, base: Base, offset: int, start: int) -> None:
-        """Apply a base record: begin with it, if nothing is here, else have erased what it has erased.
+        """Apply a snapshot record. An empty store begins with the snapshot; another one erases what the snapshot has
+        erased.
 
         Raises:
-            FormatError: it is another shard's.
+            FormatError: it is of another shard.
         """
         if base.shard != self.number:
             raise FormatError(f"the changelog of shard {self.number} has a base record of shard {base.shard}")
@@ -301,7 +305,7 @@ class Copy:
         self.store.write(values | self._facts(), deleted)
 
     def _purge(self) -> None:
-        """Have what was written over since the cycle began leave the disk."""
+        """Remove from the disk what was overwritten since the snapshot began."""
         anew, self._anew = self._anew, []
         if anew is None:
             self.store.purge_all()
@@ -310,7 +314,7 @@ class Copy:
         self.store.sweep()
 
     def _forget_copied(self, forgetting: Forgetting, manifest: dict[str, Any]) -> None:
-        """Let go of what has left the window, where the shard is not open."""
+        """Delete segments that have left the window, while the shard is not open for matching."""
         known = manifest["segments"]
         decided = manifest["provisional"]["rows"][0] if self.settings.late else self.count
         asked = self._answers.first_row(self.count)
@@ -320,7 +324,7 @@ class Copy:
         )  # fmt: skip
         if gone:
             manifest["segments"] = [item for item in known if item["number"] > gone[-1]]
-            if DEAD_ROWS in manifest:  # their marks go with the segments
+            if DEAD_ROWS in manifest:  # segments are deleted with their marks
                 manifest[DEAD_ROWS] -= sum(dead_in(self.store, self.number, number) for number in gone)
             ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
             values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
@@ -329,20 +333,23 @@ class Copy:
 
     @property
     def gap(self) -> bool:
-        """Whether the changelog has a change that could not be applied, because one before it is missing here."""
+        """Whether a change of the changelog could not be applied, because an earlier one is missing here."""
         return self._ignored > self.last
 
     @property
     def missing(self) -> int:
-        """How many of the rows that who comes can see were trimmed away."""
+        """Number of trimmed rows that new documents can still match."""
         return max(0, self._base - (0 if self.forgetting is None else self.forgetting.seen))
 
     def confirmed(self, what: int | Mark, changelog_offset: int) -> bool:
-        """Our change of a frame, or a base record of ours, stands in the changelog at this offset; that counts if it is
-        the next one there. Returns whether a cycle ends with it.
+        """Note that our change of a frame, or our snapshot record, has this offset in the changelog. It counts if it
+        is the next record there.
+
+        Returns:
+            Whether it completes a snapshot.
 
         Raises:
-            OtherOwner: a cycle has ended, but not all that is there came from here.
+            OtherOwner: a snapshot has ended, but another owner has written in between.
         """
         follows = changelog_offset == (-1 if self.changelog_offset is None else self.changelog_offset) + 1
         if isinstance(what, int):
@@ -369,6 +376,6 @@ class Copy:
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _release(self) -> None:
-        """Close the store, when what is deleted is deleted."""
+        """Close the store once all deletions are done."""
         self._deletes.shutdown()
         self.store.close()

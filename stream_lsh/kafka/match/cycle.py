@@ -1,8 +1,8 @@
-"""What a changelog has said of cleaning cycles, up to some record. Pure.
+"""The snapshots (cycles) of a changelog, up to some record. Pure.
 
-A cycle counts if everything behind it goes on from it: it began right behind the change of the frame that it names,
-said all rows in their order, and ended. Then nothing before it is needed, and what it has erased is nowhere behind it.
-One that was broken off, or that somebody has sent who was not the shard's owner any more, does not.
+A snapshot counts if everything after it can continue from it: it begins right after the change of the frame that it
+names, has all rows in order, and has an end mark. Then nothing before it is needed, and what it has erased is nowhere
+after it. An interrupted snapshot, or one of a former owner of the shard, does not count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from stream_lsh.wire.bases import BEGINS, ENDS, Mark
 
 @dataclass(slots=True)
 class Begun:
-    """A cycle under way: where its first record stands, behind which frame it began, which row it says next, and the
-    one behind its last."""
+    """A snapshot in progress.
+
+    Attributes:
+        offset: of its first record.
+        frame: the frame after which it begins.
+        next: the next row that it must have.
+        last: the row after its last one.
+    """
 
     offset: int
     frame: int
@@ -26,15 +32,16 @@ class Begun:
 
 
 class Cycle:
-    """Cycles up to some offset.
+    """The snapshots up to some offset.
 
     Args:
-        known: as `facts` gave it; None = nothing was read, or by a version that knew none.
+        known: as `facts` gave it; None: nothing was read, or only by a version without snapshots.
 
     Attributes:
-        told: the last frame whose change stands in the changelog, None if that is not known. cleaned: where the last
-        cycle that counts began, None if there was none. at: when that one began, seconds since 1970. taking:
-        behind which frame the cycle began that this shard is taken from, None if it is not, or has all of it.
+        told: the last frame whose change is in the changelog, None if unknown.
+        cleaned: first offset of the last snapshot that counts, None if there is none.
+        at: when that one began, seconds since 1970.
+        taking: the frame of the snapshot from which this shard is being built; None if it is not, or is complete.
     """
 
     def __init__(self, known: Mapping[str, Any] | None, told: int | None) -> None:
@@ -47,26 +54,26 @@ class Cycle:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it goes on from, ready for JSON."""
+        """The state to be stored as JSON."""
         begun = self._begun and asdict(self._begun)
         return {"told": self.told, "begun": begun, "cleaned": self.cleaned, "at": self.at, "taking": self.taking}
 
     @property
     def begun(self) -> bool:
-        """Whether one is under way."""
+        """Whether a snapshot is in progress."""
         return self._begun is not None
 
     def change(self, frame: int, predecessor: int, *, first: bool = False) -> None:
-        """The next record is the change of a frame; first: the changelog begins with it."""
+        """The next record is the change of a frame. first: the changelog begins with it."""
         if self.told is None or first or predecessor == self.told:
             self.told = frame
 
     def take(self, frame: int) -> None:
-        """The changelog begins with a cycle behind this frame, and this shard with it."""
+        """The changelog, and with it this shard, begins with a snapshot after this frame."""
         self.told = self.taking = frame
 
     def base(self, offset: int, mark: Mark) -> bool:
-        """The next record is a base record; whether a cycle ends with it that counts."""
+        """The next record is a snapshot record. Returns whether it completes a snapshot that counts."""
         begun = self._begun
         if mark.part == BEGINS:
             self._begun = Begun(offset, mark.frame, mark.first, mark.last) if mark.frame == self.told else None

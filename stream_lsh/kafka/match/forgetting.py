@@ -1,8 +1,7 @@
-"""What a shard that follows a changelog remembers of a window: its segments, and from where on the changelog is
-needed. Pure.
+"""The window of a shard that follows a changelog: its segments, and the first changelog offset that is needed. Pure.
 
-Every frame goes to every shard, so a segment begins with the same frame in all changelogs. Once it is forgotten, and
-no answer is kept that has rows of it, the changelog is needed from the frame on with which the next one began.
+Every frame is sent to every shard, so a segment begins with the same frame in all changelogs. Once a segment is
+dropped, and no stored answer has rows of it, the changelog is needed from the first frame of the next segment on.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change, Seen
 
 First = tuple[int, int]
-"""A segment's number and its first row."""
+"""Number and first row of a segment."""
 
 
 @dataclass(slots=True)
 class Begin:
-    """With which frame a segment began (offset in signatures), and where its change stands in the changelog, None if
-    that is not known."""
+    """The first frame of a segment (offset in signatures), and the offset of its change in the changelog, None if
+    unknown."""
 
     frame: int
     place: int | None = None
@@ -36,11 +35,12 @@ class Forgetting:
     """The window up to some frame.
 
     Args:
-        known: as `facts` gave it; None = no frame yet. last: offset of the last frame.
+        known: as `facts` gave it; None: no frame yet.
+        last: offset of the last frame.
 
     Attributes:
-        seen: the first row that who comes can see. needed: offset from which on the changelog is needed, None if it is
-        not known; a number, so any thread may look at it.
+        seen: the first row that new documents can match.
+        needed: the first changelog offset that is needed, None if unknown. Readable from any thread.
     """
 
     def __init__(self, settings: Settings, known: Mapping[str, Any] | None, last: int) -> None:
@@ -49,15 +49,15 @@ class Forgetting:
         self.seen: int = known["seen"]
         self.needed: int | None = None
         self._begins = {int(number): Begin(*begin) for number, begin in known["begins"].items()}
-        # Where the changelog begins: the first row of the change there if it does not fit, and `seen` of the latest.
+        # At the start of the changelog: first row of its first change if that does not fit, and the latest `seen`.
         self._ahead: list[int] | None = known["ahead"]
-        # What was forgotten is told by the change of a frame, which has to be there first; and what is left then.
+        # (frame, oldest segment left): valid once that frame's change, which reports it, is in the changelog.
         self._told: deque[tuple[int, int]] = deque()
         self._tell(last)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it goes on from, ready for JSON."""
+        """The state to be stored as JSON."""
         begins = {str(number): [begin.frame, begin.place] for number, begin in self._begins.items()}
         return {"window": self.window.facts, "begins": begins, "seen": self.seen, "ahead": self._ahead}
 
@@ -66,7 +66,8 @@ class Forgetting:
     ) -> NDArray[np.int64]:
         """Segments int64[n] of the documents of the next frame.
 
-        Who is not accepted is no document of the log: no segment begins with it. It goes with its neighbours.
+        Rows that were not accepted are no documents of the log: no segment begins with one. They belong to the segment
+        of their neighbours.
         """
         if accepted is None:
             numbers = self.window.cut(log, places)
@@ -82,14 +83,19 @@ class Forgetting:
             self._begins.setdefault(number, Begin(frame))
 
     def behind(self, segments: NDArray[np.int64], firsts: Iterable[First], count: int) -> Seen:
-        """What the change of a frame says, whose documents belong to these segments; firsts: of those that the shard
-        has rows of, ascending; count: its rows."""
+        """The window's part of a frame's change.
+
+        Args:
+            segments: of the frame's documents.
+            firsts: of the segments that the shard has rows of, ascending.
+            count: rows of the shard.
+        """
         gone = set(self.window.gone)
         self.seen = next((first for number, first in firsts if number not in gone), count)
         return Seen(self.seen, self.window.since(int(segments[0])))
 
     def follow(self, change: Change, place: int) -> None:
-        """A change was applied, which stands there in the changelog."""
+        """A change was applied; `place` is its offset in the changelog."""
         if change.seen is not None:
             self.window.follow(change.seen.spans)
             self.seen = change.seen.first
@@ -97,7 +103,7 @@ class Forgetting:
         self.placed(change.offset, place)
 
     def ignored(self, change: Change, *, first: bool) -> None:
-        """A change could not be applied; first: the changelog begins with it."""
+        """A change could not be applied. first: it is the first record of the changelog."""
         if change.seen is None:
             return
         if first:
@@ -107,11 +113,11 @@ class Forgetting:
 
     @property
     def outlived(self) -> bool:
-        """Whether the changelog, which does not begin before what is here has ended, has all that can still be seen."""
+        """Whether the changelog, though it begins after the end of this store, has all rows that can still match."""
         return self._ahead is not None and self._ahead[1] >= self._ahead[0]
 
     def placed(self, frame: int, place: int) -> None:
-        """The change of a frame stands there in the changelog."""
+        """The change of a frame has the offset `place` in the changelog."""
         for begin in self._begins.values():
             if begin.frame == frame and begin.place is None:
                 begin.place = place
@@ -121,9 +127,11 @@ class Forgetting:
                 self.needed = oldest.place
 
     def forget(self, firsts: Iterable[First], ready: Callable[[int, int], bool], last: int) -> list[int]:
-        """Let segments go that nobody sees any more; their numbers.
+        """Drop expired segments, and return their numbers.
 
-        ready: whether one may go, behind which rows begin with that one. last: offset of the last frame.
+        Args:
+            ready: whether a segment may be dropped, given its number and the first row of the next one.
+            last: offset of the last frame.
         """
         firsts, gone = list(firsts), list[int]()
         for number in self.window.gone:
@@ -138,6 +146,6 @@ class Forgetting:
         return gone
 
     def _tell(self, frame: int) -> None:
-        """The change of this frame tells what is left."""
+        """The change of this frame reports what is left."""
         if self.window.spans:
             self._told.append((frame, self.window.spans[0].number))

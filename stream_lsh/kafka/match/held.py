@@ -128,8 +128,8 @@ class Held:
         if self.read is not None and self.read + 1 < start:
             # It may have all of them nevertheless: after another owner's records it does not count its own.
             log.warning(
-                "shard %d: %s ends at offset %d of the changelog, which begins at %d now; what comes next shows "
-                "whether it has what was in between", self.shard, self.folder, self.read, start,
+                "shard %d: %s ends at offset %d of the changelog, which now begins at %d; the next "
+                "record shows whether any are missing in between", self.shard, self.folder, self.read, start,
             )  # fmt: skip
             self.read = start - 1
 
@@ -144,7 +144,7 @@ class Held:
             raise StoreError(
                 f"{reason}. The changelog of shard {self.shard} was trimmed, it begins at offset {self.start}. If the "
                 "disk of another worker has the whole shard, start that one. Else start this one with --accept-loss "
-                f"once: {self.folder} is deleted, and the shard knows what the changelog has left"
+                f"once: {self.folder} is deleted, and the shard is rebuilt from the rest of the changelog"
             )
         log.warning("shard %d: %s; deleting %s to rebuild it from the changelog", self.shard, reason, self.folder)
         with suppress(StreamLshError):
@@ -278,8 +278,8 @@ class Held:
             raise self._anew(_what(error), whole=self._shortened) from error
         if replica.missing and self.settings.window is not None:
             log.warning(
-                "shard %d: its changelog begins at offset %d; the shard knows nothing of %d documents before, which "
-                "are within the window", self.shard, self.start, replica.missing,
+                "shard %d: its changelog begins at offset %d; %d earlier documents are missing, which are within the "
+                "window", self.shard, self.start, replica.missing,
             )  # fmt: skip
 
     def _for_us(self, error: DamagedError) -> StoreError:
@@ -304,7 +304,7 @@ class Held:
             for what, offset in confirmed:
                 if replica.confirmed(what, offset):
                     log.info(
-                        "shard %d: what was due is erased; its changelog is needed from offset %d on", self.shard,
+                        "shard %d: everything due is erased; the changelog is needed from offset %d on", self.shard,
                         replica.cycle.cleaned or 0,
                     )  # fmt: skip
         except OtherOwner as error:  # the other owner's records must be read first
@@ -347,8 +347,8 @@ class Held:
             elif answer is None and self._gap_since is None:
                 self._gap_since = time.monotonic()
                 log.warning(
-                    "shard %d: frames have come, but not the next one after that at %d of signatures; they are ignored "
-                    "until it has come", self.shard, last,
+                    "shard %d: the frame after the one at %d of signatures is missing; later ones are ignored until it "
+                    "arrives", self.shard, last,
                 )  # fmt: skip
         return found
 

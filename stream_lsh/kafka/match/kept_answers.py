@@ -1,5 +1,5 @@
-"""The answers of a shard that may be asked for again: the rows that they have made are in its store anyway, so only the
-keys of those are kept with each, and what stands nowhere else, or not for long."""
+"""The answers of a shard that may be asked for again. The rows of an answer are in the store anyway. So only their keys
+are stored with it, and what is not stored elsewhere for long enough."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import LATE, Change, Seen
 from stream_lsh.wire.source import MOST_ROWS
 
-KEPT_FRAMES = 256  # answers that are kept whatever their rows
+KEPT_FRAMES = 256  # minimum number of answers that are stored
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
-_DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, if ids are updated
-_SIZE = struct.Struct("<I")  # bytes of `Change.seen`, if there is a window
-_WAITS = 1 << 31  # in the number of keys: bytes of `Change.waits` follow, as those of `Change.seen`
+_DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, with updates
+_SIZE = struct.Struct("<I")  # bytes of `Change.seen`, with a window
+_WAITS = 1 << 31  # flag in the number of keys: `Change.waits` follows, with its size as for `Change.seen`
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
 
 
 class KeptAnswers:
-    """Of a shard; what it writes belongs into the write of the frame that is answered.
+    """The stored answers of a shard. Their values are written together with the frame's other values.
 
     Args:
-        rows: how many rows the shard has; of the answers that are there already it is not known which had fewer.
+        rows: current number of rows. For answers that are stored already, it replaces the unknown number at their time.
     """
 
     def __init__(self, settings: Settings, store: Store, shard: int, rows: int) -> None:
         self._settings = settings
         self._store = store
         self._shard = shard
-        # Their frames, and the row behind each: of the earlier ones at most this.
+        # Their frames, and the row after each: for answers of an earlier run an upper bound.
         self._frames = deque((frame, rows) for frame in store.numbers(ANSWERS, shard))
 
     def add(self, change: Change, deleted: list[bytes], fresh: dict[bytes, bytes]) -> dict[bytes, bytes]:
-        """The value that keeps an answer; old ones go, out of `fresh` if they are not written yet.
+        """The value that stores an answer. Old answers are deleted, or removed from `fresh` if not written yet.
 
-        The sequencer lets so many documents be under way: nobody can ask for an answer behind which there are as many
-        frames, or rows. One of version 0.1 counts frames only; but not more of a shard than `Flow` takes at a time are
-        without their answer.
+        The sequencer limits the documents in flight: no answer is asked for again once as many frames, or rows, follow
+        it. A sequencer of version 0.1 counts only frames; but no more frames of a shard than `Flow` takes at once are
+        unanswered.
         """
         settings = self._settings
         rows, most = settings.most_rows * settings.decision_lag, max(settings.decision_lag + 1, KEPT_FRAMES)
@@ -62,29 +62,30 @@ class KeptAnswers:
         if change.seen is not None:
             seen = _sized(change.seen.encode())
         waits = _sized(change.waits) if change.waits else b""
-        # Later sums take the place of what a frame has counted.
+        # Counters are overwritten by later frames, so their values are stored here.
         rare = b"".join(_sized(value) for key, value in change.values.items() if key.startswith(FREQUENCIES))
         return {self._key(change.offset): b"".join((head, late, dead, seen, waits, *change.values, rare, change.reply))}
 
     def forget(self, frame: int) -> list[bytes]:
-        """The keys of the answers up to this frame, which nobody can ask for any more."""
+        """The keys of the answers up to this frame. No reader can ask for them any more."""
         keys = []
         while self._frames and self._frames[0][0] <= frame:
             keys.append(self._key(self._frames.popleft()[0]))
         return keys
 
     def first_row(self, otherwise: int, *, behind: int = -1) -> int:
-        """The first row of the oldest answer, of those behind a frame, which is put together of its rows; `otherwise`
-        if there is none."""
+        """The first row of the oldest answer after frame `behind`, which is assembled from its rows; `otherwise` if
+        there is none."""
         oldest = next((frame for frame, _ in self._frames if frame > behind), None)
         value = None if oldest is None else self._store.value(self._key(oldest))
         return otherwise if value is None else int(_ANSWER.unpack_from(value)[1])
 
     def change(self, frame: int, key: bytes, flushed: Callable[[int, int], bytes]) -> Change | None:
-        """What a frame has changed, said again; None: so long ago that nobody can ask.
+        """The change of a frame again; None if it is too old to be asked for.
 
         Args:
-            key: of the index. flushed: rows, from one to before another, that are no value of the store any more.
+            key: of the index.
+            flushed: the value of the rows from one to before another that are no longer in the store.
 
         Raises:
             DamagedError: a value is missing.
@@ -121,8 +122,8 @@ class KeptAnswers:
     def _values(
         self, keys: list[bytes], here: Mapping[bytes, bytes], last: int, flushed: Callable[[int, int], bytes]
     ) -> dict[bytes, bytes]:
-        """The values that a frame has left under these keys, in this order, or which are here; its rows end before
-        `last`."""
+        """The values of a frame under these keys, in this order. `here` has precedence over the store. The frame's rows
+        end before `last`."""
         starts = [parts_of(key)[3] for key in keys if key.startswith(ROWS)]
         ends = dict(pairwise([*starts, last]))
         values = {}
@@ -145,15 +146,15 @@ def _sized(data: bytes) -> bytes:
 
 
 def _sized_at(value: bytes, at: int) -> tuple[bytes, int]:
-    """What `_sized` gave, and where it ends."""
+    """The data of `_sized`, and its end."""
     begin = at + _SIZE.size
     end = begin + _SIZE.unpack_from(value, at)[0]
     return value[begin:end], end
 
 
 def missing(store: Store, shard: int, row: int) -> DamagedError:
-    """The error where what belongs to a row is not there."""
+    """The error for missing data of a row."""
     return DamagedError(
-        f"{store.path}: what belongs to row {row} of shard {shard} is missing; delete the folder: it is rebuilt from "
+        f"{store.path}: data of row {row} of shard {shard} are missing; delete the folder: it is rebuilt from "
         "the changelog"
     )

@@ -1,7 +1,7 @@
-"""One shard with a store of its own, kept in step with a changelog: what a match worker on Kafka holds for a partition.
+"""A shard with its own store, kept in step with a changelog partition.
 
-Every frame leaves a change and a reply. Both are written locally in one atomic batch together with the frame's place,
-before anything is sent: whatever is killed, the shard holds all of a frame or nothing, and can say both again.
+Every frame produces a change and a reply. One atomic batch stores both, and the frame's position, before anything is
+sent. After any crash the shard has all of a frame or nothing, and can send both again.
 """
 
 from __future__ import annotations
@@ -43,16 +43,18 @@ from stream_lsh.wire.replies import Reply, carries, named
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.signed import signed_batch
 
-REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # of the matches in a reply; of one of them beside its name
-_INPUT = b"documents"  # the name under which places are kept: there is one topic that documents come from
+REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # limit of the matches in a reply; size of one match without its name
+_INPUT = b"documents"  # key of the source positions: all documents come from one topic
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is to be sent for a frame: the change to the changelog, the reply to the judge. Both are None for a frame
-    that was answered so long ago that the judge must have had it.
+    """The records to be sent for a frame: the change for the changelog, the reply for the judge.
 
-    documents: how many were matched for it just now, 0 where it is an answer said again.
+    Both are None for a frame that was answered so long ago that the judge must have the reply.
+
+    Attributes:
+        documents: how many were matched just now, 0 for a repeated answer.
     """
 
     offset: int
@@ -62,7 +64,7 @@ class Answer:
 
 
 class Replica(Copy):
-    """A shard and its store in a folder; opened as a copy that follows the changelog, until `activate`."""
+    """A shard and its store in a folder. It follows the changelog until `activate`."""
 
     def __init__(
         self, settings: Settings, shard: int, folder: Path, *, erase_after: int | None = None,
@@ -88,11 +90,12 @@ class Replica(Copy):
     # -- matching ---------------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Open the shard, to match; postings of rows above the last flush are rebuilt. An empty one is opened by its
-        first frame, which has the key.
+        """Open the shard for matching. Postings of rows after the last flush are rebuilt. An empty shard is opened by
+        its first frame, which contains the index's key.
 
         Raises:
-            DamagedError: what is on disk is missing, cut off or changed. StoreError: it cannot be opened.
+            DamagedError: a file is missing, truncated or changed.
+            StoreError: the shard cannot be opened.
         """
         self._activated = True
         if self._shard is None and self._key is not None:
@@ -122,8 +125,10 @@ class Replica(Copy):
         return shard
 
     def clean(self, now: float) -> tuple[Mark, bytes] | None:
-        """Do a little about what is to be erased (now: seconds since 1970): the next base record to be sent, behind all
-        that was matched before.
+        """Do one cleaning step. Returns the next snapshot record to be sent, after all that was matched before.
+
+        Args:
+            now: seconds since 1970.
 
         Raises:
             OutputError, DamagedError: see `Erasing.step`.
@@ -133,7 +138,7 @@ class Replica(Copy):
         return base.mark, base.encode(self.settings)
 
     def deactivate(self) -> None:
-        """Close the shard; the store stays open. It does not wait for a merge, that is done again."""
+        """Close the shard. The store stays open. A merge in progress is dropped, and done again later."""
         shard, workers, self._shard, self._workers = self._shard, self._workers, None, None
         cleaning, self._cleaning = self._cleaning, None
         self._activated = False
@@ -153,17 +158,19 @@ class Replica(Copy):
 
     @property
     def pause(self) -> float:
-        """Seconds to wait for every 1,000 documents, so that merges keep up."""
+        """Seconds to wait per 1,000 documents, so that merges keep up."""
         return 0.0 if self._shard is None else self._shard.pause
 
     def match(self, value: bytes) -> Answer | None:
-        """Match and store one record of the frames topic. When this returns, everything is in the store.
+        """Match and store one record of the topic frames. When this returns, everything is in the store.
 
-        A frame that was matched before gives the same answer again. None: the frame's predecessor is missing; its
-        sender will send that and this one again.
+        A frame that was matched before gives the same answer again.
+
+        Returns:
+            None if the frame's predecessor is missing. The sender will send both again.
 
         Raises:
-            FormatError: the record cannot be read.
+            FormatError: the record is unreadable.
         """
         sequenced = Sequenced.decode(value, self.settings)
         self._check_key(sequenced.key, "the frames topic")
@@ -175,7 +182,7 @@ class Replica(Copy):
         frame = Frame.decode(sequenced.frame, self.settings)
         batch = signed_batch(frame, sequenced, self.settings, self._hashes, self._signer)
         shard.poll()
-        self._torn = True  # from here to the write nothing else may be written: the store has all of a frame or nothing
+        self._torn = True  # no other write until the one below: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = BatchRun(shard, batch), sequenced.places(len(batch)), self.settings.block
         forgetting, gone, seen = self.forgetting, dict[int, list[Segment]](), None
@@ -184,10 +191,10 @@ class Replica(Copy):
         else:
             segments = forgetting.cut(sequenced.offset, batch.documents.log, places, sequenced.accepted)
         for segment, start, stop in parts(places, segments, block):
-            values.update(shard.pending())  # what `begin` flushes is in files here, but not for those who follow
+            values.update(shard.pending())  # `begin` flushes these into files, but standbys need the values
             groups = self._enter(shard, int(places[start]) // block, sequenced) if block else NO_NUMBERS
             shard.begin(segment)
-            # A block begins with a document that counts; whatever is before it in its frame leaves no trace.
+            # A block begins with a document that counts. Rows before it in the frame leave no trace.
             begin = start if sequenced.accepted is None else start + int(np.argmax(sequenced.accepted[start:stop]))
             step.run(begin, stop, groups)
             shard.keep(step.matches(), batch, start, stop)
@@ -209,7 +216,7 @@ class Replica(Copy):
         self.count = shard.count
         late = (shard.late.block, shard.late.first, shard.late.second) if block else None
         dead = died(local, self.store)
-        if seen is not None:  # a segment that nobody sees any more is still here, or not
+        if seen is not None:  # deleted rows of expired segments are left out, whether these are still here or not
             dead = dead[dead >> 2 >= seen.first]
         change = Change(
             self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late,
@@ -229,7 +236,7 @@ class Replica(Copy):
         return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
-        """Leave out of the shard what nobody sees any more; it counts until the next manifest."""
+        """Drop expired segments from the shard. They remain on disk until the next manifest."""
         gone = forgetting.forget(
             shard.segments.places,
             lambda number, behind: shard.lets_go(number) and behind < self._answers.first_row(self.count),
@@ -238,11 +245,11 @@ class Replica(Copy):
         return {number: shard.drop(number) for number in gone}
 
     def _enter(self, shard: Shard, block: int, sequenced: Sequenced) -> NDArray[np.int64]:
-        """The next document is of this block of the log. One that begins comes with what is decided by then; the groups
-        that are to be told then who may stand for them.
+        """Enter the block of the next document. At the start of a block, first apply the decisions that the frame
+        contains. Returns the groups that need new representatives.
 
         Raises:
-            FormatError: it does not.
+            FormatError: a block begins, but the frame has no decisions.
         """
         groups = NO_NUMBERS
         if block > shard.late.block and block > 1:
@@ -265,7 +272,7 @@ class Replica(Copy):
         )  # fmt: skip
 
     def _place(self, row: int) -> tuple[int, int]:
-        """Source partition and offset of a document that became a row.
+        """Source partition and offset of the document of a row.
 
         Raises:
             DamagedError: they are missing.
@@ -276,8 +283,8 @@ class Replica(Copy):
         return found[1:]
 
     def _listed(self, matches: Matches, shard: Shard, shingles: Shingles) -> tuple[Matches, list[bytes]]:
-        """The matches that the reply has, and its names: few enough to fit, and the judge would list no more."""
-        # Where several shards keep, only the judge knows what counts: all that were found, as far as they fit.
+        """The matches for the reply, and their names: as many as fit, and no more than the judge would list."""
+        # With several shards and `compare_with = "kept"` only the judge knows which matches count: send all that fit.
         most = 0 if self.settings.late else self.settings.max_matches
         most = most or len(matches.document)
         while True:
@@ -311,7 +318,7 @@ class Replica(Copy):
         return self._shard
 
     def close(self) -> None:
-        """Close shard and store; nothing is lost."""
+        """Close shard and store without losing anything."""
         try:
             self.deactivate()
             if not self._torn:

@@ -57,7 +57,7 @@ class MatchStage(Stage):
             # It leaves the group when the broker answers again, or when the request times out.
             log.warning("Faust did not stop within %d s", STOP_SECONDS)
         elif stopping.exception() is not None:
-            log.warning("Faust did not stop well: %r", stopping.exception())
+            log.warning("Faust stopped with an error: %r", stopping.exception())
         starting.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await starting

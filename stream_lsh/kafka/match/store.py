@@ -95,7 +95,7 @@ class FrameStore(Store[bytes, bytes]):
         try:
             await held.close()
         except Exception as error:  # the changelog has what is missing on disk
-            log.warning("shard %d was not closed well: %s", shard, error)
+            log.warning("shard %d was closed with an error: %s", shard, error)
         finally:
             del self._closing[shard]
 
@@ -192,7 +192,7 @@ class FrameStore(Store[bytes, bytes]):
         """Do nothing: `take` has had each record."""
 
     def persisted_offset(self, tp: TP) -> int | None:
-        """The offset after which recovery continues. The replica stores it in the same write as the data it stands for.
+        """The offset after which recovery continues. The replica stores it in the same write as the data up to there.
 
         Never None for a shard of this member: Faust would use the offsets of the records that it has seen, late ones
         too.

@@ -76,7 +76,7 @@ class Stage(ABC):
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a failure comes from Kafka or the network, so that a new run may succeed."""
+    """Whether a failure is one of Kafka or the network, so that a new run may succeed."""
     if isinstance(error, (Failed, errors.KafkaError, errors.ConsumerStoppedError, ConnectionError, TimeoutError)):
         return True
     if isinstance(error, (socket.gaierror, ssl.SSLError)):
@@ -171,7 +171,7 @@ async def keep_running(
                 await make().run(stop)
             if stop.is_set():
                 return
-            raise Failed("it ended without having been asked to")
+            raise Failed("the role ended by itself")
         except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -184,7 +184,7 @@ async def keep_running(
         reason = await _reason(error, settings, stop)
         now = clock()
         if stop.is_set():
-            log.warning("stopped with an error (%s); others do again what was not committed", _words(error))
+            log.warning("stopped with an error (%s); other workers repeat what was not committed", _words(error))
             return
         idle = watch.last_idle
         if watch.commits > commits or (idle is not None and idle >= began + QUIET):

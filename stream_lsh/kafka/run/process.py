@@ -135,7 +135,7 @@ def run(
                 notice.say = log.info
                 warm_up(settings, lambda: bool(signals.came))
         if signals.came:  # there is nothing to drain yet
-            log.info("stopped %s before it had begun", job.name)
+            log.info("stopped %s before it had started", job.name)
             return
         signals.run(lambda stop, _: run_roles(job, settings, classes, stop))
     except Exception as error:
@@ -179,7 +179,7 @@ async def run_roles(
 
         def stopped(task: asyncio.Task[None], error: StreamLshError) -> None:
             tasks[task].stopped(str(error))
-            log.error("%s has stopped: %s; start the worker again when that is remedied", task.get_name(), error)
+            log.error("%s has stopped: %s; fix this and start the worker again", task.get_name(), error)
 
         ended = await outlast(tasks, job, [asked], stopped)
         asked.cancel()
@@ -188,7 +188,7 @@ async def run_roles(
         _, late = await asyncio.wait(tasks, timeout=DRAIN)
         for task in late:
             log.warning(
-                "%s did not finish within %d s; others do again what it has not committed", task.get_name(), DRAIN
+                "%s did not finish within %d s; other workers repeat what it has not committed", task.get_name(), DRAIN
             )
             task.cancel()
         if late:
@@ -281,7 +281,7 @@ def _told(error: BaseException, report: int) -> int:
         with suppress(OSError):
             os.write(report, orjson.dumps({"message": str(error)}))
         return error.exit_code
-    log.error("an error that was not foreseen; please report it", exc_info=error)
+    log.error("unexpected error; please report it", exc_info=error)
     return StreamLshError.exit_code
 
 
@@ -299,7 +299,7 @@ def _watch_supervisor() -> None:
     """Stop when the supervisor has ended, if the system does not do it or the supervisor ended before we asked."""
     while sys.stdin.buffer.read(1):
         pass
-    log.warning("the supervisor is gone; stopping")
+    log.warning("the supervisor has ended; stopping")
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(DRAIN + 10)
     os._exit(KILLED)

@@ -126,7 +126,7 @@ async def wait_for_kafka(
         if error is None:
             asked.cancel()
             if said is not None:
-                log.info("Kafka at %s is there after %.0f s", settings.bootstrap_servers, now - began)
+                log.info("Kafka at %s answers after %.0f s", settings.bootstrap_servers, now - began)
             return
         if not isinstance(error, (errors.KafkaError, OSError, TimeoutError)):
             raise error
@@ -196,7 +196,7 @@ class _Supervisor:
         await asyncio.wait([everything, killing], timeout=DRAIN + 10, return_when=asyncio.FIRST_COMPLETED)
         self.killed = not everything.done() and killing.done()
         for name, process in self._running.items():
-            log.warning("the process of %s did not end; it is killed", name)
+            log.warning("the process of %s did not end and is killed", name)
             with suppress(ProcessLookupError):
                 process.kill()
         await everything

@@ -104,7 +104,7 @@ class Accepted:
         repeated = cut = False
         for partition, begins, ends, first in segments.tolist():
             if not 0 <= begins <= ends:
-                raise FormatError(f"a frame is damaged: a segment goes from {begins} to {ends}")
+                raise FormatError(f"a frame is damaged: a segment begins at {begins} and ends at {ends}")
             at = moved.get(partition, known.get(partition, -1))
             if at < 0:
                 at = begins if first != CONTINUES else -1
@@ -138,10 +138,10 @@ class Accepted:
     def metadata(self) -> str:
         """The text for the metadata of an offset commit.
 
-        It is `2:` and base64 of the key (16 bytes) and of numbers of variable length: last, documents, and for each
-        source partition, ascending, the count of partitions skipped before it and its position minus that of the one
-        before. With a window `:` follows, and base64 of stream time and the last event times, oldest first, each as
-        the difference from the one before.
+        It is `2:` and base64 of the key (16 bytes) and of numbers of variable length: last, documents, then two for
+        each source partition, ascending. These are the count of partitions skipped before it, and its position minus
+        that of the one before. With a window `:` follows, and base64 of stream time and the last event times, oldest
+        first, each as the difference from the one before.
 
         A source partition takes about 4 bytes if partitions are about equally long, the times about 300. Brokers
         accept 4,096 bytes (offset.metadata.max.bytes).
@@ -176,7 +176,7 @@ class Accepted:
             raise StoreError(f"the sequencer's committed offset was written by version 1, this is {_VERSION}: {OLDER}")
         if version != str(_VERSION):
             raise FormatError(
-                f"the metadata {metadata[:40]!r} of the sequencer's committed offset is none that this version writes: "
+                f"the metadata {metadata[:40]!r} of the sequencer's committed offset was not written by this version: "
                 "upgrade this worker if another version wrote it; otherwise rebuild under another topic_prefix"
             )
         try:

@@ -108,7 +108,7 @@ class SequenceStage(Stage):
         self._accepted = known or self._first(bounds[1])
         if missing := READING.missing(source, position, bounds, accept_loss=self.settings.accept_loss):
             self._link.member.log.warning(
-                "%s: %d frames from offset %d on are deleted; the signers have to sign again what was in them "
+                "%s: %d frames from offset %d on are deleted; the signers must sign their documents again "
                 "(--accept-loss)", source, missing, position,
             )  # fmt: skip
             position += missing
@@ -132,8 +132,8 @@ class SequenceStage(Stage):
         if end:
             raise StoreError(
                 f"the group {self.topics.group(self.role)} has no committed offset any more, but "
-                f"{self.topics.signatures} has or had frames: what was accepted is not known, and neither is the key "
-                "that they were signed with. Rebuild under another topic_prefix with stream-lsh kafka reindex."
+                f"{self.topics.signatures} has or had frames: the accepted positions and the key of the index are "
+                "lost. Rebuild under another topic_prefix with stream-lsh kafka reindex."
             )
         return Accepted(secrets.token_bytes(KEY_BYTES))
 
@@ -207,8 +207,8 @@ class SequenceStage(Stage):
         found = jumps(log, before, self.settings.window_ms)
         if found:
             self._link.member.log.warning(
-                "the times of the documents advanced by more than the window of %s at once: all before %s is "
-                "forgotten; look at what sends such times, or set max_future lower", self.settings.window,
+                "stream time jumped by more than the window of %s, to %s, and the documents before are forgotten: if "
+                "event times were wrong, stop their sender, and reindex with a lower max_future", self.settings.window,
                 moment(int(log[-1])),
             )  # fmt: skip
         self.watch.stream_time(int(log[-1]), found)

@@ -24,8 +24,8 @@ from stream_lsh.wire.source import Record
 
 READING = Reading(
     "documents", "read",
-    "Which documents were judged cannot be told any more: read it under another topic_prefix.",
-    "To go on without them start the worker with --accept-loss once; raise the topic's retention.ms.",
+    "It is unknown which of its documents were judged: read it under another topic_prefix.",
+    "To continue without them, start the worker with --accept-loss once; raise the topic's retention.ms.",
 )  # fmt: skip
 NOTES = "sign-notes"
 """A consumer group without members. Its commits hold a note, as metadata, for each committed position of the signers.
@@ -102,7 +102,7 @@ class Note:
             return cls(
                 found["fingerprint"], found["format"], last, found.get("begun", False), found.get("paused", 0)
             )  # fmt: skip
-        raise StoreError(f"the commits of the consumer group {group} are no signers' notes ({text[:80]!r}): delete it")
+        raise StoreError(f"the commits of the consumer group {group} are not from signers ({text[:80]!r}): delete it")
 
     def check(self, fingerprint: str, format: str, source: str) -> None:
         """Check that a signer with these settings may continue. With other settings it would add frames that no
@@ -115,8 +115,8 @@ class Note:
         if self.fingerprint and self.fingerprint != fingerprint:
             raise StoreError(
                 f"{source} was signed with other settings so far (fingerprint {self.fingerprint}, here {fingerprint}): "
-                "use the same settings for all workers of a topic_prefix, or rebuild under another one with stream-lsh "
-                "reindex"
+                "use the same settings for all workers of a topic_prefix, or rebuild under another one with "
+                "stream-lsh kafka reindex"
             )
         if self.format not in (None, format):
             raise StoreError(
@@ -182,9 +182,9 @@ def beginning(
     if committed is None and accepted is not None and not accept_loss:
         raise StoreError(
             f"{where}, has no committed position, but its documents up to offset {accepted} were sequenced: the topic "
-            "was deleted and made again, or Kafka has forgotten the position (offsets.retention.minutes). If it is the "
-            f"same topic start the worker with --accept-loss once: it goes on at offset {accepted}. Else read it under "
-            "another topic_prefix."
+            "was deleted and created again, or Kafka has dropped the position (offsets.retention.minutes). If it is "
+            f"the same topic, start the worker with --accept-loss once: it continues at offset {accepted}. Else read "
+            "it under another topic_prefix."
         )
     position, note = committed or (None, Note("", None))
     lost = accept_loss and position is not None and accepted is None and not note.begun
@@ -197,8 +197,8 @@ def beginning(
         # With nothing accepted, the first frame may be lost too. So sign again from the beginning, with a mark that the
         # sequencer always accepts.
         warning = (
-            f"{where}: no frame of it was sequenced yet; signing it again from offset {bounds[0]} on, where it begins "
-            "now (--accept-loss)"
+            f"{where}: no frame of it was sequenced yet; signing it again from its first offset "
+            f"{bounds[0]} on (--accept-loss)"
         )
         found = Beginning(bounds[0], JUMPS)
     elif position is None or note.begun:
@@ -209,7 +209,7 @@ def beginning(
         found = Beginning(accepted or 0 if back else position, last=None if back else note.last)
     begin = bounds[0]
     if missing := READING.missing(where, found.position, bounds, accept_loss=accept_loss):
-        warning = f"{where}: going on without {missing} documents from offset {found.position} on"
+        warning = f"{where}: continuing without {missing} documents from offset {found.position} on"
         return Beginning(begin, JUMPS, warning=warning)
     # If retention has deleted the last record, it has deleted exactly what was read. Another topic would have to begin
     # at that very offset.
@@ -233,7 +233,7 @@ class Pause:
 
     Attributes:
         by: the command that asked for it, and what ends it; "" = no pause.
-        since: ms since 1970. It tells one pause from another.
+        since: ms since 1970. It identifies the pause.
     """
 
     by: str = ""

@@ -86,7 +86,7 @@ class SignStage(Stage):
         while 0 not in (found := await self._sequenced()):
             if time.monotonic() - said >= SAY_SECONDS:
                 said = time.monotonic()
-                self.log.info("waiting for a sequencer, which makes the key of a new index at its first start")
+                self.log.info("waiting for a sequencer, which creates the key of a new index at its first start")
             self.watch.idle()
             await asyncio.sleep(KEY_SECONDS)
         key = Accepted.of(found[0][1]).key
@@ -168,7 +168,7 @@ class SignStage(Stage):
                 ", ".join(map(str, sorted(self._excluded))),
             )  # fmt: skip
         elif before != self._excluded:
-            self.log.info("the outputs have the partitions now that were left out of %s", self.topics.documents)
+            self.log.info("the outputs now have the partitions of %s that were left out", self.topics.documents)
         if pause and pause != self._pause:
             self.log.warning("reading nothing more of %s: %s", self.topics.documents, pause.by)
         elif self._pause and not pause:
@@ -273,15 +273,15 @@ class SignStage(Stage):
             policy = (await configs_of(self._link.admin, [source])).get(source, {}).get("cleanup.policy", "compact")
             if "compact" in policy:
                 self.log.info(
-                    "%s, partition %d: the record at offset %d, which was read last, is compacted away, so that it is "
-                    "not known for sure to be the same topic", self.topics.documents, partition, last.offset,
+                    "%s, partition %d: the record at offset %d, which was read last, is compacted away, so it is not "
+                    "certain that the topic is the same", self.topics.documents, partition, last.offset,
                 )  # fmt: skip
                 return
             what = "no record"
         raise StoreError(
             f"{self.topics.documents}, partition {partition}, has {what} at offset {last.offset}, which was read last: "
-            "the topic was deleted and made again, or the brokers have lost its end, and others have come since. Which "
-            "documents were judged cannot be told any more: read it under another topic_prefix."
+            "the topic was deleted and made again, or the brokers have lost its end, and it has new records since. It "
+            "is unknown which of its documents were judged: read it under another topic_prefix."
         )
 
     async def _sign(self) -> None:

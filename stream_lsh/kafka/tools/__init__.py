@@ -1,1 +1,1 @@
-"""Around the pipeline: a broker to try out, files onto topics, topics onto the terminal, rebuilding."""
+"""Tools around the pipeline: a local broker, sending files to a topic, printing topics, rebuilding, monitoring."""

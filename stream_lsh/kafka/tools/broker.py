@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine, from Maven and Java, for trying out and for the tests: one node, KRaft."""
+"""A real Apache Kafka on this machine, from Maven and Java, for trials and tests: one node, KRaft."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ PROPERTIES = {
     "auto.create.topics.enable": "false",
     "num.network.threads": "2",
     "num.io.threads": "4",
-    # After a kill the controller refuses the same broker until its old session has ended: 9 s by default.
+    # After a kill the controller refuses the same broker until its old session has expired: by default 9 s.
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "1000",
     "log.cleaner.dedupe.buffer.size": "16777216",
 }
-"""A node on its own: a single copy of everything, small internal topics, consumer groups that begin at once."""
-# Below the ports that systems give to clients: one that keeps trying to connect to a broker that is down could
-# otherwise get that very port as its own, connect to itself, and keep the broker from coming back.
+"""A single node: one replica of everything, small internal topics, consumer groups that start without a delay."""
+# Below the ephemeral ports. A client that keeps trying to connect to a stopped broker could otherwise get that very
+# port as its own, connect to itself, and keep the broker from starting again.
 _FIRST_PORT, _LAST_PORT = 10_000, 28_000
 _LOG_LINES = 12
-# Runs as a process of its own before it becomes Java: Linux ends it with us, however we end.
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"  # for a short run the second compiler costs more time than it saves
+# Runs as its own process before it becomes Java: Linux ends it together with us, even after a kill.
 _LAUNCHER = """\
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -62,13 +63,13 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-# What ends with us is bound to the thread that started it: this one lives as long as we do.
+# The child ends with the thread that started it, so this thread runs as long as our process.
 _starter = ThreadPoolExecutor(1, "stream-lsh-broker")
 _running: weakref.WeakSet[KafkaBroker] = weakref.WeakSet()
 
 
 class KafkaBroker:
-    """One broker with its folder: started, stopped, killed and started again on the same port and data."""
+    """One broker with its folder. It can be stopped, killed and started again on the same port and data."""
 
     def __init__(
         self,
@@ -80,15 +81,17 @@ class KafkaBroker:
         listeners: Mapping[str, str] | None = None,
         scram_users: Mapping[str, str] | None = None,
         heap_mb: int = 512,
+        brief: bool = False,
     ) -> None:
-        """Nothing is started yet.
+        """Does not start the broker.
 
         Args:
-            folder: for data and log; made if missing, and used again with what is in it.
+            folder: for data and log. Created if missing; existing data are used again.
             port: of the plain listener; None = a free one.
-            properties: further lines of server.properties, which win over `PROPERTIES`.
+            properties: further lines of server.properties, which override `PROPERTIES`.
             listeners: name -> protocol (SSL, SASL_SSL, ...) of further listeners; see `address`.
             scram_users: name -> password; written when the folder is formatted.
+            brief: for a life of minutes: it starts sooner, and takes more time for each record.
         """
         self.folder = folder
         self.version = version
@@ -100,6 +103,7 @@ class KafkaBroker:
         self._listeners = {name: (given[name], number) for name, number in zip(given, others, strict=True)}
         self._scram_users = dict(scram_users or {})
         self._heap_mb = heap_mb
+        self._java_options = [_FIRST_COMPILER] if brief else []
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None
 
@@ -109,12 +113,12 @@ class KafkaBroker:
         return f"127.0.0.1:{self.port}"
 
     def address(self, listener: str) -> str:
-        """host:port of a further listener; the host by name, as certificates have it."""
+        """host:port of a further listener. The host is a name, as in certificates."""
         return f"localhost:{self._listeners[listener][1]}"
 
     @property
     def pid(self) -> int | None:
-        """The process, None if it does not run."""
+        """The process id, None if it does not run."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def __enter__(self) -> Self:
@@ -127,11 +131,11 @@ class KafkaBroker:
         self.stop()
 
     def start(self, timeout: float = START_SECONDS) -> None:
-        """Start it and wait until it answers; nothing if it runs.
+        """Start the broker and wait until it answers. Does nothing if it runs.
 
         Raises:
-            BrokerError: Java or the jars are missing, the port is taken, or it ends or stays silent; with the end of
-                its log.
+            BrokerError: Java or the jars are missing, the port is taken, or the broker ends or does not answer. The
+                message has the end of its log.
         """
         if self.pid is not None:
             return
@@ -140,7 +144,7 @@ class KafkaBroker:
         properties = self._all_properties()
         for port in re.findall(r":(\d+)", properties["listeners"]):
             _check_free(int(port))
-        self.kill()  # what is left of one that ended by itself
+        self.kill()  # cleans up after one that ended by itself
         try:
             self._begin(program, classes, properties)
             self._wait_until_ready(timeout)
@@ -158,7 +162,7 @@ class KafkaBroker:
         if not (self._data / "meta.properties").exists():
             self._format(program, classes, config)
         self._process = _starter.submit(self._launch, [
-            program, f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC",
+            program, f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", *self._java_options,
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
             "-cp", classes, "kafka.Kafka", str(config),
@@ -176,7 +180,7 @@ class KafkaBroker:
             time.sleep(0.05)
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
-        """End it in order (SIGTERM); kill it if that takes longer than `timeout` seconds."""
+        """Stop it with SIGTERM; kill it after `timeout` seconds."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -186,35 +190,36 @@ class KafkaBroker:
         self.kill()
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a power cut would."""
+        """End it at once (SIGKILL), as a power failure would."""
         if self._process is not None:
             if self._process.poll() is None:
                 self._process.kill()
             self._process.wait()
         self._process = None
         if self._lock is not None:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # whoever is just being started has it open, too, until it runs
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a process that is just being started may share the descriptor
             os.close(self._lock)
             self._lock = None
         _running.discard(self)
 
     def restart(self, timeout: float = START_SECONDS) -> None:
-        """Stop it if it runs, and start it again: same port, same data."""
+        """Stop it if it runs, and start it again on the same port and data."""
         self.stop()
         self.start(timeout)
 
     def pause(self) -> None:
-        """Let it hang (SIGSTOP) until `resume`."""
+        """Suspend it (SIGSTOP) until `resume`."""
         if self._process is not None:
             self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Continue after `pause`."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait for its end; its exit code, None if it has not ended within `timeout` seconds, or does not run."""
+        """Wait for its end. Returns its exit code, or None if it does not end within `timeout` seconds or is not
+        running."""
         if self._process is None:
             return None
         with suppress(subprocess.TimeoutExpired):
@@ -244,7 +249,7 @@ class KafkaBroker:
 
     def _write(self, properties: Mapping[str, str]) -> Path:
         path = self.folder / "server.properties"
-        # The format of Java's properties takes a backslash for the beginning of an escape.
+        # In Java's properties format a backslash begins an escape.
         lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
         path.write_text("".join(lines), encoding="utf-8")
         return path
@@ -252,7 +257,7 @@ class KafkaBroker:
     def _format(self, program: str, classes: str, config: Path) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         command = [
-            program, "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classes,
+            program, _FIRST_COMPILER, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classes,
             "kafka.tools.StorageTool",
             "format", f"--cluster-id={cluster}", f"--config={config}", "--ignore-formatted",
         ]  # fmt: skip
@@ -266,7 +271,7 @@ class KafkaBroker:
 
     def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            # Not in our process group: a Ctrl-C is for us, and we stop it in order.
+            # In its own process group: Ctrl-C is for us, and we stop it in order.
             return subprocess.Popen(
                 bound(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder,
                 start_new_session=True, pass_fds=[self._lock] if self._lock is not None else [],
@@ -282,7 +287,7 @@ class KafkaBroker:
 
 
 def _telling(text: str) -> list[str]:
-    """The last lines of a log that say what is wrong: without stack traces, and without what went well."""
+    """The last lines of a log that report a problem: without stack traces and successes."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
     wrong = [line for line in lines[-400:] if any(word in line for word in ("ERROR", "FATAL", "Exception"))]
     return (wrong or lines)[-_LOG_LINES:]
@@ -296,7 +301,7 @@ def bound(command: list[str]) -> list[str]:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on.
+    """A free port of 127.0.0.1.
 
     Raises:
         BrokerError: none was found.
@@ -310,7 +315,7 @@ def free_port() -> int:
 
 
 def free_ports(number: int, but: Collection[int] = ()) -> list[int]:
-    """So many ports as of `free_port`, all different, and none of `but`."""
+    """`number` different free ports, none of them in `but`."""
     found: list[int] = []
     while len(found) < number:
         port = free_port()
@@ -320,9 +325,9 @@ def free_ports(number: int, but: Collection[int] = ()) -> list[int]:
 
 
 def _locked(path: Path) -> int:
-    """A descriptor that keeps others from this folder, also while only the broker has it that inherits it.
+    """A descriptor that locks the folder, even when only the broker still has it open.
 
-    Kafka has locks of its own, but looks at them late: a second one has damaged the first one's log by then.
+    Kafka has its own locks, but checks them late: by then a second broker has damaged the first one's log.
 
     Raises:
         BrokerError: another broker uses the folder.
@@ -351,13 +356,13 @@ def _check_free(port: int) -> None:
 
 
 def _ready(port: int) -> bool:
-    """Whether a broker on this port answers the request for metadata (API 3, version 1, no client id, no topics), and
-    names a broker: it takes requests a moment before the controller lets it work."""
+    """Whether a broker on this port answers a metadata request (API 3, version 1, no client id, no topics) and lists a
+    broker. It answers requests slightly before the controller has registered it."""
     request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.recv(12)  # length, number of the request, how many brokers
+            answer = connection.recv(12)  # length, number of the request, number of brokers
     except OSError:
         return False
     return len(answer) == 12 and int.from_bytes(answer[8:], "big", signed=True) > 0

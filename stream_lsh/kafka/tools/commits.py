@@ -1,4 +1,4 @@
-"""Commits for consumer groups that have no members at the moment, or never any."""
+"""Commits for consumer groups that have no members at the moment, or never."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ async def commit(settings: KafkaSettings, group: str, positions: Mapping[TopicPa
     """Commit positions with their metadata.
 
     Raises:
-        StoreError: the group has members. KafkaError, OSError: see `connection.explained`.
+        StoreError: the group has members.
+        KafkaError, OSError: see `connection.explained`.
     """
     topics: dict[str, dict[int, tuple[int, str]]] = defaultdict(dict)
     for place, position in positions.items():

@@ -1,4 +1,4 @@
-"""Deletions by hand, as records of the documents topic."""
+"""Deletions by an operator, sent as records of the documents topic."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TOGETHER = 1000
 
 
 def check(settings: KafkaSettings) -> None:
-    """Whether it is known how a record says that an id is deleted.
+    """Check that the settings say how a record deletes an id.
 
     Raises:
-        UsageError: it is not.
+        UsageError: they do not.
     """
     if settings.key_is_id is None and settings.deleted_field is None:
         raise UsageError(
@@ -28,14 +28,14 @@ def check(settings: KafkaSettings) -> None:
             "to delete from an index on this machine)"
         )
     if settings.id_field == LINE_ID:
-        raise UsageError(f"with id_field = {LINE_ID} the ids are places in topics: nothing can be deleted by its id")
+        raise UsageError(f"with id_field = {LINE_ID} the ids are positions in topics: nothing can be deleted by its id")
 
 
 def lines(settings: KafkaSettings, ids: Iterable[str | int]) -> Iterator[list[Line]]:
-    """The records that delete these ids: tombstones, or objects where keys are no ids.
+    """The records that delete these ids: tombstones, or objects if keys are no ids.
 
     Raises:
-        UsageError: an id is none.
+        UsageError: an id is invalid.
     """
     numbered = enumerate(ids, 1)
     while some := list(islice(numbered, TOGETHER)):
@@ -43,10 +43,10 @@ def lines(settings: KafkaSettings, ids: Iterable[str | int]) -> Iterator[list[Li
 
 
 def line_of(settings: KafkaSettings, id: str | int, number: int) -> Line:
-    """The record that deletes an id, the so manieth.
+    """The record that deletes an id. number: its position in the list of ids.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the id is invalid.
     """
     try:
         json = id_text(id)

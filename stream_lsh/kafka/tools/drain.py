@@ -1,4 +1,4 @@
-"""Draining a pipeline: its signers pause, and what was read gets its verdict and is passed on; who still has what."""
+"""Draining a pipeline: the signers pause, and everything read gets its verdict and is forwarded. Shows what is left."""
 
 from __future__ import annotations
 
@@ -26,20 +26,25 @@ from stream_lsh.kafka.topics import check
 from stream_lsh.wording import count
 
 BY = "stream-lsh kafka drain (stream-lsh kafka drain --resume has documents read again)"
-LOOK = 1.0  # seconds between two looks
+LOOK = 1.0  # seconds between two checks
 _NOBODY = ("Empty", "Dead")  # states of a group without members
 
 Way = tuple[int, int]
-"""A position, and where it has to come to."""
+"""A position, and its goal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far everybody is, as committed. All by partition of what a role reads.
+    """The progress of all roles, by their commits and by partition of their inputs.
 
-    reading: source partitions that a signer may read more of. signed: behind what was signed. accepted: None before the
-    first start of a sequencer. judged: the last complete frame; decided: documents with a verdict, where that is known.
-    forward: None if it has never run. folded: the last frame that is folded into groups; None if there are none.
+    Attributes:
+        reading: source partitions that a signer may still read.
+        signed: position after what was signed.
+        accepted: None before the first start of a sequencer.
+        judged: the last complete frame.
+        decided: number of documents with a verdict, if known.
+        forward: None if it has never run.
+        folded: the last frame that is folded into groups; None without groups.
     """
 
     reading: tuple[int, ...] = ()
@@ -54,15 +59,15 @@ class Standing:
 
     @property
     def documents(self) -> int:
-        """How many were accepted."""
+        """Number of accepted documents."""
         return 0 if self.accepted is None else self.accepted.documents
 
     def left(self) -> list[str]:
-        """Who still has what, in words; nothing if all is done."""
+        """What is left of each role, as text; empty if all is done."""
         found = []
         if self.reading:
             found.append(
-                f"sign may still read partition {_listed(self.reading)}: no signer has said yet that it has stopped"
+                f"sign may still read partition {_listed(self.reading)}: its signer has not confirmed the pause yet"
             )
         known = {} if self.accepted is None else self.accepted.positions
         missing = [partition for partition, to in self.signed.items() if to > known.get(partition, 0)]
@@ -70,7 +75,7 @@ class Standing:
         if at < end:
             found.append(f"sequence has {count(end - at, 'frame')} to read")
         elif missing:
-            found.append(f"sequence has not got all that was signed of partition {_listed(missing)}")
+            found.append(f"sequence has not read all signed documents of partition {_listed(missing)}")
         for shard, (at, end) in sorted(self.match.items()):
             if at < end:
                 found.append(f"match has {count(end - at, 'frame')} of shard {shard} to answer")
@@ -90,14 +95,14 @@ def _listed(partitions: tuple[int, ...] | list[int]) -> str:
 
 
 async def mark(settings: KafkaSettings, pause: Pause) -> None:
-    """Write what the signers look at. Raises as `commit`."""
+    """Write the mark for the signers. Raises as `commit`."""
     topics = Topics.of(settings)
     place = TopicPartition(topics.documents, 0)
     await commit(settings, topics.group(PAUSE), {place: (0, pause.metadata())})
 
 
 async def paused(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
-    """The pause as it stands. Raises as `pause_of`."""
+    """The current pause. Raises as `pause_of`."""
     return await pause_of(client, Topics.of(settings))
 
 
@@ -105,17 +110,17 @@ async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -
     found = await paused(client, settings)
     if found and found.by != BY:
         raise StoreError(
-            f"the signers of {settings.topic_prefix} pause for {found.by}: finish that, it has them read again"
+            f"the signers of {settings.topic_prefix} pause for {found.by}: finish that command, which resumes them"
         )
     return found
 
 
 async def begin(settings: KafkaSettings) -> Pause:
-    """Have the signers pause; the same pause if they do already.
+    """Make the signers pause. An existing pause is kept.
 
     Raises:
         BrokerError, KafkaError, OSError: see `topics.check`.
-        StoreError: they pause for something else.
+        StoreError: they pause for another command.
     """
     await check(settings, ["sign", "sequence", "judge"])
     async with admin(settings) as client:
@@ -127,7 +132,7 @@ async def begin(settings: KafkaSettings) -> Pause:
 
 
 async def resume(settings: KafkaSettings) -> bool:
-    """Have the signers read again; False if they did. Raises as `begin`."""
+    """Let the signers read again. Returns False if they were not paused. Raises as `begin`."""
     async with admin(settings) as client:
         found = await _drained_by_us(client, settings)
     if found:
@@ -141,11 +146,12 @@ async def follow(
     """Wait until nothing is left.
 
     Args:
-        report: told what is left, again and again.
+        report: called regularly with what is left.
 
     Raises:
-        StreamLshError: something is, after so many seconds. KafkaError, OSError: Kafka is away at that time.
-        StoreError: somebody has had the signers read again meanwhile.
+        StreamLshError: something is left after `seconds`.
+        KafkaError, OSError: Kafka is down at that time.
+        StoreError: the pause was ended meanwhile.
     """
     end = time.monotonic() + seconds
     while True:
@@ -153,7 +159,7 @@ async def follow(
         try:
             async with admin(settings) as client:
                 if await paused(client, settings) != pause:
-                    raise StoreError("somebody has had the signers read again (drain --resume) before all was done")
+                    raise StoreError("the signers were resumed (drain --resume) before the pipeline was drained")
                 found = await look(client, settings, pause)
         except (errors.KafkaError, OSError, TimeoutError):
             if late:
@@ -164,21 +170,21 @@ async def follow(
                 return found
             if late:
                 raise StreamLshError(
-                    f"not drained within {seconds:.0f} s: {'; '.join(left)}. The signers pause still: run the command "
-                    "again to wait for the rest, or stream-lsh kafka drain --resume to have them read again"
+                    f"not drained within {seconds:.0f} s: {'; '.join(left)}. The signers are still paused: run the "
+                    "command again to wait for the rest, or stream-lsh kafka drain --resume to resume them"
                 )
             report(left)
         await asyncio.sleep(LOOK)
 
 
 async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Pause) -> Standing:
-    """How far everybody is. In the order of the pipeline: nothing comes to who was looked at."""
+    """The progress of all roles. They are checked in the order of the pipeline: a checked role gets nothing new."""
     topics = Topics.of(settings)
 
     async def ways(topic: str, role: str) -> dict[int, Way]:
         places = await partitions_of(client, topic)
         found = await committed(client, topics.group(role), topic)
-        # As they are, be it in a transaction whose marks are still to be written.
+        # Includes open transactions, whose markers are still to be written.
         async with reading(settings, isolation_level="read_uncommitted") as consumer:
             ends = await consumer.end_offsets(places)
         return {place.partition: (found.get(place.partition, (0, ""))[0], ends[place]) for place in places}
@@ -193,7 +199,7 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
         reads = tuple(p for p in sources if p not in found or found[p][1].paused != pause.since)
     signed = {partition: to for partition, (to, note) in found.items() if not note.begun}
 
-    # Its end first: what is sent meanwhile is not signed by those who have stopped.
+    # The end is read first: what is sent meanwhile is not from the signers that have stopped.
     ways_in = await ways(topics.signatures, "sequence")
     sequenced = await committed(client, topics.group("sequence"), topics.signatures)
     accepted = Accepted.of(sequenced[0][1]) if 0 in sequenced else None
@@ -212,14 +218,14 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
 
 
 async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int, Way]:
-    """With those done that have only marks of transactions before them, which are no verdicts."""
+    """The same, with partitions marked as done that have only transaction markers left."""
     found, topic = dict(ways), Topics.of(settings).verdicts
     open_ = {TopicPartition(topic, partition): at for partition, (at, end) in ways.items() if at < end}
     async with reading(settings) as consumer:
         read_from(consumer, open_)
         for place in open_:
             end = ways[place.partition][1]
-            with suppress(errors.OffsetOutOfRangeError):  # for forward to say
+            with suppress(errors.OffsetOutOfRangeError):  # forward reports this itself
                 if await passed(consumer, place, end):
                     found[place.partition] = end, end
     return found

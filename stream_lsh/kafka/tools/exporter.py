@@ -1,4 +1,4 @@
-"""What `status` knows as metrics for Prometheus, which no worker could tell: least of all one that is not there."""
+"""The figures of `status` as Prometheus metrics. Workers cannot report these, least of all one that is down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stream_lsh.kafka.tools.status import Report, report
 
 
 def metrics(found: Report) -> bytes:
-    """A report in Prometheus' text form."""
+    """A report in Prometheus' text format."""
     registry = CollectorRegistry()
 
     def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -47,8 +47,10 @@ def metrics(found: Report) -> bytes:
 
 
 async def exporting(settings: KafkaSettings, port: int) -> None:
-    """Answer /metrics until SIGTERM or SIGINT: each time by looking, with 503 and the reason where that fails; and
-    /health, as a worker without roles. Workers are not asked: Prometheus does that itself.
+    """Serve /metrics and /health until SIGTERM or SIGINT.
+
+    Each request of /metrics makes an observation. If that fails, the status is 503 with the reason. /health answers as
+    for a worker without roles. Workers are not asked: Prometheus does that itself.
 
     Raises:
         UsageError: the port is taken, or the host is not one of this machine.

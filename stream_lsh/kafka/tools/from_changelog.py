@@ -1,9 +1,9 @@
-"""Rebuilding under another prefix with another number of shards from the changelogs, without the documents topic.
+"""Rebuilding under another prefix with another number of shards, from the changelogs, without the documents topic.
 
-The documents are read back from what the shards have stored, in the order of the log, signed and sent as frames of the
-new prefix: its sequencer, shards and judge do the rest. A frame that was accepted before counts once, so it may be
-killed anywhere and run again. Meanwhile signers of the new prefix pause; at the end they get the positions behind what
-was restored.
+The documents are restored from the stored rows and texts in the order of the log, signed, and sent as frames of the new
+prefix. Its sequencer, shards and judge do the rest. A repeated frame counts once, so the command can be killed and run
+again at any time. Meanwhile the signers of the new prefix pause; at the end they get the positions after what was
+restored.
 """
 
 from __future__ import annotations
@@ -42,16 +42,21 @@ from stream_lsh.wire.source import Source
 log = logging.getLogger("stream_lsh.kafka.tools.from_changelog")
 
 RESTORING = ("sequence", "match", "judge")
-"""The roles that do the work; the documents come from here, and what was forwarded before is not forwarded again."""
-LOOK = 0.5  # seconds between two looks at how far it is
+"""The roles that take part. This module replaces sign. Documents that were forwarded are not forwarded again."""
+LOOK = 0.5  # seconds between two checks of the progress
 SLICE_MS = 500
-FETCH_BYTES = 2 << 20  # of a changelog in one answer, or one record
+FETCH_BYTES = 2 << 20  # of a changelog in one response; a larger record is sent alone
 
 
 @dataclass(frozen=True, slots=True)
 class Changelogs:
-    """What there is to restore. old: the settings it was made with. ends: by shard, the offset behind its last change.
-    accepted: what the sequencer has accepted, None if that is forgotten."""
+    """The source of a rebuild.
+
+    Attributes:
+        old: the settings of the old index.
+        ends: by shard, the offset after its last change.
+        accepted: what the sequencer has accepted, None if its commit has expired.
+    """
 
     old: KafkaSettings
     ends: Mapping[int, int]
@@ -59,14 +64,15 @@ class Changelogs:
 
 
 async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
-    """See what there is, make the topics of the new prefix, and have its signers pause.
+    """Inspect the changelogs, create the topics of the new prefix, and make its signers pause.
 
     Args:
-        settings: with the prefix of the old index; they may name any number of shards. new: see `reindex.target`.
+        settings: with the prefix of the old index. Their number of shards is ignored.
+        new: see `reindex.target`.
 
     Raises:
-        UsageError: what the shards have stored does not suffice.
-        StoreError: there is no changelog, it is not whole, or the new prefix is in use.
+        UsageError: the stored data are not sufficient.
+        StoreError: there is no changelog, it is incomplete, or the new prefix is in use.
         BrokerError, KafkaError, OSError: see `reindex.prepare`.
     """
     if settings.verify != "exact":
@@ -76,7 +82,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
         )
     if settings.window is not None:
         raise UsageError(
-            f"--from-changelog is not for indexes with a window so far (window = {settings.window}): rebuild from the "
+            f"--from-changelog does not support indexes with a window (window = {settings.window}): rebuild from the "
             "documents topic, which has to reach back as far (without --from-changelog)"
         )
     topics = Topics.of(settings)
@@ -95,7 +101,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
         if trimmed is not None:
             raise StoreError(
                 f"the changelog of shard {trimmed.partition} begins at offset {begins[trimmed]}: it was trimmed, and "
-                "what was before is not known. Rebuild from the documents topic (without --from-changelog)"
+                "earlier changes are missing. Rebuild from the documents topic (without --from-changelog)"
             )
         if not any(ends.values()):
             raise StoreError(f"{topics.changelog} is empty: there is nothing to rebuild")
@@ -110,10 +116,10 @@ def _by(settings: KafkaSettings) -> str:
 
 
 async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: KafkaSettings) -> None:
-    """Have the signers of the new prefix pause, before anybody works under it.
+    """Make the signers of the new prefix pause, before any worker uses it.
 
     Raises:
-        StoreError: somebody does already.
+        StoreError: the prefix is in use.
     """
     if (await paused(client, new)).by == _by(settings):
         return
@@ -129,13 +135,13 @@ async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: Kafk
 async def restore(
     changelogs: Changelogs, new: KafkaSettings, stop: asyncio.Event, report: Callable[[int], object]
 ) -> bool:  # fmt: skip
-    """Have everything restored by the workers of the new prefix; False if `stop` came first.
+    """Restore everything with the workers of the new prefix. Returns False if `stop` is set first.
 
     Args:
-        report: told the number of documents done, again and again.
+        report: called regularly with the number of documents done.
 
     Raises:
-        StoreError: the changelogs do not fit together or the settings; or workers of the new prefix are at work.
+        StoreError: the changelogs do not match each other or the settings, or other workers use the new prefix.
     """
     while not stop.is_set():
         try:
@@ -145,14 +151,14 @@ async def restore(
                     await work.hand_over()
                     return True
         except (errors.KafkaError, OSError, TimeoutError) as error:
-            # How long to wait for a broker that is away the workers decide.
+            # The workers decide how long to wait for a broker that is down.
             log.info("beginning again: %s", error)
             await waited(stop, LOOK)
     return False
 
 
 class _Restoring:
-    """One attempt: from the beginning of the changelogs, past what was accepted already."""
+    """One attempt. It reads the changelogs from the beginning, and skips what was accepted already."""
 
     def __init__(
         self, changelogs: Changelogs, new: KafkaSettings, client: AIOKafkaAdminClient, stop: asyncio.Event,
@@ -168,12 +174,12 @@ class _Restoring:
         self._segments = Segments()
 
     async def _accepted(self) -> Accepted | None:
-        """What the new sequencer has accepted; None before its first start, which makes the key."""
+        """What the new sequencer has accepted; None before its first start, which creates the key."""
         found = await committed(self._client, self._topics.group("sequence"), self._topics.signatures)
         return Accepted.of(found[0][1]) if 0 in found else None
 
     async def _judge(self) -> int:
-        """The last frame that is judged; told how many documents are."""
+        """The last frame that is judged. Reports the number of judged documents."""
         group = self._topics.group("judge")
         found = (await committed(self._client, group, self._topics.matches)).get(0)
         self._looked = time.monotonic()
@@ -184,7 +190,7 @@ class _Restoring:
         return judged.last
 
     async def send(self) -> bool:
-        """Send every frame that is not accepted yet; False if it is not wanted any more."""
+        """Send every frame that is not accepted yet. Returns False if asked to stop."""
         while (accepted := await self._accepted()) is None:
             await waited(self._stop, LOOK)
             if self._stop.is_set():
@@ -216,13 +222,13 @@ class _Restoring:
                     await send(columns, source, self._segments.of(source))
                 last = changes[0].offset
             known = self._changelogs.accepted
-            if known is not None and known.last <= last:  # further by the ends of transactions, and what was compacted
+            if known is not None and known.last <= last:  # adds transaction markers and compacted records
                 await send(*nothing(), self._segments.up_to(known.positions, {}))
             await asyncio.gather(*under_way)
         return not self._stop.is_set()
 
     async def judged(self) -> bool:
-        """Wait until all of it is judged; False if that is not wanted any more."""
+        """Wait until everything is judged. Returns False if asked to stop."""
         wanted = self._segments.positions
         while not self._stop.is_set():
             accepted = await self._accepted()
@@ -235,7 +241,7 @@ class _Restoring:
         return False
 
     async def hand_over(self) -> None:
-        """Give signers and forwarders the positions behind what was restored, and let the signers read.
+        """Commit the positions after what was restored for sign and forward, and let the signers read.
 
         Raises:
             StoreError: there are workers already.
@@ -244,7 +250,7 @@ class _Restoring:
         note = Note(new.fingerprint, new.document_format)
         documents = {partition: TopicPartition(topics.documents, partition) for partition in positions}
         verdicts = [TopicPartition(topics.verdicts, partition) for partition in positions]
-        # Behind what is written, though the marks of its transaction may not stand there yet.
+        # After all written verdicts, even if their transaction marker is not written yet.
         async with reading(new, isolation_level="read_uncommitted") as consumer:
             ends = await consumer.end_offsets(verdicts)
         for group, text in (("sign", note.metadata()), (NOTES, note.text())):
@@ -256,9 +262,10 @@ class _Restoring:
 
 
 class Chains:
-    """The changes of all shards, frame by frame, as far as all of them have them; by the chain rule.
+    """The changes of all shards, frame by frame, up to the last frame that all of them have (the chain rule).
 
-    ends: by shard, offset behind the last change that counts.
+    Args:
+        ends: by shard, the offset after the last change to be read.
     """
 
     def __init__(self, consumer: AIOKafkaConsumer, settings: KafkaSettings, ends: Mapping[int, int]) -> None:
@@ -271,11 +278,10 @@ class Chains:
         read_from(consumer, dict.fromkeys(self._ends, 0))
 
     async def following(self, stop: asyncio.Event) -> list[Change]:
-        """Of the next frame the changes of all shards, in their order; none if one of them has no more, or if it is not
-        wanted any more.
+        """The changes of all shards for the next frame, in order. Empty if a shard has no more, or if asked to stop.
 
         Raises:
-            StoreError: they do not fit together, or the settings.
+            StoreError: they do not match each other or the settings.
         """
         while missing := [place for place, changes in self._waiting.items() if not changes]:
             if stop.is_set():
@@ -296,7 +302,7 @@ class Chains:
     def _take(self, place: TopicPartition, record: ConsumerRecord) -> None:
         try:
             change = Change.decode(record.value or b"", self._settings)
-        except ForeignError:  # nobody's change, as the shards know it, too
+        except ForeignError:  # not written by this program; the shards skip it too
             return
         except FormatError as error:
             raise StoreError(

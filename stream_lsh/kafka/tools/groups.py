@@ -1,4 +1,4 @@
-"""What the role group remembers, as a folder that is read like an index that keeps groups."""
+"""The state of the role group, copied into a folder that can be read like an index with groups."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ POLL_MS = 500
 
 
 async def fetch(settings: KafkaSettings, folder: Path) -> None:
-    """Read all of the changelog of groups into the folder.
+    """Read the whole changelog of groups into the folder.
 
     Raises:
-        BrokerError: Kafka cannot be reached, or has no such topic. StoreError: there are no groups yet.
+        BrokerError: Kafka cannot be reached, or has no such topic.
+        StoreError: there are no groups yet.
     """
     place = TopicPartition(Topics.of(settings).group_changelog, 0)
     store = Store(folder / "db", sync=False)

@@ -1,4 +1,4 @@
-"""The jars of Apache Kafka, fetched once by Maven into the user's cache folder; and the Java to run them with."""
+"""The jars of Apache Kafka, downloaded once with Maven into the user's cache folder, and the Java to run them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from stream_lsh.errors import BrokerError, UsageError
 
 VERSIONS = ("4.1.1", "3.9.1")
-"""What the tests run with; the first is the default. Other versions from 3.7 on are fetched too."""
+"""The versions that the tests use; the first is the default. Other versions from 3.7 on can be downloaded too."""
 _VERSION = re.compile(r"(\d+)\.(\d+)\.\d+")
 _LINES = 8
 _POM = """\
@@ -39,19 +39,19 @@ _POM = """\
 
 
 def check_version(version: str) -> None:
-    """Raises UsageError for what is no version of Kafka that runs without ZooKeeper in the way we start it."""
+    """Raises UsageError unless this is a version of Kafka from 3.7 on, the first that can start as we do."""
     match = _VERSION.fullmatch(version)
     if match is None or (int(match[1]), int(match[2])) < (3, 7):
         raise UsageError(f"{version!r} is not a version of Kafka from 3.7.0 on, for example {', '.join(VERSIONS)}.")
 
 
 def cache_folder() -> Path:
-    """Where the jars are kept: $XDG_CACHE_HOME/stream-lsh, by default ~/.cache/stream-lsh."""
+    """The folder of the jars: $XDG_CACHE_HOME/stream-lsh, by default ~/.cache/stream-lsh."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "stream-lsh"
 
 
 def java(version: str) -> str:
-    """The path of a Java that can run this Kafka: of $JAVA_HOME, else of $PATH.
+    """The path of a Java that can run this Kafka: from $JAVA_HOME, else from $PATH.
 
     Raises:
         BrokerError: there is none, or it is too old.
@@ -67,20 +67,20 @@ def java(version: str) -> str:
     said = subprocess.run([path, "-version"], capture_output=True, text=True, errors="replace", check=False).stderr
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     if match is None:
-        raise BrokerError(f"{path} does not tell its version: {said.strip() or 'it says nothing'}.")
+        raise BrokerError(f"{path} does not print its version: {said.strip() or 'no output'}.")
     if int(match[1]) < least:
         raise BrokerError(f"Kafka {version} needs Java {least} or newer, but {path} is Java {match[1]}.")
     return path
 
 
 def libraries(version: str) -> Path:
-    """The folder with the jars of a version; fetched with Maven (46 MB) if it is not there yet.
+    """The folder with the jars of a version. Missing ones are downloaded with Maven (46 MB).
 
-    Several processes may ask at once: one fetches, the others wait.
+    Several processes may call this at once: one downloads, the others wait.
 
     Raises:
         UsageError: not a version.
-        BrokerError: Maven is missing or fails; with what it said last.
+        BrokerError: Maven is missing or fails; the message has the last lines of its output.
     """
     check_version(version)
     folder = cache_folder() / f"kafka-{version}"
@@ -103,7 +103,7 @@ def libraries(version: str) -> Path:
 
 
 def fetched(version: str) -> bool:
-    """Whether the jars of a version are there already."""
+    """Whether the jars of a version are downloaded."""
     return _complete(cache_folder() / f"kafka-{version}", version)
 
 
@@ -124,7 +124,7 @@ def _fetch(maven: str, version: str, folder: Path) -> None:
         if done.returncode != 0 or not _complete(jars, version):
             said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][:_LINES]
             raise BrokerError("\n  ".join([f"Maven could not fetch Kafka {version}:", *said]))
-        # A whole folder appears at once, or not at all; what a killed process has left behind is replaced.
+        # The rename is atomic: the folder is complete or absent. Leftovers of a killed process are replaced.
         shutil.rmtree(folder, ignore_errors=True)
         jars.rename(folder)
 

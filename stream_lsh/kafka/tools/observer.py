@@ -1,4 +1,4 @@
-"""What is seen of a pipeline from outside: its brokers are asked, and read; its workers are asked over HTTP."""
+"""Observes a pipeline from outside: reads its topics and groups from the brokers, and asks its workers over HTTP."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ from stream_lsh.wire.sequenced import Sequenced
 
 T = TypeVar("T")
 READ_SECONDS = 10.0
-FETCH_BYTES = 1 << 20  # of a partition; a larger record comes all the same
+FETCH_BYTES = 1 << 20  # per partition; a larger record is sent all the same
 READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
          "forward": ("documents", "verdicts"), "group": ("memberships",)}  # fmt: skip
 LOOKED_AT = ("documents", "signatures", "frames", "changelog", "matches", "verdicts")
-BACK = (2, 100, 10_000)  # records before its end among which the last verdict of a partition is looked for
+BACK = (2, 100, 10_000)  # numbers of records before the end in which a partition's last verdict is searched
 
 Places = Mapping[TopicPartition, int]
 Commits = Mapping[str, Mapping[int, tuple[int, str]]]
-"""Of a group, by topic and partition: offset and metadata."""
+"""Commits of a group: offset and metadata, by topic and partition."""
 
 
 class Observer:
-    """Looks at a pipeline, as often as it is asked to.
+    """Observes a pipeline on request.
 
-    workers: host and port of the first process of each; if there are none, those are asked that the groups know, at the
-    settings' http_port. None: nobody is asked.
+    Args:
+        workers: host and port of the first process of each worker. If empty, the members of the consumer groups are
+            asked, at the settings' http_port. None: no worker is asked.
     """
 
     def __init__(
@@ -62,16 +63,17 @@ class Observer:
         self._names = {attribute: getattr(self._topics, attribute) for attribute in looked_at}
 
     async def look(self) -> Seen:
-        """What there is to be seen now.
+        """An observation of the current state.
 
         Raises:
-            BrokerError: topics are missing. KafkaError, OSError: see `connection.explained`.
+            BrokerError: topics are missing.
+            KafkaError, OSError: see `connection.explained`.
         """
         partitions = await self._partitions()
         groups = await self._groups()
         commits = {role: await self._committed(role) for role in self._settings.roles}
         readers = await self._readers(partitions, commits)
-        provisional = await self._provisional(readers)  # at once: all figures are to be of the same moment
+        provisional = await self._provisional(readers)  # right away, so that all figures are of the same moment
         records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
         found = [(r, records.get((self._place(r.topic, r.partition), r.next))) for r in readers]
         frames = {r.partition: record for r, record in found if r.topic == "frames" and record is not None}
@@ -99,7 +101,7 @@ class Observer:
         return TopicPartition(self._names[topic], partition)
 
     async def _partitions(self) -> dict[str, list[int]]:
-        """Of each topic."""
+        """The partitions of each topic."""
         missing = sorted(set(self._names.values()) - set(await self._client.list_topics()))
         if missing:
             raise BrokerError(
@@ -146,7 +148,7 @@ class Observer:
     async def _first(
         self, wanted: Mapping[tuple[TopicPartition, int], int]
     ) -> dict[tuple[TopicPartition, int], ConsumerRecord]:
-        """The first record from each of these offsets on, if there is one before the end that is given with it."""
+        """The first record at or after each of these offsets, if there is one before the end given with it."""
         found: dict[tuple[TopicPartition, int], ConsumerRecord] = {}
         left = {key: end for key, end in wanted.items() if key[1] < end}
         while left:
@@ -159,10 +161,10 @@ class Observer:
         return found
 
     async def _read(self, places: Places, *, whole: bool = False) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Records of each partition from an offset on, as many as come at once; none only if there are none.
+        """Records of each partition from an offset on, as one fetch returns them. None only if there are none.
 
         Args:
-            whole: all of them.
+            whole: read all of them.
 
         Raises:
             KafkaTimeoutError: a partition does not answer.
@@ -188,7 +190,7 @@ class Observer:
         return found
 
     async def _provisional(self, readers: Sequence[Reader]) -> dict[int, tuple[int, float | None]]:
-        """Of each source partition: how many documents have no verdict, and the timestamp of the first of them."""
+        """By source partition: number of documents without a verdict, and the timestamp of the first of them."""
         judged = await self._judged(readers)
         wanted = {
             (self._place(r.topic, r.partition), max(r.begin, judged.get(r.partition, 0))): r.end
@@ -201,7 +203,8 @@ class Observer:
         return found
 
     async def _judged(self, readers: Sequence[Reader]) -> dict[int, int]:
-        """Of each source partition: the document after the last one that has a verdict, where one has."""
+        """By source partition: offset after the last document that has a verdict. Partitions without one are left
+        out."""
         found: dict[int, int] = {}
         verdicts = {reader.partition: reader for reader in readers if reader.topic == "verdicts"}
         for back in BACK:
@@ -212,13 +215,13 @@ class Observer:
                     with suppress(StoreError):  # a foreign record
                         after = read_verdict(record, self._names["documents"]).document + 1
                         found[place.partition] = max(after, found.get(place.partition, 0))
-        for reader in readers:  # retention may have taken the verdicts, or all the last ones were aborted
+        for reader in readers:  # retention may have deleted the verdicts, or the last ones were all aborted
             if (reader.role, reader.topic) == ("forward", "documents") and reader.position is not None:
                 found[reader.partition] = max(reader.position, found.get(reader.partition, 0))
         return found
 
     async def _kept(self) -> dict[str, float | None]:
-        """How long records are kept; None: for ever."""
+        """How long records are kept, in seconds; None: for ever."""
         configs = await configs_of(self._client, list(self._names.values()))
         found: dict[str, float | None] = {}
         for attribute, name in self._names.items():
@@ -247,7 +250,7 @@ async def observing(settings: KafkaSettings, workers: Sequence[tuple[str, int]] 
 
 
 async def _patient(ask: Callable[[], Awaitable[T]]) -> T:
-    """An answer; a coordinator that has only just started, or is moving, is asked again for a while."""
+    """The result of `ask`. Errors of a coordinator that has just started or is moving are retried for a while."""
     deadline = time.monotonic() + READ_SECONDS
     while True:
         try:
@@ -260,28 +263,28 @@ async def _patient(ask: Callable[[], Awaitable[T]]) -> T:
 
 def _member(host: str, assignment: bytes) -> Member:
     partitions = {}
-    if assignment:  # none while the group is sharing out its work
+    if assignment:  # there is none during a rebalance
         shared = ConsumerProtocolMemberAssignment.decode(assignment).assignment
         partitions = {topic: tuple(sorted(numbers)) for topic, numbers in shared}
     return Member(host.lstrip("/"), partitions)
 
 
 def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
-    """What the sequencer has accepted; None if it was one of another version."""
+    """What the sequencer has accepted; None if another version has committed it."""
     with suppress(StoreError):
         return Accepted.of(committed[0][1]) if committed else Accepted(b"")
     return None
 
 
 def _judged(committed: Mapping[int, tuple[int, str]]) -> Judged | None:
-    """What the judge has committed; None if it was one of another version."""
+    """What the judge has committed; None if another version has committed it."""
     with suppress(StoreError):
         return Judged.of(committed[0][1], "judge") if committed else Judged(-1, documents=0)
     return None
 
 
 def _next(record: ConsumerRecord, settings: KafkaSettings) -> Next | str:
-    """The frame that a record is, or why it cannot be read."""
+    """The frame in a record, or why it is unreadable."""
     try:
         frame = Sequenced.decode(record.value or b"", settings)
     except FormatError as error:

@@ -1,4 +1,4 @@
-"""Lines of files onto the documents topic: keyed by id, in order within a partition, each acknowledged."""
+"""Sends the lines of files to the documents topic: keyed by id, in order within a partition, each acknowledged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 Item = TypeVar("Item")
 
-BATCH_BYTES = 512 * 2**10  # fits a topic that keeps Kafka's default for max.message.bytes, 1 MiB
+BATCH_BYTES = 512 * 2**10  # fits a topic with Kafka's default for max.message.bytes, 1 MiB
 WAITING_BYTES = 32 * 2**20
 REPORT_SECONDS = 0.25
 _CATCH_UP_SECONDS = 0.1
@@ -36,7 +36,7 @@ _CATCH_UP_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How far it is. documents: acknowledged; bytes_read, bytes_total: of the files as they lie on disk."""
+    """Progress. documents: acknowledged. bytes_read, bytes_total: of the files on disk, compressed or not."""
 
     documents: int
     bytes_read: int
@@ -46,14 +46,14 @@ class Sent:
 
 @dataclass
 class LeftOut:
-    """Lines that cannot be sent; the first few in words."""
+    """Lines that cannot be sent, the first few with the reason."""
 
     SHOWN = 5
     count: int = 0
     messages: list[str] = field(default_factory=list)
 
     def add(self, source: str, line: int, why: str) -> None:
-        """Take note of a line."""
+        """Count a line."""
         self.count += 1
         if self.count <= self.SHOWN:
             self.messages.append(f"{source}, line {line}: {why}")
@@ -61,7 +61,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A record to be sent, and the line that it came from. value: None = a tombstone."""
+    """A record to be sent, and its source line. value: None = a tombstone."""
 
     key: bytes | None
     value: bytes | None
@@ -70,7 +70,7 @@ class Line:
 
 
 class Reader:
-    """Records from files: the lines as they are, or in the format text what the text field holds."""
+    """Records from files: whole lines, or with document_format = text the contents of the text field."""
 
     def __init__(self, settings: KafkaSettings, key_field: str | None, excluded: LeftOut) -> None:
         self._text = settings.document_format == "text"
@@ -82,13 +82,13 @@ class Reader:
         self._excluded = excluded
 
     def open(self, name: str) -> LineInput:
-        """An input: a file, perhaps compressed, or - for standard input. Raises InputError if it cannot be read."""
+        """An input: a file, perhaps compressed, or - for standard input. Raises InputError if it is unreadable."""
         found = LineInput(name, self._fields)
         found.check()
         return found
 
     def records(self, source: LineInput) -> Iterator[list[Line]]:
-        """The records of an input, as they come. Raises InputError."""
+        """The records of an input, as they are read. Raises InputError."""
         title = "standard input" if source.name == "-" else source.name
         for lines in source.lines(Position()):
             found = []
@@ -107,14 +107,14 @@ class Reader:
             yield found
 
     def record(self, value: bytes) -> tuple[bytes | None, bytes]:
-        """Key and value of the record that a line is sent as. Raises Refused: it cannot be sent."""
+        """Key and value of the record for a line. Raises Refused if the line cannot be sent."""
         return self._text_record(value) if self._text else (self._key(value), value)
 
     def _key(self, value: bytes) -> bytes | None:
-        """The key of a line, so that all documents of an id go to one partition, in their order. A line without one is
-        sent too: the pipeline makes a dead letter of it, with the reason.
+        """The key of a line. All documents of an id have one key, and so one partition and their order. A line without
+        an id is sent too: the pipeline makes it a dead letter, with the reason.
 
-        The fast reader makes a fraction of a number beyond 64 bits, and refuses some of what the engine takes.
+        The fast parser turns numbers beyond 64 bits into fractions, and rejects some lines that the engine accepts.
         """
         try:
             document = orjson.loads(value)
@@ -135,7 +135,7 @@ class Reader:
 
 
 class _Lane:
-    """What waits for one partition, and the task that sends it: one batch at a time, so that none overtakes another."""
+    """Records for one partition, and the task that sends them: one batch at a time, so that the order is kept."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str, partition: int) -> None:
         self._producer = producer
@@ -153,7 +153,7 @@ class _Lane:
         self._wake.set()
 
     def end(self) -> None:
-        """There is no more to come."""
+        """No more records will be added."""
         self._ended = True
         self._wake.set()
 
@@ -193,7 +193,7 @@ def _lines(records: Sequence[Line]) -> str:
 
 
 class Feeder:
-    """Sends inputs to the documents topic; `sent` says how many were acknowledged, also after an error."""
+    """Sends inputs to the documents topic. `sent` counts acknowledged documents, also after an error."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Feeder:
     ) -> None:
         """
         Args:
-            names: files, or - for standard input. lines: what is sent instead of theirs.
+            names: files, or - for standard input. lines: sent instead of the files' lines.
             key_field: the field of the key, by default that of the id.
             rate: documents a second; None = as fast as the broker takes them.
 
@@ -259,7 +259,7 @@ class Feeder:
                 self._lanes = [_Lane(producer, self.topic, partition) for partition in partitions]
                 await self._send()
             finally:
-                # Either everything is acknowledged, or there is no point in waiting for it.
+                # Either everything is acknowledged, or waiting is useless.
                 await drop_producer(producer)
         except (errors.KafkaError, OSError, TimeoutError) as error:
             raise explain(await cause(error, self.settings), self.settings) from error
@@ -270,7 +270,7 @@ class Feeder:
         tasks = [asyncio.create_task(lane.run(self.settings, progress)) for lane in self._lanes]
         reading = asyncio.create_task(self._read(progress))
         reporting = asyncio.create_task(self._report_on())
-        # The first error of any of them ends all.
+        # The first error ends all tasks.
         ends: list[asyncio.Future[Any]] = [asyncio.gather(reading, *tasks), reporting]
         try:
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -300,15 +300,15 @@ class Feeder:
             lane.end()
 
     def _lane(self, record: Line) -> _Lane:
-        """By the CRC of the key, as librdkafka does; without a key by the number of the line."""
+        """By the CRC of the key, as in librdkafka; without a key by the line number."""
         number = record.line if record.key is None else zlib.crc32(record.key)
         return self._lanes[number % len(self._lanes)]
 
     async def _report_on(self) -> None:
-        """Report again and again.
+        """Report regularly.
 
         Raises:
-            BrokerError: nothing was acknowledged for `give_up_seconds`: an idempotent producer would try for ever.
+            BrokerError: nothing was acknowledged for `give_up_seconds`; an idempotent producer would try for ever.
         """
         sent, since = self.sent, time.monotonic()
         while True:
@@ -323,7 +323,7 @@ class Feeder:
                 )
 
     def _show(self) -> None:
-        with suppress(Exception):  # who cannot be told does not end the work
+        with suppress(Exception):  # a failed report must not end the work
             self._report(self._state())
 
     def _state(self) -> Sent:
@@ -334,14 +334,14 @@ class Feeder:
 
 
 class _Allowance:
-    """So many documents a second, without making up for more than a tenth of a second in which none came."""
+    """Limits the rate to `rate` documents per second. Idle time is made up for at most a tenth of a second."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
         self._next = time.monotonic()
 
     async def take(self, most: int) -> int:
-        """Wait until at least one document may be sent; how many, at most `most`."""
+        """Wait until at least one document may be sent. Returns how many, at most `most`."""
         if self._rate is None:
             return most
         now = time.monotonic()
@@ -355,9 +355,10 @@ class _Allowance:
 
 
 async def _in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:
-    """The items of an iterator that may wait (for a pipe), so that the loop goes on meanwhile; at most one ahead.
+    """The items of an iterator that may block (on a pipe), read in a thread, at most one item ahead.
 
-    In a daemon thread: nobody can interrupt one that waits for a pipe, and a program must be able to end all the same.
+    It is a daemon thread: a thread that waits for a pipe cannot be interrupted, and must not keep the program from
+    ending.
     """
     loop = asyncio.get_running_loop()
     ready: asyncio.Queue[Item | BaseException | None] = asyncio.Queue()
@@ -375,7 +376,7 @@ async def _in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:
                 room.acquire()
                 if ended:
                     return
-        except BaseException as error:  # belongs to whoever iterates
+        except BaseException as error:  # is raised to the consumer of the items
             hand_over(error)
         else:
             hand_over(None)

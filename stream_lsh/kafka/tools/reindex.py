@@ -1,4 +1,4 @@
-"""Rebuilding under another prefix, with other settings, from the documents topic: what to do, and how far it is."""
+"""Rebuilding under another prefix, with other settings, from the documents topic: the goal and the progress."""
 
 from __future__ import annotations
 
@@ -26,39 +26,38 @@ from stream_lsh.wire.frames import Places
 
 log = logging.getLogger("stream_lsh.kafka.tools.reindex")
 
-LOOK = 1.0  # seconds between two looks at how far it is
-STILL = 10  # looks without progress after which we look whether there is anything left at all
-READ_MS = 10_000  # time for the next record to come, where there is one
-SLICE_MS = 500  # between two looks at whether it is still wanted
+LOOK = 1.0  # seconds between two checks of the progress
+STILL = 10  # checks without progress after which the topic is searched for remaining documents
+READ_MS = 10_000  # time limit for the next record
+SLICE_MS = 500  # between two checks for a stop
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What has to be done. begins, ends: by partition of the documents topic, the first offset and the one after the
-    last when the work began."""
+    """The work to be done. begins, ends: first and end offsets of the documents topic at the start, by partition."""
 
     begins: Mapping[int, int]
     ends: Mapping[int, int]
 
     @property
     def total(self) -> int:
-        """Documents; more than there are if the topic has gaps."""
+        """Number of documents; too high if the topic has gaps."""
         return sum(self.ends[partition] - begin for partition, begin in self.begins.items())
 
     @property
     def deleted(self) -> int:
-        """Documents that the topic once had, and has no more."""
+        """Number of documents that were deleted from the topic."""
         return sum(self.begins.values())
 
     def done(self, positions: Mapping[int, int]) -> int:
-        """How many documents are done, given the positions reached."""
+        """Number of documents before these positions."""
         return sum(
             max(0, min(positions.get(partition, 0), end) - self.begins[partition])
             for partition, end in self.ends.items()
         )
 
     def open(self, positions: Mapping[int, int]) -> dict[int, int]:
-        """The partitions that are not done, each with the position to go on from."""
+        """The unfinished partitions, each with its next position."""
         return {
             partition: max(positions.get(partition, 0), begin)
             for partition, begin in self.begins.items()
@@ -67,17 +66,17 @@ class Goal:
 
 
 def target(settings: KafkaSettings, prefix: str, data_folder: Path | str | None = None) -> KafkaSettings:
-    """The settings to rebuild with: another prefix, the same documents, a data folder of its own, no port.
+    """The settings for a rebuild: another prefix, the same documents, another data folder, no port.
 
     Args:
-        settings: what the new index is to be like; its topic_prefix is that of the old one.
-        data_folder: without it beside the old one, with its name and the prefix.
+        settings: those of the new index, with the topic_prefix of the old one.
+        data_folder: by default next to the old one, with its name and the prefix.
 
     Raises:
-        UsageError: the prefix is that of the old one, or cannot be one.
+        UsageError: the prefix is that of the old index, or invalid.
     """
     if prefix == settings.topic_prefix:
-        raise UsageError(f"--to-prefix {prefix} is the topic_prefix that there is already; give a new one")
+        raise UsageError(f"--to-prefix {prefix} is the topic_prefix of the existing index; give a new one")
     old = settings.data_folder.absolute()  # . has no name
     folder = data_folder or (old.with_name(f"{old.name}-{prefix}") if old.name else old / prefix)
     return changed(
@@ -87,10 +86,10 @@ def target(settings: KafkaSettings, prefix: str, data_folder: Path | str | None 
 
 
 def changed(settings: KafkaSettings, what: str, **values: Any) -> KafkaSettings:
-    """These settings with other values, for a reason that messages name.
+    """These settings with other values. what: the reason, for messages.
 
     Raises:
-        UsageError: they do not go together.
+        UsageError: they contradict each other.
     """
     try:
         return KafkaSettings.model_validate(
@@ -102,14 +101,14 @@ def changed(settings: KafkaSettings, what: str, **values: Any) -> KafkaSettings:
 
 
 async def prepare(settings: KafkaSettings) -> Goal:
-    """Make the topics under the new prefix, and see what there is to do.
+    """Create the topics of the new prefix, and measure the work.
 
     Args:
         settings: see `target`.
 
     Raises:
         BrokerError, KafkaError, OSError: see `topics.create`.
-        StoreError: the documents topic is not there, or the prefix holds the work of other settings.
+        StoreError: the documents topic is missing, or the prefix is in use with other settings.
     """
     topics = Topics.of(settings)
     async with admin(settings) as client:
@@ -130,7 +129,7 @@ async def prepare(settings: KafkaSettings) -> Goal:
 
 
 async def partitions_of(client: AIOKafkaAdminClient, topic: str) -> list[TopicPartition]:
-    """The partitions of a topic; none if it is not there."""
+    """The partitions of a topic; none if it does not exist."""
     if topic not in await client.list_topics():
         return []
     found = await client.describe_topics([topic])
@@ -143,18 +142,18 @@ async def reading(settings: KafkaSettings, **options: Any) -> AsyncIterator[AIOK
     given = {"isolation_level": "read_committed", "max_partition_fetch_bytes": largest_record(settings), **options}
     consumer = AIOKafkaConsumer(
         **client_options(settings), **given, enable_auto_commit=False,
-        auto_offset_reset="none",  # else what was deleted would look as if nothing had been there
+        auto_offset_reset="none",  # otherwise a deletion would go unnoticed
     )  # fmt: skip
     try:
         await consumer.start()
-        await asyncio.sleep(0)  # to stop it before its own task has begun would raise that task's cancellation
+        await asyncio.sleep(0)  # a stop before its task has begun would raise that task's cancellation
         yield consumer
     finally:
         await consumer.stop()
 
 
 async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, signatures: TopicPartition) -> None:
-    """Whether what stands under the prefix, if anything, was made with these settings."""
+    """Check that existing frames under the prefix, if any, have these settings."""
     begin = (await consumer.beginning_offsets([signatures]))[signatures]
     end = (await consumer.end_offsets([signatures]))[signatures]
     if begin == end:
@@ -176,17 +175,17 @@ async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, si
 async def follow(
     settings: KafkaSettings, goal: Goal, stop: asyncio.Event, report: Callable[[int], object]
 ) -> bool:  # fmt: skip
-    """Watch the workers until all documents of the goal are judged and passed on; False if `stop` came first.
+    """Wait until all documents of the goal are judged and forwarded. Returns False if `stop` is set first.
 
     Args:
-        report: told the number of documents done, again and again.
+        report: called regularly with the number of documents done.
     """
     still, best = 0, -1
     while not stop.is_set():
         try:
             async with admin(settings) as client:
                 while not stop.is_set():
-                    # Who forwards a document has seen its verdict, committed before.
+                    # A forwarded document has a committed verdict.
                     group = Topics.of(settings).group("forward")
                     found = await committed(client, group, Topics.of(settings).documents)
                     positions = {partition: offset for partition, (offset, _) in found.items()}
@@ -198,7 +197,7 @@ async def follow(
                     still %= STILL
                     await waited(stop, LOOK)
         except (errors.KafkaError, OSError, TimeoutError) as error:
-            # How long to wait for a broker that is away the workers decide.
+            # The workers decide how long to wait for a broker that is down.
             log.debug("how far it is cannot be told: %s", error)
             await waited(stop, LOOK)
     return False
@@ -207,9 +206,9 @@ async def follow(
 async def _anything(
     settings: KafkaSettings, goal: Goal, positions: Mapping[int, int], stop: asyncio.Event
 ) -> bool:  # fmt: skip
-    """Whether there are documents between these positions and the goal, or may be: a broker that is away does not tell.
+    """Whether documents may be left between these positions and the goal. True also if a broker does not answer.
 
-    There may be none, because the markers of transactions take offsets, too.
+    There may be none, because transaction markers take offsets, too.
     """
     topic = Topics.of(settings).documents
     try:
@@ -219,10 +218,10 @@ async def _anything(
                 if not await passed(consumer, TopicPartition(topic, partition), goal.ends[partition], stop):
                     return True
     except errors.OffsetOutOfRangeError as error:
-        # Not the end: documents may wait in the memory of the stages, and who still has to read deleted ones says so.
+        # Not an error here: the stages may have the documents in memory. A stage that still must read them reports it.
         log.warning(
-            "what stood in %s at %s was deleted before it was known to be done; the stages go on with what they have "
-            "read, or say that they cannot", topic,
+            "records of %s at %s were deleted before they were known to be done; the workers continue with what they "
+            "have read, or report an error", topic,
             ", ".join(f"offset {offset} of partition {place.partition}" for place, offset in error.args[0].items()),
         )  # fmt: skip
         return True
@@ -230,8 +229,8 @@ async def _anything(
 
 
 def read_from(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]) -> None:
-    """Have a consumer without a group read partitions from these positions. Only once: where other ones are assigned
-    shortly before, aiokafka's `stop` may wait for ever."""
+    """Make a consumer without a group read from these positions. Call it only once: after a recent assignment of other
+    partitions aiokafka's `stop` may wait for ever."""
     consumer.assign(list(positions))
     for place, offset in positions.items():
         consumer.seek(place, offset)
@@ -240,11 +239,11 @@ def read_from(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int
 async def passed(
     consumer: AIOKafkaConsumer, here: TopicPartition, end: int, stop: asyncio.Event | None = None
 ) -> bool:  # fmt: skip
-    """Whether the consumer gets to the end without meeting a record. Not by an answer without records: there is none
-    either if nobody answers, and behind the last record there may be the mark of a transaction.
+    """Whether the consumer reaches `end` without a record. A poll without records is no proof: it is the same without
+    an answer, and transaction markers may follow the last record.
 
     Raises:
-        OffsetOutOfRangeError: where it stands was deleted.
+        OffsetOutOfRangeError: the record at its position was deleted.
     """
     late = time.monotonic() + READ_MS / 1000
     while not (stop is not None and stop.is_set()) and time.monotonic() < late:

@@ -1,8 +1,8 @@
-"""Dead letters back onto the documents topic, as they came: which ones, and how far it has come.
+"""Replay: sends dead letters to the documents topic again, unchanged, and keeps the position.
 
-What is sent and the position in the dead letters are one transaction, by a producer that fences every other one of this
-kind: killed or repeated, each letter is sent at most once. A header counts how often, so that what is rejected again
-and again does not go round for ever.
+One transaction commits the sent documents and the position in the dead letters. Its producer fences every other replay:
+even if it is killed or repeated, each letter is sent at most once. A header counts the replays of a document, so that a
+document that is always rejected is not replayed for ever.
 """
 
 from __future__ import annotations
@@ -28,16 +28,21 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.reindex import partitions_of, read_from, reading
 
 ROLE = "replay"
-"""Of the consumer group and the transactional id."""
+"""Name of the consumer group and of the transactional id."""
 HEADER = "stream-lsh-replays"
 WAIT_MS = 500
-LETTERS, FETCH_BYTES = 500, 4 << 20  # of a transaction, and of an answer
+LETTERS, FETCH_BYTES = 500, 4 << 20  # limits of a transaction, and of a fetch response
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which letters. reasons: none = all. since, until: the documents' own timestamps in ms, `removed_at` exclusive.
-    most: replays after which a document is left."""
+    """The letters to replay.
+
+    Attributes:
+        reasons: none = all.
+        since, until: range of the documents' timestamps in ms, `until` exclusive.
+        most: a document with as many replays is not sent again.
+    """
 
     reasons: frozenset[str] = frozenset()
     since: int | None = None
@@ -48,13 +53,13 @@ class Wanted:
         return not self.reasons or reason in self.reasons
 
     def at(self, timestamp: int) -> bool:
-        """Whether the time is one that was asked for."""
+        """Whether a timestamp is in the range."""
         return (self.since is None or timestamp >= self.since) and (self.until is None or timestamp < self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter. replays: how often the document was sent again before. row: as it is to be sent."""
+    """A dead letter. replays: how often the document was sent again. row: the record to be sent."""
 
     reason: str
     replays: int
@@ -62,7 +67,7 @@ class Letter:
 
     @classmethod
     def of(cls, record: ConsumerRecord) -> Letter | None:
-        """What forward made a letter of; None: it is none."""
+        """The letter in a record of forward; None for another record."""
         headers = list(record.headers)
         original, added = headers[: -len(LETTER)], headers[-len(LETTER) :]
         if tuple(name for name, _ in added) != LETTER:
@@ -79,42 +84,47 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a partition of the dead letters was gone through: up to `offset`, but for letters with one of the
-    `reasons`, each of which has an offset of its own."""
+    """Progress in a partition of the dead letters. All letters before `offset` are processed, except those with a
+    reason in `reasons`, each of which has its own offset."""
 
     offset: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     def at(self, reason: str) -> int:
-        """Where letters with this reason begin that were not gone through."""
+        """Offset of the first letter with this reason that may be unprocessed."""
         return self.reasons.get(reason, self.offset)
 
     def first(self, wanted: Wanted) -> int:
-        """Where such letters may begin."""
+        """The lowest such offset of the wanted letters."""
         return min(map(self.at, wanted.reasons)) if wanted.reasons else min([self.offset, *self.reasons.values()])
 
     def after(self, wanted: Wanted, offset: int) -> Reached:
-        """With these letters gone through up to an offset."""
+        """The progress with these letters processed up to an offset."""
         if wanted.reasons:
             return Reached(self.offset, {**self.reasons, **{r: max(offset, self.at(r)) for r in wanted.reasons}})
         reasons, furthest = {r: max(offset, to) for r, to in self.reasons.items()}, max(offset, self.offset)
         return Reached(furthest, {r: to for r, to in reasons.items() if to != furthest})
 
     def again(self, wanted: Wanted) -> Reached:
-        """With none of these letters gone through."""
+        """The progress with these letters unprocessed."""
         return (
             Reached(self.offset, {**self.reasons, **dict.fromkeys(wanted.reasons, 0)}) if wanted.reasons else Reached()
         )
 
     def metadata(self) -> str:
-        """As text for an offset commit."""
+        """The text for an offset commit."""
         return orjson.dumps(self.reasons).decode()
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the letters. sent: by reason. other_time, too_often, foreign: left, as they are out of the time
-    asked for, were sent too often, or are no letters."""
+    """Counts of letters.
+
+    Attributes:
+        sent: by reason.
+        other_time, too_often, foreign: not sent, because the timestamp is out of range, the document was replayed too
+            often, or the record is no letter.
+    """
 
     sent: Counter[str] = field(default_factory=Counter)
     other_time: int = 0
@@ -122,7 +132,7 @@ class Counts:
     foreign: int = 0
 
     def chosen(self, records: Iterable[ConsumerRecord], wanted: Wanted, reached: Reached) -> list[Row]:
-        """What is to be sent of these records."""
+        """The documents to be sent for these records."""
         rows = []
         for record in records:
             letter = Letter.of(record)
@@ -144,13 +154,15 @@ async def replay(
     settings: KafkaSettings, wanted: Wanted, *, from_beginning: bool = False, dry_run: bool = False,
     report: Callable[[int], object] = lambda sent: None,
 ) -> Counts:  # fmt: skip
-    """Send again what is wanted of the dead letters that are there now and were not gone through yet.
+    """Send the wanted dead letters that are there now and unprocessed.
 
     Args:
-        from_beginning: gone through or not. dry_run: only count. report: told how many were sent, again and again.
+        from_beginning: include processed letters.
+        dry_run: only count.
+        report: called regularly with the number of documents sent.
 
     Raises:
-        BrokerError: a topic is missing, another one does the same, or Kafka does not answer.
+        BrokerError: a topic is missing, another replay runs, or Kafka does not answer.
         KafkaError, OSError: see `connection.explained`.
     """
     topics, counts = Topics.of(settings), Counts()
@@ -159,7 +171,7 @@ async def replay(
         places = await _places(client, settings)
         deliver: Delivery | None = None
         try:
-            if not dry_run:  # first of all: it ends what another one has begun, so that the positions are the last ones
+            if not dry_run:  # first: it ends another replay's transaction, so that the positions are final
                 deliver = await stack.enter_async_context(delivering(settings, Probe(ROLE)))
             found = await reached_by(client, settings)
             async with reading(settings, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
@@ -173,7 +185,7 @@ async def replay(
                     while await consumer.position(place) < ends[place]:
                         records = await _next(consumer, place, ends[place])
                         rows = counts.chosen(records, wanted, reached)
-                        # It may have come further by now: what it has read there is for the next time.
+                        # The consumer may be past the end: what follows is left for the next replay.
                         reached = reached.after(wanted, min(await consumer.position(place), ends[place]))
                         if deliver is not None:
                             documents = {(topics.documents, place.partition): rows} if rows else {}
@@ -181,7 +193,7 @@ async def replay(
                             report(counts.sent.total())
         except Failed as error:
             raise BrokerError(
-                f"{error}. If no other replay is running, run the command again: it goes on where it was."
+                f"{error}. If no other replay is running, run the command again: it continues from there."
             ) from error
     return counts
 
@@ -199,7 +211,7 @@ async def _places(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[
 
 
 async def reached_by(client: AIOKafkaAdminClient, settings: KafkaSettings) -> dict[int, Reached]:
-    """How far the dead letters were gone through, by partition."""
+    """The progress in the dead letters, by partition."""
     topics = Topics.of(settings)
     found = await committed(client, topics.group(ROLE), topics.dead_letters)
     return {partition: Reached(offset, orjson.loads(metadata)) for partition, (offset, metadata) in found.items()}

@@ -1,8 +1,8 @@
-"""What all shards have changed for a frame -> its documents, and a frame of them for another number of shards; pure.
+"""Restores the documents of a frame from the changes of all shards, for another number of shards. Pure.
 
-The changes have the texts of what was stored. A document that was redelivered is not, nor is one that was outdated: it
-keeps its place, so that segments are cut where they were, and is said to be rejected for that reason. So are those
-that were rejected before. What was deleted is deleted again.
+The changes have the texts of stored documents. Redelivered and outdated documents were not stored. They keep their
+place, so that segments are cut as before, and are rejected with that reason. Documents that were rejected before are
+rejected again, and deletions are repeated.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from stream_lsh.wire.replies import Reply, source_of
 from stream_lsh.wire.source import MOST_ROWS, ROW_BITS, Source
 
 NOTHING = (b"", 0)
-REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not kept twice")
-OUTDATED = Rejection("outdated", "it was older than what was known of its id, and is not kept")
+REDELIVERED = Rejection("redelivered", "the id was there before with the same text, which is not stored twice")
+OUTDATED = Rejection("outdated", "it was older than the known version of its id, and is not stored")
 _WHY = {layout.REDELIVERED: REDELIVERED, layout.ID_REUSED: ID_REUSED, layout.OUTDATED: OUTDATED}
 
 
 def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, Source]:
-    """The accepted documents of a frame, and where they came from.
+    """The accepted documents of a frame, and their source positions.
 
     Args:
-        changes: one of each shard. settings: with which they were made; verify is exact.
+        changes: one of each shard.
+        settings: those of the old index; verify is exact.
 
     Raises:
-        FormatError: they cannot be read, or do not fit together.
+        FormatError: the changes are unreadable, or do not fit together.
     """
     replies = [Reply.decode(change.reply, settings) for change in changes]
     source, accepted = source_of(replies)
@@ -77,14 +78,14 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
 
 
 def _salts(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> NDArray[np.uint64]:
-    """The salts that documents were signed with: what the first words of their stored fingerprints have more than those
-    of the texts alone. (The values to match within are not stored.)"""
+    """The scopes that documents were signed with, as salts: the difference between their stored fingerprints and those
+    of the texts alone. (The values of `match_within` are not stored.)"""
     signed = signer_of(settings.signing, key).sign(columns.texts, columns.ends, want_shingles=False)
     return hashed ^ signed.fingerprints[:, 0]
 
 
 def pieces(columns: Columns, source: Source, most: int) -> Iterator[tuple[Columns, Source]]:
-    """The documents of a frame in frames of at most so many."""
+    """The documents of a frame, split into frames of at most `most` documents."""
     for first in range(0, len(source), most):
         part = slice(first, first + most)
         rejected = {i - first: why for i, why in source.rejected.items() if first <= i < first + most}
@@ -100,19 +101,19 @@ def pieces(columns: Columns, source: Source, most: int) -> Iterator[tuple[Column
 
 
 def nothing() -> tuple[Columns, Source]:
-    """No documents, for a frame that only says how far it goes."""
+    """An empty frame, used to move positions forward."""
     none = np.empty(0, np.int64)
     return Columns([], b"", none, none), Source(none.astype(np.int32), none, [], none, 0)
 
 
 def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
-    """What a shard has stored for a frame, by the document's place in it: its text, and the first word of its
-    fingerprint. Rows that are no documents follow from the deletions and updates.
+    """The text and the first word of the fingerprint of each document that a shard has stored for a frame, by its place
+    in the frame. Rows that are no documents are left out: the deletions and updates create them again.
 
     Raises:
         FormatError: rows or texts are damaged or missing.
     """
-    places: dict[int, tuple[int, int]] = {}  # and fingerprints, by row
+    places: dict[int, tuple[int, int]] = {}  # with the fingerprint, by row
     texts: dict[int, bytes] = {}
     count = 0
     for key, value in change.values.items():
@@ -143,13 +144,13 @@ def _stored(change: Change) -> dict[int, tuple[bytes, int]]:
 
 
 class Segments:
-    """What the frames say that they continue. positions: behind what is in them, by source partition."""
+    """The segments of consecutive frames. positions: by source partition, the position after its last document."""
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
 
     def of(self, source: Source) -> NDArray[np.int64]:
-        """Those of the next frame, with these documents."""
+        """The segments of the next frame, which has these documents."""
         ends = {
             partition: int(source.offsets[source.partitions == partition].max()) + 1
             for partition in np.unique(source.partitions).tolist()
@@ -158,7 +159,7 @@ class Segments:
         return self.up_to(ends, begins)
 
     def up_to(self, ends: Mapping[int, int], begins: Mapping[int, int]) -> NDArray[np.int64]:
-        """Those that go up to these positions. begins: where a partition that was in no frame yet begins."""
+        """Segments up to these positions. begins: the start of each partition that was in no frame yet."""
         lines = []
         for partition, end in sorted(ends.items()):
             known = self.positions.get(partition)

@@ -1,4 +1,4 @@
-"""What is seen of a pipeline from outside; pure."""
+"""An observation of a pipeline from outside. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_PAUSE = Pause()
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group. partitions: what it is assigned, by topic (as the broker calls it)."""
+    """A member of a consumer group. partitions: its assignment, by topic (the broker's name)."""
 
     host: str
     partitions: Mapping[str, Sequence[int]]
@@ -30,10 +30,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A partition as a role reads it: the offsets it begins and ends with, and the one to be read next.
+    """A partition as a role reads it.
 
-    topic: an attribute of `Topics`. position: None if nothing was ever committed. since: timestamp of the first record
-    that waits, seconds since 1970; None if none does.
+    Attributes:
+        topic: an attribute of `Topics`.
+        begin, end: its first and end offset.
+        position: the next offset to be read; None if nothing was ever committed.
+        since: timestamp of the first waiting record, seconds since 1970; None if none waits.
     """
 
     role: str
@@ -46,23 +49,24 @@ class Reader:
 
     @property
     def next(self) -> int:
-        """Where it goes on."""
+        """The next offset to be read."""
         return self.begin if self.position is None else self.position
 
     @property
     def overtaken(self) -> int:
-        """Records that were deleted before they were read."""
+        """Number of records that were deleted before they were read."""
         return max(0, self.begin - self.next)
 
     @property
     def waiting(self) -> int:
-        """Records that are there and wait."""
+        """Number of existing records that are not read yet."""
         return 0 if self.since is None else self.end - self.next - self.overtaken
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """A frame that waits. offset: in the signatures topic; predecessor: of the frame before; documents: before it."""
+    """A waiting frame. offset: in signatures; predecessor: offset of the frame before; documents: their number before
+    it."""
 
     offset: int
     predecessor: int
@@ -71,15 +75,22 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was read. Topics are attributes of `Topics`.
+    """The observed values. Topics are attributes of `Topics`.
 
-    now: seconds since 1970. names: of the topics at the broker. groups: by role. provisional: of each source partition,
-    documents without a verdict, and the timestamp of the first of them. accepted: by the sequencer; decided: documents
-    that have their verdict; complete: the last frame that all shards have answered, -1 before the first; None: not
-    known. nexts: the frame that each shard is to read next, as far as there is one that can be read. kept:
-    seconds that records are kept; None: for ever. sources, outputs: partitions that documents and all outputs have.
-    answers: of the workers; None if it is not known where to ask. unread: why frames cannot be read. pause: of the
-    signers.
+    Attributes:
+        now: seconds since 1970.
+        names: the broker's names of the topics.
+        groups: by role.
+        provisional: by source partition, the number of documents without a verdict, and the first one's timestamp.
+        accepted: by the sequencer; None: unknown.
+        decided: number of documents that have a verdict; None: unknown.
+        complete: the last frame that all shards have answered, -1 before the first; None: unknown.
+        nexts: the next frame of each shard, if there is one that is readable.
+        kept: seconds that records are kept; None: for ever.
+        sources, outputs: numbers of partitions that documents and all outputs have.
+        answers: of the workers; None if their addresses are unknown.
+        unread: why frames are unreadable.
+        pause: of the signers.
     """
 
     now: float

@@ -1,4 +1,4 @@
-"""Passing on the alerts of the topic: a consumer group for each receiver, whose position says what is done with."""
+"""Sending the alerts of the topic. Each receiver has a consumer group, whose position says what is done."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ POLL_SECONDS = 0.5
 
 
 class _Interrupted(Exception):
-    """An alert is not done with: nobody waits any more for the receiver to take it."""
+    """The sender was stopped before the receiver accepted an alert."""
 
 
 class SendStage(Stage):
-    """One life of a sender: it sends what is not sent yet, one alert after the other, at least once.
+    """One run of a sender: it sends the remaining alerts one after another, each at least once.
 
     Args:
-        receiver: names the consumer group, PREFIX.send-RECEIVER. until_end: it sets `stop` where the topic ends now.
+        receiver: names the consumer group, PREFIX.send-RECEIVER.
+        until_end: set `stop` at the current end of the topic.
     """
 
     role = ROLE
@@ -79,7 +80,7 @@ class SendStage(Stage):
         consumer.seek(self._input, self._position)
 
     async def _give_up(self) -> None:
-        """Nothing is on its way: an alert is sent and committed before the next one."""
+        """Do nothing: each alert is sent and committed before the next one."""
 
     async def _step(self) -> None:
         found = await self._member.poll(POLL_SECONDS)
@@ -96,7 +97,7 @@ class SendStage(Stage):
                 self._stop.set()
 
     async def _send(self, record: ConsumerRecord) -> bool:
-        """Whether an alert is done with."""
+        """Send an alert and commit. Returns whether it is done."""
         value = record.value or b""
         key = key_of(value)
         try:
@@ -113,10 +114,11 @@ class SendStage(Stage):
 
 
 async def check(settings: KafkaSettings) -> None:
-    """Whether there is such a topic.
+    """Check that the topic of alerts exists.
 
     Raises:
-        BrokerError: there is none. KafkaError, OSError: see `connection.explained`.
+        BrokerError: it does not.
+        KafkaError, OSError: see `connection.explained`.
     """
     topic = Topics.of(settings).alerts
     async with admin(settings) as client:

@@ -1,4 +1,4 @@
-"""Naming a record that cannot be read, so that its reader passes it over: what it is, and what that loses."""
+"""Naming an unreadable record, so that its reader skips it: the record, and what skipping it loses."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ LOST = {
     "verdicts": "nothing, unless the judge of this pipeline has written it: then forward waits for another verdict on "
     "its document, which is neither in unique nor in dead-letters.",
 }
-"""What passing over a record loses, by the topic."""
+"""What skipping a record loses, by topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A record that stops its reader. topic: an attribute of `Topics`. why: it cannot be read."""
+    """A record that stops its reader. topic: an attribute of `Topics`. why: the reason why it is unreadable."""
 
     topic: str
     place: TopicPartition
@@ -50,15 +50,15 @@ class Unread:
 
     @property
     def lost(self) -> str:
-        """What is lost by passing it over."""
+        """What skipping it loses."""
         return LOST[self.topic]
 
 
 async def look(settings: KafkaSettings, topic: str, partition: int, offset: int) -> Unread:
-    """The record at a place, which must be one that stops its reader.
+    """The record at an offset, which must be one that stops its reader.
 
     Raises:
-        StoreError: there is no record, or it can be read, or it is behind the reader.
+        StoreError: there is no record, or it is readable, or the reader is past it.
         KafkaError, OSError: see `connection.explained`.
     """
     topics = Topics.of(settings)
@@ -73,18 +73,18 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
             raise StoreError(f"the topic {place.topic} has no partition {partition}")
         found = (await committed(client, topics.group(role), place.topic)).get(partition)
     if found is not None and found[0] > offset:
-        raise StoreError(f"{where} is behind {role}, which goes on at {found[0]}: there is nothing to pass over")
+        raise StoreError(f"{where} was passed by {role}, which continues at {found[0]}: there is nothing to skip")
     record = await _read(settings, place, offset)
     if record is None:
         raise StoreError(f"{where} has no record")
     try:
         _READ[topic](record, settings)
     except ForeignError as error:
-        raise StoreError(f"{where} needs no skip ({error}): {role} passes such records over by itself") from None
+        raise StoreError(f"{where} needs no skip ({error}): {role} skips such records by itself") from None
     except StoreError as error:
         return Unread(topic, place, offset, len(record.value or b""), record.timestamp, str(error))
     raise StoreError(
-        f"{where} can be read with these settings: if {role} stops at it, it has others than are given here"
+        f"{where} can be read with these settings: if {role} stops at it, its settings are not the ones given here"
     )
 
 
@@ -94,7 +94,7 @@ _READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
     "matches": lambda record, settings: head(record.value or b"", settings),
     "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
 }
-"""How its reader reads a record of a topic."""
+"""How the reader of a topic decodes a record."""
 
 
 async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:
@@ -115,7 +115,7 @@ async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> 
 
 
 async def skip(settings: KafkaSettings, unread: Unread) -> None:
-    """Have a record passed over, from the reader's next start on.
+    """Mark a record to be skipped, from the reader's next start on.
 
     Raises:
         KafkaError, OSError: see `connection.explained`.

@@ -1,4 +1,4 @@
-"""The outputs of the pipeline as lines: what has been committed, as it comes."""
+"""The outputs of the pipeline as lines: committed records in the order of arrival."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _WAIT_MS = 500
 async def tail(
     settings: KafkaSettings, output: str, *, from_beginning: bool = False, follow: bool = True
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of an output, without newline, partition by partition as they come.
+    """The lines of an output, without newline, in the order of arrival.
 
     Args:
         output: pairs, verdicts, unique, dead-letters, groups or alerts.
-        from_beginning: what is there already first; otherwise only what comes from now on.
-        follow: go on for ever; otherwise end where the topic ended at the start.
+        from_beginning: begin with existing records; otherwise only new ones.
+        follow: continue for ever; otherwise end at the topic's end at the start.
 
     Raises:
         BrokerError: Kafka cannot be reached, or has no such topic.
@@ -49,7 +49,7 @@ async def tail(
             await consumer.start()
             async for record in _records(consumer, topic, from_beginning, follow):
                 if output == "groups" and record.value is None:
-                    continue  # its group has ended: the event before says so
+                    continue  # the tombstone of an ended group; the event before it says the same
                 yield _line(record, output)
         finally:
             await consumer.stop()
@@ -74,7 +74,7 @@ async def _records(
                 if follow or record.offset < ends[partition]:
                     yield record
         for partition in list(open_):
-            # Not by the last record: behind it there may be the mark of a transaction, or what was aborted.
+            # The position counts, not the last record: transaction markers or aborted records may follow it.
             if await consumer.position(partition) >= ends[partition]:
                 open_.discard(partition)
 
@@ -86,7 +86,7 @@ def _line(record: ConsumerRecord, output: str) -> bytes:
 
 
 def gone(record: ConsumerRecord) -> bytes:
-    """A tombstone among the unique documents as JSON: whose it is, who stands in his place, and where."""
+    """A tombstone of the topic unique as JSON: its id, and the new representative with its source position."""
     headers = {name: value or b"" for name, value in record.headers}
     id, representative, at = headers.get("id", b"null"), headers.get("new-representative", b"null"), b"null"
     if "new-representative" in headers:

@@ -1,4 +1,4 @@
-"""Making the topics of the pipeline, and showing them."""
+"""Creating and showing the topics of the pipeline."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ _VISIBLE_SECONDS = 30
 
 
 async def show(settings: KafkaSettings) -> list[TopicState]:
-    """All topics as they are, beside what they should be. Raises KafkaError, OSError: see `connection.explained`."""
+    """The state of all topics, with their required configuration. Raises KafkaError, OSError: see
+    `connection.explained`."""
     async with admin(settings) as client:
         return await states(client, settings)
 
 
 async def create(settings: KafkaSettings) -> list[TopicState]:
-    """Make the topics that are missing, add partitions to outputs that have fewer than documents; leave the rest.
+    """Create missing topics, and add partitions to outputs that have fewer than documents. Change nothing else.
 
-    Safe to repeat, also by several at once.
+    Safe to repeat, also concurrently.
 
     Raises:
         KafkaError, OSError: see `connection.explained`.
     """
     async with admin(settings) as client:
-        # The documents first: the outputs get as many partitions as they turn out to have.
+        # documents is first: the outputs get as many partitions as it has.
         first = wanted(settings)[0]
         made = await _create(client, settings, [first])
         specs = [state.wanted for state in await states(client, settings) if not state.partitions]
@@ -69,12 +70,12 @@ async def delete(settings: KafkaSettings) -> None:
 
 
 async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec]) -> set[str]:
-    """Make topics; the names of those that were not there yet."""
+    """Create topics. Returns the names of those that did not exist."""
     if not specs:
         return set()
     replicas = settings.replication_factor or -1
     topics = [
-        # aiokafka insists on assignments where the broker is to choose the number of copies.
+        # aiokafka requires assignments if the broker chooses the replication factor.
         NewTopic(spec.name, spec.partitions, replicas, {} if replicas == -1 else None, spec.configs)
         for spec in specs
     ]
@@ -90,8 +91,8 @@ async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: l
 
 
 async def _grow(client: AIOKafkaAdminClient, spec: TopicSpec) -> None:
-    """Give a topic as many partitions as wanted, and wait until brokers know them."""
-    with suppress(errors.InvalidPartitionsError):  # somebody else was faster
+    """Add partitions to a topic, and wait until the brokers list them."""
+    with suppress(errors.InvalidPartitionsError):  # another process has just added them
         await client.create_partitions({spec.name: NewPartitions(spec.partitions)})
     for _ in range(_VISIBLE_SECONDS * 20):
         described = await client.describe_topics([spec.name])
@@ -102,9 +103,9 @@ async def _grow(client: AIOKafkaAdminClient, spec: TopicSpec) -> None:
 
 
 async def _until_visible(client: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Wait for what the controller has made, or says is there: brokers learn of it a little later."""
+    """Wait until the brokers list the new topics, slightly after the controller has created them."""
     for _ in range(_VISIBLE_SECONDS * 20):
         if set(names) <= set(await client.list_topics()):
             return
         await asyncio.sleep(0.05)
-    raise errors.KafkaTimeoutError(f"the topics {', '.join(names)} were made, but do not appear")
+    raise errors.KafkaTimeoutError(f"the topics {', '.join(names)} were created, but do not appear")

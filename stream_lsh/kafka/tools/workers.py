@@ -1,4 +1,4 @@
-"""What the workers tell over HTTP, each of its processes for itself: /health and /metrics."""
+"""Asking workers over HTTP: /health and /metrics of each of their processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-SECONDS = 5.0  # for an answer
+SECONDS = 5.0  # time limit of a response
 EVERY_ADDRESS = ("0.0.0.0", "::")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _AT_ONCE = 16
@@ -20,8 +20,13 @@ MOST_PROCESSES = 5  # of a worker
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a process has told. error: why it has not. roles: as in /health. shards: of each, rows, bytes and changelog
-    records that it has to read, as far as they are told."""
+    """The answer of a process.
+
+    Attributes:
+        error: why there is no answer.
+        roles: as in /health.
+        shards: by shard, its documents, bytes and remaining changelog records, as far as they are reported.
+    """
 
     host: str
     port: int
@@ -52,7 +57,7 @@ def health(host: str, port: int) -> dict[str, Any] | str:
     except OSError as error:
         reason = getattr(error, "reason", error)
         return f"no answer from {where} ({getattr(reason, 'strerror', None) or reason})"
-    except http.client.HTTPException as error:  # broken off, or not HTTP at all
+    except http.client.HTTPException as error:  # an incomplete response, or not HTTP at all
         return f"no answer from {where} ({error!r:.100})"
     return f"what answers at {where} is not a worker"
 
@@ -61,7 +66,7 @@ def _get(url: str) -> bytes:
     try:
         with _DIRECT.open(url, timeout=SECONDS) as answer:
             body: bytes = answer.read()
-    except urllib.error.HTTPError as error:  # not alive: it says so, and why
+    except urllib.error.HTTPError as error:  # an unhealthy process answers with an error status and a report
         body = error.read()
     return body
 
@@ -70,8 +75,8 @@ def ask(firsts: Iterable[tuple[str, int]]) -> list[Answer]:
     """Ask all processes of some workers, many at once.
 
     Args:
-        firsts: host and port of the first process of each, which names the ports of the others; where it does not
-            answer, the processes behind it are asked.
+        firsts: host and port of the first process of each worker, which lists the ports of the others. If it does not
+            answer, the next ports are asked.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = dict(pool.map(_one, dict.fromkeys(firsts)))

@@ -1,4 +1,4 @@
-// The interface, as the page uses it: requests with the token, and the stream of events, which goes on by itself.
+// The API as the page uses it: requests with the token, and the stream of events, which reconnects by itself.
 
 const TOKEN = "stream-lsh-token";
 
@@ -20,7 +20,7 @@ async function ask(path, options = {}) {
   const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
   if (answer.ok) return answer;
   let detail = answer.statusText;
-  try { detail = (await answer.json()).detail; } catch { /* no problem+json: what stands before us has answered */ }
+  try { detail = (await answer.json()).detail; } catch { /* no problem+json: the answer is from a proxy */ }
   throw new Problem(answer.status, detail, token);
 }
 
@@ -36,8 +36,8 @@ export async function post(path, value) {
 
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// Calls `each(kind, data)` for every event, `state(kind, text)` when the connection changes, and `reached(seq)` with
-// the number that all documents before have been told of; for good. Not EventSource, which can send no token.
+// Calls `each(kind, data)` for every event, `state(kind, text)` when the connection changes, and `reached(seq)` once the
+// events of all documents before `seq` have arrived. Never ends. EventSource would be simpler, but cannot send a token.
 export async function listen(kinds, each, state, reached) {
   let place = null;
   for (;;) {
@@ -55,20 +55,20 @@ export async function listen(kinds, each, state, reached) {
         for (const part of parts) place = take(part, each) ?? place;
         if (place !== null) reached(Number.parseInt(place, 10));
       }
-      state("off", "the service has ended the connection; trying again");
+      state("off", "the service closed the connection; reconnecting");
     } catch (error) {
       if (error instanceof Problem && error.status === 401) {
-        if (error.token !== sessionStorage.getItem(TOKEN)) continue;  // another one was given meanwhile
+        if (error.token !== sessionStorage.getItem(TOKEN)) continue;  // a new token was entered meanwhile
         state("locked", "a token is needed");
         return;
       }
-      state("bad", "no connection; trying again");
+      state("bad", "no connection; reconnecting");
     }
     await wait(1000);
   }
 }
 
-// Hands on one event of the stream; its id.
+// Passes one event of the stream to `each`, and returns its id.
 function take(part, each) {
   let id = null, kind = "message", data = null;
   for (const line of part.split("\n")) {

@@ -1,4 +1,4 @@
-// Charts as SVG, made anew whenever there is something new.
+// Charts as SVG, redrawn with each update.
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 176, LEFT = 40, BOTTOM = 18, TOP = 8;
@@ -12,10 +12,10 @@ function node(name, attributes, text) {
 
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
-// As wide as its place, so that what is written in it has the size of other text.
+// As wide as its container, so that its text has the size of other text.
 const widthOf = (place) => Math.max(240, place.clientWidth || Math.min(600, innerWidth - 64));
 
-// marks: values at the side, each with the share of the height that it is at; ends: what is below, left and right.
+// marks: labels of the y axis, each with its share of the height. ends: labels of the x axis, left and right.
 function frame(width, label, marks, ends) {
   const svg = node("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
   for (const [value, share] of marks) {
@@ -31,7 +31,7 @@ function frame(width, label, marks, ends) {
 const y = (value, most) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - BOTTOM - TOP);
 const halves = (most) => [[0, 0], [most / 2, 0.5], [most, 1]];
 
-// Columns of parts over one another: rows are [{kind: number}, ...], one a second, the latest last.
+// Stacked columns. rows: [{kind: number}, ...], one per second, the latest last.
 export function stacked(place, label, rows, kinds) {
   const most = Math.max(1, ...rows.map((row) => kinds.reduce((sum, kind) => sum + (row[kind] ?? 0), 0)));
   const width = widthOf(place), step = (width - LEFT) / rows.length;
@@ -51,7 +51,7 @@ export function stacked(place, label, rows, kinds) {
   place.replaceChildren(svg);
 }
 
-// Lines over a scale of decades, from 1 on: series are {name: [number or null, ...]}.
+// Lines on a logarithmic scale from 1 on. series: {name: [number or null, ...]}.
 export function lines(place, label, series) {
   const values = Object.values(series).flat().filter((value) => value !== null);
   const decades = Math.max(1, Math.ceil(Math.log10(Math.max(10, ...values))));
@@ -72,7 +72,7 @@ export function lines(place, label, series) {
   place.replaceChildren(svg);
 }
 
-// How a group has grown: members (times in ms, ascending) as steps.
+// The growth of a group, as steps. times: of its members, in ms, ascending.
 export function growth(place, label, times, shown) {
   if (!times.length) return;
   const [first, last] = [times[0], times[times.length - 1]];

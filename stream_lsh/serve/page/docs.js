@@ -36,7 +36,7 @@ function section(path, method, operation) {
       type, [schema.description, schema.example && JSON.stringify(schema.example)].filter(Boolean).join(": ") || shape(schema),
     ])));
   }
-  parts.push(make("h3", {}, "Answers"), rows(Object.entries(operation.responses).map(([status, { description, content }]) => [
+  parts.push(make("h3", {}, "Responses"), rows(Object.entries(operation.responses).map(([status, { description, content }]) => [
     status, [description, Object.keys(content ?? {}).join(", ")].filter(Boolean).join("; "),
   ])));
   return make("section", { "aria-labelledby": id }, ...parts);

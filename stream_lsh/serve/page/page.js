@@ -1,4 +1,4 @@
-// The page: what comes over the interface, shown. Texts of documents are only ever set as text.
+// The page shows what it gets from the API. Texts of documents are inserted as text only, never as HTML.
 
 import { Problem, get, listen, post, useToken } from "./api.js";
 import { growth, lines, stacked } from "./charts.js";
@@ -10,7 +10,7 @@ const number = new Intl.NumberFormat("en");
 const words = (kind) => kind.replace("_", " ");
 const percent = (similarity) => `${(100 * similarity).toFixed(1)} %`;
 const moment = (ms) => new Date(ms).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
-const AS_JSON = { id_type: "json" };  // ids in a request are JSON, so that a number stays one
+const AS_JSON = { id_type: "json" };  // ids in a request are JSON, so that numbers and strings stay distinct
 
 function make(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -28,7 +28,7 @@ function facts(place, pairs) {
   place.replaceChildren(...pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
 }
 
-// -- the state of the connection -------------------------------------------------------------------------------------
+// -- connection -------------------------------------------------------------------------------------
 
 let connection = { kind: "off", text: "connecting" }, missed = "", behind = 0;
 
@@ -39,12 +39,12 @@ function showState() {
   $("state").dataset.state = connection.kind;
 }
 
-// -- counts, a second at a time --------------------------------------------------------------------------------------
+// -- counts by the second --------------------------------------------------------------------------------------
 
 let settings = null, texts = false, reached = 0;
 
 const measure = () => settings?.measure ?? "jaccard";
-// Whether documents are vectors, bit vectors or sets: what is there as their text stands for them, and may be long.
+// Whether documents are vectors, bit vectors or sets. Their text form may be long.
 const isItem = () => ["cosine", "euclidean", "hamming", "weighted-jaccard"].includes(measure());
 const SHOWN_OF_ITEM = 400;
 const shown = (text) => isItem() && text.length > SHOWN_OF_ITEM
@@ -64,14 +64,14 @@ async function refresh() {
   const latest = seconds.findLast((second) => second.p99_ms !== null);
   const tiles = [
     ["documents in the index", number.format(stats.index.documents)],
-    ["documents a second", rate.toFixed(rate < 10 ? 1 : 0)],
+    ["documents per second", rate.toFixed(rate < 10 ? 1 : 0)],
     ["duplicates", judged ? percent(1 - kinds.unique / judged) : "-"],
-    ["p99 of answers", latest ? `${latest.p99_ms} ms` : "-"],
-    ["since the start", number.format(totals.documents)],
+    ["p99 latency", latest ? `${latest.p99_ms} ms` : "-"],
+    ["documents since the start", number.format(totals.documents)],
   ];
   $("tiles").replaceChildren(...tiles.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
   const used = KINDS.filter((kind) => kinds[kind] > 0);
-  const label = `Documents a second over ${SECONDS} seconds; ${rate.toFixed(1)} a second at the end`;
+  const label = `Documents per second in the last ${SECONDS} seconds; now ${rate.toFixed(1)} per second`;
   stacked($("rate"), label, seconds.map((second) => second.kinds), used);
   $("legend").replaceChildren(...used.map((kind) => make("li", { class: `k-${kind}` }, `${words(kind)}: ${number.format(kinds[kind])}`)));
   const series = { p50: seconds.map((second) => second.p50_ms), p99: seconds.map((second) => second.p99_ms) };
@@ -80,28 +80,28 @@ async function refresh() {
   const held = [
     ["documents", number.format(stats.index.documents)],
     ...(stats.index.bytes === null ? [] : [["bytes on disk", number.format(stats.index.bytes)]]),
-    ["next number", number.format(stats.index.next_seq)], ...(measure() === "jaccard" ? [] : [["measure", measure()]]),
-    settings.max_distance != null ? ["distance", settings.max_distance] : ["threshold", settings.threshold],
-    ["compared with", settings.compare_with === "kept" ? "what was kept" : "every earlier document"],
-    ["texts kept", texts ? "yes" : "no"], ["window", settings.window ?? "none"],
+    ["next seq", number.format(stats.index.next_seq)], ...(measure() === "jaccard" ? [] : [["measure", measure()]]),
+    settings.max_distance != null ? ["max. distance", settings.max_distance] : ["threshold", settings.threshold],
+    ["compared with", settings.compare_with === "kept" ? "kept documents" : "all earlier documents"],
+    ["texts stored", texts ? "yes" : "no"], ["window", settings.window ?? "none"],
     ...(stats.index.stream_time > 0 ? [["stream time", moment(stats.index.stream_time)]] : []),
     ["listeners", stats.service.listeners],
   ];
   facts($("index"), held);
   facts($("bounds"), [
-    ["not compared with all they met", number.format(totals.not_compared)],
-    ["more matches than are listed", number.format(totals.truncated)],
-    ["requests refused, too many waited", number.format(totals.refused_requests)],
+    ["verdicts with candidates not compared", number.format(totals.not_compared)],
+    ["verdicts with unlisted matches", number.format(totals.truncated)],
+    ["requests refused (too many waiting)", number.format(totals.refused_requests)],
     ["rejected", Object.entries(totals.rejected).map(([why, n]) => `${number.format(n)} ${words(why)}`).join(", ") || 0],
-    ...(stats.index.jumps ? [["times that a window was left at once", stats.index.jumps]] : []),
+    ...(stats.index.jumps ? [["jumps of stream time by more than the window", stats.index.jumps]] : []),
   ]);
   behind = reached && stats.index.next_seq - reached > 2 * Math.max(rate, 5) ? stats.index.next_seq - reached : 0;
   $("groups-section").hidden = !stats.index.groups;
   $("check-section").hidden = !stats.index.checks;
   const wanted = {
-    hamming: "Bits, in hexadecimal or base64", "weighted-jaccard": "Elements with commas between them, or as JSON with their weights",
-  }[measure()] ?? `A vector of ${settings.dimensions} numbers with commas or blanks between them, or its base64`;
-  if (isItem()) $("text-label").textContent = `${wanted}; nothing is added to the index`;
+    hamming: "Bits in hexadecimal or base64", "weighted-jaccard": "Elements separated by commas, or JSON with their weights",
+  }[measure()] ?? `A vector of ${settings.dimensions} numbers separated by commas or spaces, or its base64`;
+  if (isItem()) $("text-label").textContent = `${wanted} (nothing is added to the index)`;
   showWithin();
 }
 
@@ -123,12 +123,12 @@ let drawn = true, groupsChanged = false, newest = null;
 
 function take(kind, data) {
   if (kind === "gap") {
-    missed = `; some events between ${data.from} and ${data.to} are lost, as they were too long ago`;
+    missed = `; missed some events between ${data.from} and ${data.to}, which are no longer stored`;
     showState();
     return;
   }
   if (kind === "pair") {
-    if (newest === data.newer_seq) return;  // the first one of a document is the best
+    if (newest === data.newer_seq) return;  // the first pair of a document has the best match
     newest = data.newer_seq;
     waiting.pair.push(data);
   } else if (kind === "alert") waiting.alert.push(data);
@@ -142,7 +142,7 @@ function take(kind, data) {
 function draw() {
   drawn = true;
   add($("pairs"), $("no-pairs"), waiting.pair, (pair) => [
-    link(`${pair.newer} is like ${pair.older}`, () => showPair(pair.older, pair.newer)), ` ${percent(pair.similarity)}`, reason(pair),
+    link(`${pair.newer} is similar to ${pair.older}`, () => showPair(pair.older, pair.newer)), ` ${percent(pair.similarity)}`, reason(pair),
   ]);
   add($("alerts"), $("no-alerts"), waiting.alert, (alert) => [
     make("strong", {}, alert.rule), ` (${words(alert.kind)}) with `, link(String(alert.id), () => showDocument(alert.id)),
@@ -169,7 +169,7 @@ async function showGroups() {
     const { groups } = await get("v1/groups", { order, limit: 20 });
     $("groups").hidden = !groups.length;
     $("no-groups").hidden = groups.length > 0;
-    $("no-groups").textContent = "There are none yet.";
+    $("no-groups").textContent = "No groups yet.";
     $("groups").tBodies[0].replaceChildren(...groups.map((group) => make("tr", {},
       make("td", {}, link(String(group.representative.id), () => showGroup(group.group))),
       make("td", {}, number.format(group.live_members)), make("td", {}, group.joined_since === undefined ? "" : number.format(group.joined_since)),
@@ -189,12 +189,12 @@ for (const button of document.querySelectorAll("[data-order]")) {
   });
 }
 
-// -- what opens ------------------------------------------------------------------------------------------------------
+// -- dialogs ------------------------------------------------------------------------------------------------------
 
 async function open(title, fill) {
   const [dialog, body] = [$("dialog"), $("dialog-body")];
   $("dialog-title").textContent = title;
-  body.replaceChildren(make("p", { class: "quiet" }, "one moment"));
+  body.replaceChildren(make("p", { class: "quiet" }, "loading"));
   if (!dialog.open) dialog.showModal();
   $("dialog-title").focus();
   try {
@@ -204,14 +204,14 @@ async function open(title, fill) {
   }
 }
 
-// A text in which what the other one has not is marked; spans are by characters, not by UTF-16 units.
+// A text with everything outside the shared spans marked. Spans count characters, not UTF-16 units.
 function marked(text, spans) {
   const characters = Array.from(text), parts = [];
   let at = 0;
   const differs = (begin, end) => {
     const said = characters.slice(begin, end).join("");
-    const [, before, words_, behind] = /^([^\p{L}\p{M}\p{N}]*)(.*?)([^\p{L}\p{M}\p{N}]*)$/su.exec(said);
-    parts.push(before, ...(words_ ? [make("mark", {}, words_)] : []), behind);
+    const [, before, words_, after] = /^([^\p{L}\p{M}\p{N}]*)(.*?)([^\p{L}\p{M}\p{N}]*)$/su.exec(said);
+    parts.push(before, ...(words_ ? [make("mark", {}, words_)] : []), after);
   };
   for (const [begin, end] of spans) {
     differs(at, begin);
@@ -222,12 +222,12 @@ function marked(text, spans) {
   return make("div", { class: "text", tabindex: "0", role: "group", "aria-label": "text" }, ...parts);
 }
 
-// What a match rests on, if there is more to say of it than a number; text: the newer one, if it is at hand.
+// The evidence of a match besides the similarity. text: of the newer document, if available.
 function reason(match, text) {
   if (match.terms?.length) return `, by ${match.terms.join(", ")}`;
   const [longest] = match.passages ?? [];
   if (!longest) return "";
-  return `, ${number.format(longest.words)} words in a row${text === undefined ? "" : `: ${quoted(text, longest.newer)}`}`;
+  return `, ${number.format(longest.words)} consecutive words${text === undefined ? "" : `: ${quoted(text, longest.newer)}`}`;
 }
 
 const quoted = (text, [begin, end]) => {
@@ -236,24 +236,24 @@ const quoted = (text, [begin, end]) => {
 };
 
 function described(found) {
-  const of = found.duplicate_of === null ? "" : `, of ${found.duplicate_of}`;
+  const of = found.duplicate_of === null ? "" : ` of ${found.duplicate_of}`;
   const group = found.group === null ? "" : `, group ${found.group}`;
-  const seq = found.seq === null ? "" : `, number ${found.seq}`;  // of a pipeline, whose first verdict was too long ago
-  return `${found.kind === null ? "not decided yet" : words(found.kind)}${of}${group}${seq}, ${found.state}`;
+  const seq = found.seq === null ? "" : `, seq ${found.seq}`;  // unknown in a pipeline if the first verdict is no longer stored
+  return `${found.kind === null ? "no verdict yet" : words(found.kind)}${of}${group}${seq}, ${found.state}`;
 }
 
 function showPair(a, b) {
-  open(`${b} beside ${a}`, async () => {
+  open(`${b} compared with ${a}`, async () => {
     const found = await get("v1/compare", { a: JSON.stringify(a), b: JSON.stringify(b), ...AS_JSON });
     const side = (one) => make("div", {}, make("h3", {}, String(one.id)), make("p", { class: "quiet" }, described(one)),
       found.shared === null ? make("div", { class: "text" }, shown(one.text)) : marked(one.text, one.spans),
-      ...(one.cut ? [make("p", { class: "quiet" }, "only the beginning is compared here")] : []));
+      ...(one.cut ? [make("p", { class: "quiet" }, "only the beginning of the text is compared here")] : []));
     return [
       make("p", {}, `${found.match ? "A match" : "No match"}: ${found.why}.`, ...(found.shared === null ? [] : [
-        ` They share ${found.shared} shingles of ${found.a.shingles} and ${found.b.shingles}; what the other one has not is `,
-        make("mark", {}, "marked"), "."])),
-      ...(found.terms?.length ? [make("p", {}, `The weightiest words of both: ${found.terms.join(", ")}.`)] : []),
-      ...(found.passages?.length ? [make("ol", { class: "list", "aria-label": "Passages that both have" },
+        ` They share ${found.shared} of ${found.a.shingles} and ${found.b.shingles} shingles. Differences are `,
+        make("mark", {}, "highlighted"), "."])),
+      ...(found.terms?.length ? [make("p", {}, `Shared terms with the most weight: ${found.terms.join(", ")}.`)] : []),
+      ...(found.passages?.length ? [make("ol", { class: "list", "aria-label": "Shared passages" },
         ...found.passages.map((passage) => make("li", {}, `${number.format(passage.words)} words: ${quoted(found.a.text, passage.a)}`)))] : []),
       make("div", { class: "sides" }, side(found.a), side(found.b)),
     ];
@@ -272,7 +272,7 @@ function showGroup(number_) {
     const group = await get(`v1/groups/${number_}`);
     const kept = group.representative.id, times = group.members.map((m) => m.time).filter((t) => t !== null).sort((a, b) => a - b);
     const chart = make("div");
-    if (times.length > 1) growth(chart, `Members over time, ${times.length} in all`, times, moment);
+    if (times.length > 1) growth(chart, `Members over time, ${times.length} in total`, times, moment);
     const sources = new Map();
     for (const member of group.members) {
       const source = member.source ?? "unknown";
@@ -281,7 +281,7 @@ function showGroup(number_) {
     const named = [...sources].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([source, n]) => `${source} ${n}`).join(", ");
     const heads = ["document", "similarity", "source", "time"];
     const rows = group.members.map((member) => make("tr", {},
-      make("td", {}, member.id === kept ? link(`${member.id} (stands for the group)`, () => showDocument(member.id))
+      make("td", {}, member.id === kept ? link(`${member.id} (representative)`, () => showDocument(member.id))
         : link(String(member.id), () => showPair(kept, member.id))),
       make("td", {}, member.similarity === null ? "" : percent(member.similarity)),
       make("td", {}, String(member.source ?? "")), make("td", {}, member.time === null ? "" : moment(member.time))));
@@ -294,14 +294,14 @@ function showGroup(number_) {
   });
 }
 
-// -- what is like this -----------------------------------------------------------------------------------------------
+// -- check -----------------------------------------------------------------------------------------------
 
 function showWithin() {
   const fields = settings.match_within ?? [];
   if ($("within").children.length === fields.length) return;
   $("within").replaceChildren(...fields.map((name) => {
     const input = make("input", { "data-field": name });
-    return make("label", {}, `${name}, within which documents match`, input);
+    return make("label", {}, `${name} (only documents with the same value match)`, input);
   }));
 }
 
@@ -313,7 +313,7 @@ function put(object, path, value) {
 
 const parts = (text) => text.split(/[\n,]/).map((part) => part.trim()).filter(Boolean);
 
-// A vector as numbers, if it is written as such, and a set as JSON; what it has to be, the service knows.
+// A vector as numbers, a set as JSON or parts. Anything else is sent as text, and the service reports what is wrong.
 function item(text) {
   if (measure() === "weighted-jaccard") {
     try { return /^[{[]/.test(text) ? JSON.parse(text) : parts(text); } catch { return parts(text); }
@@ -335,7 +335,7 @@ $("check").addEventListener("submit", async (event) => {
     for (const input of document.querySelectorAll("[data-field]")) put(wanted, input.dataset.field, input.value || null);
     const { kind, matches } = await post("v1/check", wanted);
     $("found").replaceChildren(
-      make("p", {}, matches.length ? `It would be a ${words(kind)}:` : "Nothing in the index is like it."),
+      make("p", {}, matches.length ? `Verdict: ${words(kind)}. Similar documents:` : "No similar document in the index."),
       make("ol", { class: "list" }, ...matches.map((match) =>
         make("li", {}, link(String(match.id), () => showDocument(match.id)), ` ${percent(match.similarity)}`, reason(match, text)))));
   } catch (error) {
@@ -343,7 +343,7 @@ $("check").addEventListener("submit", async (event) => {
   }
 });
 
-// -- for as long as the page is open ---------------------------------------------------------------------------------
+// -- updates ---------------------------------------------------------------------------------
 
 let listening = false;
 

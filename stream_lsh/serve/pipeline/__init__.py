@@ -1,1 +1,1 @@
-"""A service over the topics of a pipeline on Kafka."""
+"""A service for a pipeline on Kafka, over its topics."""

@@ -1,4 +1,4 @@
-"""The groups of a pipeline, in a temporary folder that is read like an index: a copy of their changelog."""
+"""The groups of a pipeline: a copy of their changelog in a temporary folder, which is read like an index."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ POLL_MS = 500
 class GroupCopy:
     """The folder, deleted at the end.
 
-    It is made anew by every service, not kept: a copy that was not followed for longer than tombstones stay would have
-    groups that are not there any more.
+    Every service builds it anew. A copy that was not updated for longer than the retention of tombstones could contain
+    deleted groups.
 
     Attributes:
-        begun: whether there are groups to read in the folder.
+        begun: whether the folder has groups to read.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -44,10 +44,14 @@ class GroupCopy:
         return Path(self._folder.name)
 
     async def follow(self, up_to_date: Callable[[bool], None]) -> None:
-        """Read on until something goes wrong. up_to_date: told once all is read that there was.
+        """Read until an error.
+
+        Args:
+            up_to_date: called once everything is read that was there.
 
         Raises:
-            Failed, KafkaError, OSError: the next life may do better. StreamLshError: the folder cannot be written.
+            Failed, KafkaError, OSError: the next run may succeed.
+            StreamLshError: the folder cannot be written.
         """
         place = self._place
         options = {"group_id": None, "isolation_level": "read_committed"}
@@ -57,7 +61,7 @@ class GroupCopy:
             begin = (await consumer.beginning_offsets([place]))[place]
             end = (await consumer.end_offsets([place]))[place]
             if end < self._position:
-                raise Failed(f"{place.topic} was made anew; start the service again")
+                raise Failed(f"{place.topic} was created again; restart the service")
             self._position = max(begin, self._position)
             consumer.assign([place])
             consumer.seek(place, self._position)
@@ -75,6 +79,6 @@ class GroupCopy:
                 self._position = await consumer.position(place)
 
     def close(self) -> None:
-        """Delete it."""
+        """Delete the folder."""
         self._store.close()
         self._folder.cleanup()

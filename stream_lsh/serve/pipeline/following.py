@@ -1,9 +1,9 @@
-"""Reading the outputs of a pipeline: one life, from as far back as events are kept, and on for as long as it goes.
+"""Reading the outputs of a pipeline: one run, from as far back as events are stored.
 
-How far the pipeline is, is what the judge has committed, and with groups who folds them: all that they said up to there
-is in the topics then. What ends the topics have, asked after that, is behind it. So once these ends are read, all that
-came with the documents up to there is known, in whatever order the partitions were read, and however long one of them
-has nothing.
+The progress of the pipeline is the commit of the judge, and with groups also that of the role group: all outputs up to
+there are in the topics. The end offsets are requested after that, so they cover these outputs. Once the partitions are
+read up to these ends, everything that belongs to the documents up to there is known. The order in which partitions are
+read does not matter, nor how long one of them is empty.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from stream_lsh.wire.source import ROW_BITS
 
 ROLE = "serve"
 POLL_MS = 50
-LOOK_SECONDS, IDLE_SECONDS = 0.1, 1.0  # between two looks how far the pipeline is; where nothing comes
-ANSWER_SECONDS = 10.0  # in which Kafka says so
-LATE_SECONDS = 15.0  # after which who has not read that far is behind
-BACK = 64  # offsets before where events are wanted from: the number of one says what is not missing
+LOOK_SECONDS, IDLE_SECONDS = 0.1, 1.0  # between two checks of the progress: normally, and without new records
+ANSWER_SECONDS = 10.0  # time limit of a check
+LATE_SECONDS = 15.0  # without catching up, after which the service counts as behind
+BACK = 64  # offsets before the first wanted event: the seq of an earlier event shows that none is missing
 EXACT_MS = 1000
-SLACK_MS = 60_000  # retention deletes nothing that is younger by that
+SLACK_MS = 60_000  # margin before the limit of retention, within which nothing is deleted
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What ends the topics have once all that came with documents with numbers below `before` is in them. documents:
-    how many have their verdict."""
+    """A point of progress: the end offsets of the topics once they have everything for documents with seq < `before`.
+    documents: number of documents that have a verdict."""
 
     before: int
     documents: int | None
@@ -52,14 +52,18 @@ class Mark:
 
 
 async def follow(settings: KafkaSettings, outputs: Outputs, keep: int, up_to_date: Callable[[bool], None]) -> None:
-    """Read until something goes wrong. keep: events that are wanted of what is there. up_to_date: told whether all is
-    read that there is.
+    """Read until an error.
+
+    Args:
+        keep: number of existing events that are wanted.
+        up_to_date: called with whether everything is read that there is.
 
     Raises:
-        StreamLshError: retrying cannot help. Failed, KafkaError, OSError: the next life may do better.
+        StreamLshError: retrying cannot help.
+        Failed, KafkaError, OSError: the next run may succeed.
     """
     whole = {"group_id": None, "isolation_level": "read_committed"}
-    ends = {"group_id": None, "isolation_level": "read_uncommitted"}  # behind what is not committed yet, too
+    ends = {"group_id": None, "isolation_level": "read_uncommitted"}  # end offsets include open transactions
     async with (
         admin(settings) as client,
         consuming(settings, ROLE, **whole) as consumer,
@@ -70,7 +74,7 @@ async def follow(settings: KafkaSettings, outputs: Outputs, keep: int, up_to_dat
 
 
 def kinds_of(settings: KafkaSettings) -> dict[str, Kind]:
-    """The topics that events come from."""
+    """The topics with events, and their kinds."""
     topics = Topics.of(settings)
     found: dict[str, Kind] = {topics.verdicts: "verdict", topics.pairs: "pair"}
     if settings.groups:
@@ -140,7 +144,8 @@ class _Life:
             raise Failed(f"aiokafka has stopped reading {self._topics.verdicts}: {error!r}") from error
 
     async def _is_behind(self, mark: Mark) -> bool:
-        """Whether everything up to a mark is read; not by the last records, behind which marks of transactions are."""
+        """Whether everything up to a mark is read. Positions count, as transaction markers may follow the last
+        record."""
         for place, end in mark.ends.items():
             if await self._consumer.position(place) < end:
                 return False
@@ -155,7 +160,7 @@ class _Life:
         ]
 
     async def _mark(self) -> Mark:
-        """How far the pipeline is; who says so comes before the ends."""
+        """The progress of the pipeline. Commits are read before the end offsets."""
         async with asyncio.timeout(ANSWER_SECONDS):
             topics, last, documents = self._topics, -1, None
             judge = topics.group("judge")
@@ -171,9 +176,9 @@ class _Life:
             return Mark((last + 1) << ROW_BITS, documents, await self._looker.end_offsets(self._places))
 
     async def _starts(self, keep: int) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Where to begin, so that about so many verdicts come, and all else that came with them; and where the
-        partitions begin. Nothing is read that retention may have begun to delete: where a partition is read from its
-        beginning on, nothing is missing."""
+        """The start offsets for about `keep` verdicts and everything that belongs to them, and the first offsets of the
+        partitions. Records that retention may delete soon are avoided: if a partition is read from its first offset,
+        nothing is missing."""
         looker, places = self._looker, self._places
         begins, ends = await looker.beginning_offsets(places), await looker.end_offsets(places)
 
@@ -195,10 +200,11 @@ class _Life:
 
 
 async def _check(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
-    """Whether the topics are there, and the settings are those of the pipeline.
+    """Check that the topics exist, and that the settings are those of the pipeline.
 
     Raises:
-        BrokerError: there are no such topics. StoreError: the documents were signed with other settings.
+        BrokerError: a topic is missing.
+        StoreError: the documents were signed with other settings.
     """
     topics = Topics.of(settings)
     there = set(await client.list_topics())

@@ -1,7 +1,7 @@
-"""The events of several topics in one order, that of their documents; pure.
+"""Merges the events of several topics in the order of their documents. Pure.
 
-Of one document the verdict comes first, then its pairs, then what became of groups, then alerts; each kind of them is
-in one partition, in its order. So the n-th event of a document is the same for whoever reads the topics, and whenever.
+The events of a document are its verdict, then its pairs, then events of groups, then alerts. Each of these kinds is in
+one partition, in order. So the n-th event of a document is the same for every reader at any time.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from heapq import heappop, heappush
 
 from stream_lsh.serve.events import KINDS, Block, Kind, Place, Ring, Said, numbered
 
-BLOCK = 512  # events of a block, and those of its last document besides
+BLOCK = 512  # events of a block; the events of its last document may exceed it
 
 
 class Merge:
-    """What was read and not told yet, because something before it may still come.
+    """Events that were read but not released, because earlier ones may still arrive.
 
-    It has no more than `most` events: as many are kept of those that were told, and so of more the first would be
-    forgotten by the time it is their turn.
+    The limit is `most` events. The ring of released events has the same limit, so earlier ones would be dropped there
+    before their turn.
 
     Attributes:
-        begin: what is told begins with the document with this number, as before it something is missing.
+        begin: seq of the first document without missing events.
     """
 
     def __init__(self, most: int) -> None:
         self.begin = 0
         self._most = most
-        self._waiting: list[tuple[int, int, int, bytes]] = []  # number, kind, order of arrival, data
+        self._waiting: list[tuple[int, int, int, bytes]] = []  # seq, kind, order of arrival, data
         self._arrived = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, seq: int, kind: Kind, data: bytes) -> None:
-        """Something was read."""
+        """Add an event."""
         self._arrived += 1
         heappush(self._waiting, (seq, KINDS.index(kind), self._arrived, data))
         if len(self._waiting) > self._most:
@@ -42,7 +42,7 @@ class Merge:
             self.begin = max(self.begin, gone + 1)
 
     def take(self, before: int) -> list[Said]:
-        """All that came with documents with smaller numbers than this, of which nothing more will come."""
+        """Take out all events of documents with seq < `before`, which are complete."""
         found: list[Said] = []
         while self._waiting and self._waiting[0][0] < before:
             seq, kind, _, data = heappop(self._waiting)
@@ -52,10 +52,10 @@ class Merge:
 
 
 def tell(ring: Ring, said: Sequence[Said], begin: int, before: int) -> None:
-    """Go on with the events of documents with the numbers from `begin` to before `before`, of which none is missing.
-    Those that were told are left out; where something is missing in between, the ring begins anew."""
+    """Add the complete events of documents with `begin` <= seq < `before` to the ring. Events that it had already are
+    left out. After a gap the ring restarts."""
     told = ring.end[0]
-    if begin > told or before < told:  # behind a gap; or other topics under the same names
+    if begin > told or before < told:  # after a gap, or with recreated topics
         ring.restart((begin, 0))
         told = begin
     at: Place = ring.end
@@ -66,7 +66,7 @@ def tell(ring: Ring, said: Sequence[Said], begin: int, before: int) -> None:
 
 
 def _parts(said: Sequence[Said]) -> Iterator[Sequence[Said]]:
-    """Some at a time, those of a document together."""
+    """Splits events into blocks, and keeps those of a document together."""
     begin = 0
     while begin < len(said):
         end = min(begin + BLOCK, len(said))

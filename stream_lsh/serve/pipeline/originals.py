@@ -1,4 +1,4 @@
-"""The texts of documents: what the documents topic still has of them."""
+"""Texts of documents, read from the documents topic as long as it has them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.serve.problems import Problem
 
 SECONDS = 10.0
-AT_ONCE = 4  # of these readings
+AT_ONCE = 4  # limit of concurrent reads
 
 
 class Originals:
-    """Reads documents where they stand."""
+    """Reads documents by their source position."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -29,10 +29,11 @@ class Originals:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def text(self, topic: str, partition: int, offset: int) -> tuple[str, bytes]:
-        """The text of a document, and its values to match within.
+        """The text of a document, and its values of `match_within`.
 
         Raises:
-            Problem: it is not there any more. BrokerError: Kafka cannot be reached.
+            Problem: it is deleted.
+            BrokerError: Kafka cannot be reached.
         """
         place = TopicPartition(topic, partition)
         options = {"group_id": None, "max_partition_fetch_bytes": largest_record(self._settings)}
@@ -65,6 +66,6 @@ class Originals:
 
 def _gone(place: TopicPartition, offset: int) -> Problem:
     return Problem(
-        410, f"the text is not there any more: {place.topic}, partition {place.partition}, has let go of offset "
+        410, f"the text is no longer available: {place.topic}, partition {place.partition}, has deleted offset "
         f"{offset} (retention or compaction)",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What comes of the records of the outputs: events in their order, verdicts for who waits, counts."""
+"""Processing of the output records: ordered events, verdicts for waiting requests, counts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NEWER = b'"newer_seq":'
 
 
 class Outputs:
-    """What a service makes of the outputs, in whatever order it reads their partitions.
+    """Processes output records. The partitions may be read in any order.
 
     Args:
-        most: events that are kept, told or not.
+        most: limit of stored events, released or not.
 
     Attributes:
-        documents: how many have their verdict; None as long as nobody has said. before: all that came with documents
-            with smaller numbers is told.
+        documents: number of documents that have a verdict; None if unknown.
+        before: all events of documents with a smaller seq are released.
     """
 
     def __init__(self, ring: Ring, verdicts: Verdicts, tally: Tally, most: int) -> None:
@@ -36,32 +36,36 @@ class Outputs:
         self._most = most
         self._merge = Merge(most)
         self._kinds: Mapping[TopicPartition, Kind] = {}
-        self._complete: dict[TopicPartition, int] = {}  # from the document with this number on everything was read
-        self._seen: dict[TopicPartition, int] = {}  # offset behind what was counted
-        self._counts = False  # what was there before the service began counts for nothing
+        self._complete: dict[TopicPartition, int] = {}  # from the document with this seq on, everything was read
+        self._seen: dict[TopicPartition, int] = {}  # offset after the last counted record
+        self._counts = False  # records from before the start of the service are not counted
 
     @property
     def waiting(self) -> int:
-        """Events that cannot be told yet."""
+        """Number of events that cannot be released yet."""
         return len(self._merge)
 
     def begin(self, kinds: Mapping[TopicPartition, Kind], whole: Iterable[TopicPartition]) -> None:
-        """Partitions are read from somewhere on, perhaps not for the first time: what they are, and which of
-        them have nothing that counts before."""
+        """Start or restart reading partitions.
+
+        Args:
+            kinds: the kind of events in each partition.
+            whole: the partitions that are read from their beginning.
+        """
         self._kinds, self._complete = kinds, dict.fromkeys(whole, 0)
         self._merge = Merge(self._most)
 
     def take(self, record: ConsumerRecord) -> None:
-        """Take the next record of a partition."""
+        """Process the next record of a partition."""
         value = record.value
         if value is None:
-            return  # a group has ended, as the event before says
+            return  # the tombstone of an ended group; the event before it says the same
         place = TopicPartition(record.topic, record.partition)
         kind = self._kinds[place]
         try:
             verdict = parsed(value) if kind == "verdict" else {}
             seq = _newer(value) if kind == "pair" else seq_of(value)
-            # What the first document has had before may be missing.
+            # Earlier events of the first document may be missing.
             self._complete.setdefault(place, seq + 1)
             if record.offset >= self._seen.get(place, 0):
                 self._seen[place] = record.offset + 1
@@ -72,7 +76,7 @@ class Outputs:
             self._merge.add(seq, kind, value)
         except (ValueError, KeyError, TypeError) as error:
             where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
-            _LOG.warning("%s: it is no %s (%r), and is passed over", where, kind, error)
+            _LOG.warning("%s: it is no %s (%r), and is skipped", where, kind, error)
 
     def _count(self, kind: Kind, verdict: Mapping[str, object]) -> None:
         tally = self._tally
@@ -86,9 +90,9 @@ class Outputs:
             tally.alerts += 1
 
     def reach(self, before: int, documents: int | None) -> None:
-        """All was read that came with documents with smaller numbers than this: tell it. documents: that have their
-        verdict."""
-        if before < self.before:  # other topics under the same names
+        """Release all events of documents with seq < `before`: everything up to there is read. documents: number of
+        documents that have a verdict."""
+        if before < self.before:  # the topics were recreated
             self._seen.clear()
             self._verdicts.clear()
         begin = max(self._merge.begin, *(self._complete.setdefault(place, before) for place in self._kinds))
@@ -98,5 +102,5 @@ class Outputs:
 
 
 def _newer(pair: bytes) -> int:
-    """The number of the document that a pair came with; in strings quotes are escaped."""
+    """The seq of the newer document of a pair. In strings quotes are escaped."""
     return int(pair.partition(_NEWER)[2].partition(b",")[0])

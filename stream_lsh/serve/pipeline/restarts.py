@@ -1,4 +1,4 @@
-"""Something that reads topics, one life after the other, and whether it has all that there is."""
+"""Restarts a reader of topics after failures, and reports whether it is up to date."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from stream_lsh.kafka.client.connection import FINAL, cause, explain
 from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 
-PAUSES = (0.1, 2.0)  # seconds between two lives: at first, at most
-SAY = 30.0  # seconds in which the same failure is told only once
+PAUSES = (0.1, 2.0)  # seconds between two runs: at first, and at most
+SAY = 30.0  # seconds within which the same failure is logged only once
 _LOG = logging.getLogger("stream_lsh.serve")
 
 
 class Restarts:
-    """Runs something for ever: a broker that is away comes back, and listeners wait for it meanwhile.
+    """Runs a reader for ever. After a failure of a broker it starts the reader again; listeners wait meanwhile.
 
     Args:
-        live: one life, given what to call when all is read, or not any more. moved: called when that changes.
+        live: one run of the reader. It gets a function to be called when it is up to date, or no longer is.
+        moved: called when that changes.
 
     Attributes:
-        up_to_date: whether all is read that there is; ever: whether it has been. why: what went wrong last, while it is
-            not.
+        up_to_date: whether everything is read.
+        ever: whether it ever was.
+        why: the last error, while it is not up to date.
     """
 
     def __init__(
@@ -44,17 +46,17 @@ class Restarts:
         self._said = ("", 0.0)
 
     async def run(self) -> None:
-        """Go on until this is cancelled.
+        """Run until cancelled.
 
         Raises:
-            StreamLshError: retrying cannot help, or for `give_up_seconds` the first life could not begin.
+            StreamLshError: retrying cannot help, or the first run was not up to date within `give_up_seconds`.
         """
         pause = PAUSES[0]
         while True:
             began = time.monotonic()
             error = await self._once()
             self._tell(False)
-            # A cluster that has only just started may not know its topics yet.
+            # A cluster that has just started may not have its topics yet.
             if not may_pass(error) and not (self.ever and isinstance(error, BrokerError)):
                 raise error
             why = await cause(error, self._settings)
@@ -68,8 +70,8 @@ class Restarts:
             await asyncio.sleep(pause)
 
     async def _once(self) -> BaseException:
-        """What a life ended with. In a task of its own: aiokafka, while the broker is away, raises the cancellation of
-        its own tasks, which is not ours."""
+        """The error that ended a run. It runs in its own task: while the broker is down, aiokafka raises the
+        cancellation of its own tasks, which is not ours."""
         life = asyncio.ensure_future(self._live(self._tell))
         try:
             await asyncio.wait([life])
@@ -78,8 +80,8 @@ class Restarts:
                 life.cancel()
                 await asyncio.wait([life])
         if life.cancelled():
-            return ConnectionError("Kafka is away")
-        return life.exception() or ConnectionError("it has ended")
+            return ConnectionError("Kafka does not answer")
+        return life.exception() or ConnectionError("the reader has ended")
 
     def _is_over(self) -> bool:
         return time.monotonic() > self._began + self._settings.give_up_seconds

@@ -1,4 +1,4 @@
-"""Documents onto the documents topic, each acknowledged, for the service."""
+"""Sends documents of the service to the documents topic, each acknowledged."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stream_lsh.kafka.tools.produce import Line
 from stream_lsh.serve.pipeline.verdicts import Place
 from stream_lsh.serve.problems import Problem
 
-AGAIN = "whether they were taken is not known; to send them again is safe: the same id and text is redelivered"
+AGAIN = "it is unknown whether they were accepted; it is safe to send them again: the same id and text is redelivered"
 
 
 class Sending:
-    """A producer, and the next one where it has failed: what it has tried in vain may leave it of no use."""
+    """A producer, replaced after an error: failed requests may leave it unusable."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -32,10 +32,10 @@ class Sending:
         self._without_key = 0
 
     async def send(self, records: Sequence[Line], seconds: float) -> list[Place]:
-        """Send records in their order, and wait until all copies have them; where they stand.
+        """Send records in order, and wait until all are acknowledged. Returns their source positions.
 
         Raises:
-            Problem: they were not acknowledged in time, or refused.
+            Problem: they were refused, or not acknowledged in time.
         """
         producer: AIOKafkaProducer | None = None
         try:
@@ -66,7 +66,7 @@ class Sending:
         return [(place.partition, place.offset) for place in found]
 
     def _number(self, record: Line) -> int:
-        """By the CRC of the key, as `stream-lsh kafka produce`; without one they take turns."""
+        """By the CRC of the key, as in `stream-lsh kafka produce`; without a key in turn."""
         if record.key is not None:
             return zlib.crc32(record.key)
         self._without_key += 1
@@ -85,5 +85,5 @@ class Sending:
                 await self._open.aclose()
 
     async def close(self) -> None:
-        """Close; what is not acknowledged is dropped."""
+        """Close, and drop what is not acknowledged."""
         await self._drop(self._producer)

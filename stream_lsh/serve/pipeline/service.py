@@ -1,4 +1,4 @@
-"""A pipeline on Kafka that is served: what is asked of its topics, without HTTP."""
+"""The service of a pipeline on Kafka, over its topics, without HTTP."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from stream_lsh.serve.service import group_json
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
-PLACE_SECONDS = 5.0  # for which a place is waited for that another service has told already
-LATE = 65_536  # documents whose verdicts did not come in time, that are known by their ids
+PLACE_SECONDS = 5.0  # how long to wait for a place that another service has reached already
+LATE = 65_536  # limit of the ids of documents whose verdicts were late
 _REJECTED = b'"kind":"rejected"'
 
 
 class PipelineService:
-    """Topics, what was read of them, and who produces onto them. Made before its event loop, and used in it."""
+    """A pipeline's outputs, and a producer to its documents topic. Created before its event loop, and used in it."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PipelineService:
 
     @property
     def socket(self) -> Path | None:
-        """The command line goes to Kafka itself."""
+        """None: the command line uses Kafka itself."""
         return None
 
     @property
@@ -89,10 +89,10 @@ class PipelineService:
         return self._copy is not None
 
     async def start(self) -> None:
-        """Begin to answer: when all is read that is there.
+        """Start answering once the existing outputs are read.
 
         Raises:
-            StreamLshError: Kafka cannot be reached, has no such topics, or those of a pipeline with other settings.
+            StreamLshError: Kafka cannot be reached, a topic is missing, or the pipeline has other settings.
         """
         settings, keep = self.settings, self.limits.kept_events
         self._lives = [Restarts(settings, lambda told: follow(settings, self._outputs, keep, told), self._moved)]
@@ -122,10 +122,11 @@ class PipelineService:
 
     def _why_not(self) -> str:
         said = next((life.why for life in self._lives if life.why), "")
-        return f"the service reads nothing at the moment: {said}" if said else "the service is catching up with Kafka"
+        return f"the service cannot read at the moment: {said}" if said else "the service is catching up with Kafka"
 
     async def stop(self) -> None:
-        """Take nothing new, wait for the verdicts on what was taken, tell who listens, and close all clients."""
+        """Accept nothing new, wait for the verdicts of accepted documents, send listeners the rest, and close all
+        clients."""
         self.intake.close()
         await self.intake.finish()
         await self._sending.close()
@@ -139,10 +140,10 @@ class PipelineService:
     # -- documents --------------------------------------------------------------------------------------------------
 
     async def answer(self, work: Add | Check | Delete) -> Answers:
-        """The verdicts on documents, which are on the documents topic for good when it is over.
+        """The verdicts on documents. When this returns, the documents are on the documents topic.
 
         Raises:
-            Problem: they were not taken; or it is not known whether they were.
+            Problem: they were not sent, or it is unknown whether they were.
         """
         if isinstance(work, Check):
             raise Problem(
@@ -184,8 +185,12 @@ class PipelineService:
             raise Problem(422, str(error), field="id") from None
 
     async def _answers(self, records: Sequence[Line | Rejection], end: float, deletions: bool) -> Answers:
-        """Answers in the order of the records; those that cannot be sent are told so. end: by the monotonic clock.
-        deletions: whether the records delete."""
+        """The answers in the order of the records. Records that cannot be sent are answered with a rejection.
+
+        Args:
+            end: time limit, by the monotonic clock.
+            deletions: whether the records delete.
+        """
         sent = [record for record in records if isinstance(record, Line)]
         places = iter(await self._sending.send(sent, self.limits.answer_seconds) if sent else ())
         waiting = {i: next(places) for i, record in enumerate(records) if isinstance(record, Line)}
@@ -216,7 +221,7 @@ class PipelineService:
         return Answers(lines, rejected, late)
 
     def _overdue(self, record: Line, partition: int, offset: int) -> tuple[bytes, str]:
-        """What is said of a document whose verdict has not come in time, and where it will be."""
+        """The answer for a document whose verdict is late, and where the verdict will be."""
         topic = Topics.of(self.settings).documents
         id = self._id(record, f"{topic}:{partition}:{offset}")
         where = "/v1/events" if id is None else f"/v1/documents/{quote(json.dumps(id), safe='')}?id_type=json"
@@ -227,12 +232,12 @@ class PipelineService:
         source = {"topic": topic, "partition": partition, "offset": offset}
         said = {
             "id": id, "taken": True, "source": source, "look": where,
-            "detail": f"it is taken, and its verdict has not come within {self.limits.answer_seconds:g} s",
+            "detail": f"it is accepted, and its verdict was not there within {self.limits.answer_seconds:g} s",
         }  # fmt: skip
         return json.dumps(said, separators=(",", ":")).encode("ascii"), where
 
     def _id(self, record: Line, place: str) -> str | int | None:
-        """The id of what was sent; None if it has none that can be read."""
+        """The id of a sent document; None if it has no readable one."""
         if self.settings.id_field == LINE_ID:
             return place
         key = (record.key or b"").decode("utf-8", "replace")
@@ -247,10 +252,10 @@ class PipelineService:
             return None
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
-        """What is known of a document, with its text if it is wanted.
+        """A document, on request with its text.
 
         Raises:
-            Problem: nothing is.
+            Problem: the document is unknown.
         """
         found = self._known(id)
         return {**found, "text": (await self._text(found))[0]} if text else found
@@ -268,11 +273,11 @@ class PipelineService:
             said = {name: value for name, value in found.items() if name != "state"}
             raise Problem(404, f"the document was rejected: {found['detail']}", more={"verdict": said})
         if id in self._late:
-            raise Problem(404, "it is taken, and its verdict has not come yet", headers={"Retry-After": "1"})
+            raise Problem(404, "it is accepted, and its verdict is not there yet", headers={"Retry-After": "1"})
         raise Problem(
             404, f"no document with the id {shown(id)} is among the last "
-            f"{self.limits.kept_events:,} of which this service remembers the verdict (--keep-events), or it was "
-            f"deleted; the verdicts topic may have it{as_number(id)}",
+            f"{self.limits.kept_events:,} whose verdicts this service stores (--keep-events), or it was deleted; the "
+            f"verdicts topic may have it{as_number(id)}",
         )  # fmt: skip
 
     async def _text(self, found: dict[str, Any]) -> tuple[str, bytes]:
@@ -280,10 +285,10 @@ class PipelineService:
         return await self._originals.text(source["topic"], source["partition"], source["offset"])
 
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
-        """Two documents side by side, by their records on the documents topic.
+        """A comparison of two documents, by their records on the documents topic.
 
         Raises:
-            Problem: nothing is known of them, or their records are not there any more; or the measure is tf-idf.
+            Problem: a document is unknown or its record deleted, or the measure is tf-idf.
         """
         if self.settings.measure == "tf-idf":
             raise Problem(
@@ -303,10 +308,11 @@ class PipelineService:
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        """Rows of the table of groups, as they are in the copy of the changelog.
+        """Rows of the table of groups, from the copy of the changelog.
 
         Raises:
-            UsageError: there are no event times, which this needs. Problem: the changelog is not read yet.
+            UsageError: the order needs event times, and there are none.
+            Problem: the changelog is not read yet.
         """
         folder = self._folder()
         return [] if folder is None else await asyncio.to_thread(table, folder, order, within, limit)
@@ -315,7 +321,8 @@ class PipelineService:
         """A group with its first members, as JSON.
 
         Raises:
-            UsageError: there is no such group. Problem: the changelog is not read yet.
+            UsageError: there is no such group.
+            Problem: the changelog is not read yet.
         """
         folder = self._folder()
         if folder is None:
@@ -330,8 +337,8 @@ class PipelineService:
         return self._copy.folder if self._copy.begun else None
 
     async def place(self, place: Place | None) -> Place:
-        """Where a listener begins who has seen everything up to a place; None = from now on. What another service has
-        told him already comes here in a moment."""
+        """The start of a listener that has all events up to a place; None = from now on. If another service is ahead of
+        this one, it waits a moment to catch up."""
         if place is None:
             return self.ring.end
         end = time.monotonic() + PLACE_SECONDS
@@ -342,7 +349,7 @@ class PipelineService:
     # -- the whole --------------------------------------------------------------------------------------------------
 
     async def stats(self, seconds: int) -> dict[str, Any]:
-        """What the pipeline has judged, and what the service has seen of it; so many of the last seconds one by one."""
+        """The state of the pipeline and the counts of the service, the last `seconds` one by one."""
         return {
             "index": {
                 "documents": self._outputs.documents or 0, "next_seq": self.ring.end[0], "stream_time": None,
@@ -355,7 +362,7 @@ class PipelineService:
 
 
 def _refused(why: Rejection) -> bytes:
-    """The verdict on what cannot be sent, and has no number."""
+    """The verdict for a document that cannot be sent, and so has no seq."""
     said = orjson.dumps({"reason": why.reason, "detail": why.detail})[1:]
     return (
         b'{"id":null,"seq":null,"kind":"rejected","duplicate_of":null,"similarity":null,"group":null,"matches":[],%b'

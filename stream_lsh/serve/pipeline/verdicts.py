@@ -1,4 +1,4 @@
-"""The latest verdicts of a pipeline: by the place of the document, for who waits for one, and by its id; pure."""
+"""The latest verdicts of a pipeline: by source position, for waiting requests, and by id. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stream_lsh.judging.verdicts import Kind
 Id = str | int
 Place = tuple[int, int]  # partition and offset in the documents topic
 STORED = {kind.label for kind in (Kind.UNIQUE, Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE)}
-ARRIVED = 20_000  # verdicts that are kept for who does not know yet where his document stands
+ARRIVED = 20_000  # limit of stored verdicts for requests that do not have their source position yet
 
 
 def parsed(value: bytes) -> dict[str, Any]:
-    """A verdict, or an event; ids may have lone surrogates, which the fast reader refuses."""
+    """A verdict or an event. Ids may have lone surrogates, which the fast parser rejects."""
     try:
         found = orjson.loads(value)
     except orjson.JSONDecodeError:
@@ -27,10 +27,11 @@ def parsed(value: bytes) -> dict[str, Any]:
 
 
 class Verdicts:
-    """What was said of the latest documents.
+    """The latest verdicts.
 
     Args:
-        most: documents that are remembered by their ids. keeps: whether only what is unique stands for something.
+        most: number of documents that are found by id.
+        keeps: whether only representatives are kept (`compare_with = "kept"`).
     """
 
     def __init__(self, most: int, *, keeps: bool) -> None:
@@ -42,13 +43,13 @@ class Verdicts:
         self._waiting: dict[Place, asyncio.Future[bytes]] = {}
 
     def clear(self) -> None:
-        """Forget what was said: it was of other documents."""
+        """Drop everything: the topics were recreated."""
         self._known.clear()
         self._representatives.clear()
         self._arrived.clear()
 
     def add(self, value: bytes, verdict: dict[str, Any]) -> None:
-        """A verdict has come, in the order of its partition. value: as it stands in its topic; verdict: the same."""
+        """Add the next verdict of a partition. value: the record; verdict: the same, parsed."""
         source = verdict["source"]
         place = source["partition"], source["offset"]
         answer = self._answer(value, verdict)
@@ -60,7 +61,7 @@ class Verdicts:
             waiting.set_result(answer)
 
     def wait(self, place: Place) -> asyncio.Future[bytes]:
-        """The answer to the document at a place, once it is there."""
+        """The future answer to the document at a source position."""
         if (found := self._waiting.get(place)) is None:
             found = asyncio.get_running_loop().create_future()
             if place in self._arrived:
@@ -70,17 +71,16 @@ class Verdicts:
         return found
 
     def give_up(self, place: Place) -> None:
-        """Nobody waits for it any more."""
+        """Drop the future of a source position."""
         self._waiting.pop(place, None)
 
     def of(self, id: Id) -> dict[str, Any] | None:
-        """What is known of a document: its first verdict as far as it is remembered, its `source`, and its `state`;
-        of one that was rejected the verdict itself, with the state `rejected`."""
+        """A document: its first verdict, if stored, its `source` and its `state`. For a rejected document the verdict
+        itself, with the state `rejected`."""
         return self._known.get(id)
 
     def _answer(self, value: bytes, verdict: dict[str, Any]) -> bytes:
-        """What whoever sent the document is told: of what was there before the first verdict, and its number of then,
-        if that is remembered."""
+        """The answer to the sender. For a redelivered document it is the first verdict with its seq, if stored."""
         if verdict["kind"] != "redelivered" or verdict.get("first_kind") is None:
             return value
         first = self._known.get(verdict["id"])
@@ -100,7 +100,7 @@ class Verdicts:
             return
         known = self._known.get(id)
         if known is not None and known["seq"] is not None and seq < known["seq"]:
-            return  # it is said once more
+            return  # a repetition
         if kind == "deleted":
             self._known.pop(id, None)
         elif kind in STORED:
@@ -116,7 +116,7 @@ class Verdicts:
         return "kept" if stands else "dropped"
 
     def _inherit(self, id: Id, seq: int) -> None:
-        """Who was dropped stands for its group now, also where its own verdict is read later, of another partition."""
+        """Mark a new representative as kept, also if its own verdict, of another partition, is read later."""
         self._representatives[id, seq] = None
         if len(self._representatives) > self._most:
             self._representatives.popitem(last=False)

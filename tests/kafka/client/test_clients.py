@@ -7,24 +7,20 @@ import pkgutil
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, errors
+from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient
-from support.kafka.brokers import settings_for
 from support.kafka.stages import running
 
 from stream_lsh.kafka.client import clients
-from stream_lsh.kafka.client.clients import CLOSE_SECONDS, Stopped, producing, seen, unless
+from stream_lsh.kafka.client.clients import Stopped, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
-from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.topics import create
 
 
 async def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,18 +32,6 @@ async def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monke
         async with admin(KafkaSettings()):
             raise AssertionError("it has no brokers")
     assert may_pass(caught.value) and not isinstance(caught.value, FINAL)
-
-
-async def test_a_producer_is_closed_without_what_it_cannot_deliver(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path, partitions=1)
-    await create(settings)
-    async with producing(settings, "sign") as producer:
-        _cut(producer)
-        future = await producer.send(Topics.of(settings).signatures, b"x", partition=0)
-        await asyncio.sleep(0.5)
-        assert not future.done()
-        began = time.monotonic()
-    assert time.monotonic() - began < 3 * CLOSE_SECONDS
 
 
 @pytest.mark.parametrize("error", [None, errors.KafkaError("refused"), asyncio.CancelledError()])
@@ -72,15 +56,6 @@ async def test_a_producer_is_closed_whatever_happens(
     )
     await asyncio.wait_for(clients.drop_producer(producer), 30)
     assert calls == ["closing", "client closed"] and producer._closed
-
-
-def _cut(producer: AIOKafkaProducer) -> None:
-    """From now on no request of this producer is answered."""
-
-    async def never(*_: Any, **__: Any) -> None:
-        await asyncio.Event().wait()
-
-    producer.client.send = never
 
 
 @pytest.fixture

@@ -138,42 +138,47 @@ async def refusal(values: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("listener", ["TLS", "MUTUAL", "SCRAM", "LOGIN", "TOKEN"])
-async def test_all_clients_get_in(secure: Any, certificates: Path, prefix: str, tmp_path: Path, listener: str) -> None:
-    more: dict[str, Any] = {"topic_prefix": prefix}
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [
+        ("TLS", {}),
+        ("MUTUAL", {}),
+        ("SCRAM", {}),
+        ("SCRAM", {"sasl_mechanism": "SCRAM-SHA-512"}),
+        ("LOGIN", {}),
+        ("TOKEN", {}),
+    ],
+)
+async def test_all_clients_get_in(
+    secure: Any, certificates: Path, prefix: str, tmp_path: Path, listener: str, mechanism: dict[str, str]
+) -> None:
+    more: dict[str, Any] = {"topic_prefix": prefix, **mechanism}
     if listener == "TOKEN":
         (tmp_path / "token").write_text(token() + "\n")
         more["sasl_oauth_token_file"] = tmp_path / "token"
     assert (await round_trip(KafkaSettings(**given(secure, certificates, listener, **more)))) == b"a record"
 
 
-async def test_the_other_scram(secure: Any, certificates: Path, prefix: str) -> None:
-    values = given(secure, certificates, "SCRAM", topic_prefix=prefix, sasl_mechanism="SCRAM-SHA-512")
-    assert (await round_trip(KafkaSettings(**values))) == b"a record"
-
-
-@pytest.mark.parametrize("listener", ["SCRAM", "LOGIN"])
-async def test_a_wrong_password_is_named(secure: Any, certificates: Path, listener: str) -> None:
-    message = await refusal(given(secure, certificates, listener, sasl_password="wrong"))
-    assert "refuses the login of user 'alice'" in message
-    assert "sasl_username and sasl_password" in message
-    assert "wrong" not in message
+@pytest.mark.parametrize(
+    ("listener", "wrong", "named"),
+    [
+        ("SCRAM", {"sasl_password": "wrong"}, ["refuses the login of user 'alice'", "sasl_username and sasl_password"]),
+        ("LOGIN", {"sasl_password": "wrong"}, ["refuses the login of user 'alice'", "sasl_username and sasl_password"]),
+        ("SCRAM", {"sasl_mechanism": "PLAIN"}, ["sasl_mechanism = PLAIN"]),
+        ("TLS", {"ssl_cafile": None}, ["not trusted", "ssl_cafile"]),
+    ],
+)
+async def test_a_refusal_names_the_settings(
+    secure: Any, certificates: Path, listener: str, wrong: dict[str, Any], named: list[str]
+) -> None:
+    message = await refusal(given(secure, certificates, listener, **wrong))
+    assert all(words in message for words in named) and "wrong" not in message, message
 
 
 async def test_an_expired_token_is_named(secure: Any, certificates: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(token(-10))
     message = await refusal(given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
     assert "OAUTHBEARER" in message and "sasl_oauth_token_file" in message
-
-
-async def test_another_mechanism_is_named_with_those_that_there_are(secure: Any, certificates: Path) -> None:
-    message = await refusal(given(secure, certificates, "SCRAM", sasl_mechanism="PLAIN"))
-    assert "sasl_mechanism = PLAIN" in message
-
-
-async def test_a_certificate_of_an_unknown_authority_is_named(secure: Any, certificates: Path) -> None:
-    message = await refusal(given(secure, certificates, "TLS", ssl_cafile=None))
-    assert "not trusted" in message and "ssl_cafile" in message
 
 
 async def test_a_certificate_for_another_name_is_named_and_may_be_allowed(secure: Any, certificates: Path) -> None:
@@ -240,17 +245,6 @@ async def test_a_token_file_without_a_token_may_have_one_later(
     assert caught.value.retriable and may_pass(caught.value)
     message = str(explain(caught.value, KafkaSettings()))
     assert message.startswith(f"sasl_oauth_token_file {path}") and why in message and message.endswith(".")
-
-
-async def test_an_empty_token_file_is_what_is_said_of_the_connection(
-    secure: Any, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "TOKEN_SECONDS", 0.0)
-    (tmp_path / "token").touch()
-    settings = KafkaSettings(**given(secure, certificates, "TOKEN", sasl_oauth_token_file=tmp_path / "token"))
-    with pytest.raises(BrokerError, match=r"^sasl_oauth_token_file .* is empty"), explained(settings):
-        async with admin(settings):
-            pass
 
 
 @pytest.mark.parametrize(

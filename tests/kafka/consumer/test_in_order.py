@@ -74,17 +74,6 @@ async def test_an_item_is_done_with_its_last_record_and_one_without_records_in_i
     assert play.placed == [[], ["first", "second"], []]
 
 
-async def test_sent_while_others_are_on_their_way(play: Play) -> None:
-    await play.send("first", b"x")
-    await play.send("second", b"x")
-    await play.confirm(1)
-    await play.send("third", b"x")
-    await play.confirm(0)
-    assert play.done == ["first", "second"]
-    await play.confirm(2)
-    assert play.done == ["first", "second", "third"]
-
-
 async def test_nothing_is_done_after_close(play: Play) -> None:
     for number in range(3):
         await play.send(number, b"x")

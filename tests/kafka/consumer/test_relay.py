@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka.consumer.fetcher import Fetcher
-from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.sender import Sender
 from support.kafka.brokers import Make, local_broker, settings_for
@@ -114,45 +113,9 @@ async def test_a_reader_that_has_died_ends_the_life(settings: KafkaSettings, mon
             await ended(task)
 
 
-async def test_partitions_that_nobody_answers_for_are_not_idle_and_end_the_life(
-    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Fetcher, "_proc_fetch_request", for_ever)
-    monkeypatch.setattr(group_member, "SILENCE", 1.0)
-    watch = Probe("sign")
-    await ends_unanswered(SignStage(settings, watch), r"documents, partition 0, 1, for 1 s")
-    assert watch.last_idle is None
-
-
-async def test_a_group_that_does_not_answer_is_not_idle_and_ends_the_life(
-    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", for_ever)
-    monkeypatch.setattr(group_member, "SILENCE", 1.0)
-    monkeypatch.setattr(group_member, "SESSIONS", 0.0)
-    watch = Probe("sequence")
-    await ends_unanswered(SequenceStage(settings, watch), r"the group .*\.sequence has not answered for 1 s")
-    assert watch.last_idle is None
-
-
 async def test_a_producer_that_gets_no_number_is_not_waited_for(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Sender, "_maybe_wait_for_pid", for_ever)
     monkeypatch.setattr(clients, "START_SECONDS", 1.0)
     await ends_unanswered(SignStage(settings, Probe("sign")), "no connection was ready for work within 1 s")
-
-
-@pytest.mark.parametrize("stage", [SignStage, SequenceStage])
-async def test_working_and_standing_by_are_both_idle(
-    settings: KafkaSettings, stage: Callable[[KafkaSettings, Probe], Stage]
-) -> None:
-    watches = [Probe("one"), Probe("two"), Probe("three")]  # of two partitions, or one
-
-    async with (
-        life(stage(settings, watches[0])) as first,
-        life(stage(settings, watches[1])) as second,
-        life(stage(settings, watches[2])) as third,
-    ):
-        await until(lambda: all(watch.last_idle is not None for watch in watches), "all are idle")
-        assert not any(task.done() for task in (first, second, third))

@@ -266,7 +266,7 @@ def test_metadata_of_commits() -> None:
     for judged in (Judged(-1), Judged(2**50), Judged(7, "news.documents", 12)):
         assert Judged.of(judged.metadata(), "g") == judged
     for text in ("", "x", "[]", '{"version":2,"last":null}', json.dumps({"version": 2, "lost": 1})):
-        with pytest.raises(StoreError, match="consumer group g does not say"):
+        with pytest.raises(StoreError, match="consumer group g has no frame in its metadata"):
             Judged.of(text, "g")
     with pytest.raises(StoreError, match=r"group g was written by version 1, this is 2: start under a new.*reindex"):
         Judged.of('{"last":7}', "g")

@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import RecordsToDelete
+from aiokafka import AIOKafkaProducer
 from support.kafka.brokers import settings_for
-from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, log_ends, produce
+from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
 from support.kafka.proxy import Proxied
 from support.kafka.replica_play import stream
 from support.kafka.stages import warm
 
-from stream_lsh.errors import FormatError, StoreError
-from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.output import Underway
+from stream_lsh.errors import FormatError
+from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.match.faust_driver import Consumer
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics
@@ -61,77 +59,6 @@ async def feed(settings: KafkaSettings, log: list[bytes], replies: Replies) -> N
     n = len(replies.found[0]) + len(log)
     await replies.read(n)
     await all_committed(settings, n)
-
-
-async def trim(settings: KafkaSettings, shard: int, before: int) -> None:
-    async with admin(settings) as client:
-        place = TopicPartition(Topics.of(settings).changelog, shard)
-        await client.delete_records({place: RecordsToDelete(before)})
-
-
-async def remake_changelog(settings: KafkaSettings) -> None:
-    async with admin(settings) as client:
-        await client.delete_topics([Topics.of(settings).changelog])
-        while Topics.of(settings).changelog in await client.list_topics():
-            await asyncio.sleep(0.1)
-    await create(settings)
-
-
-async def test_an_emptied_changelog_is_no_error(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """With the disk it goes on; without it the shard begins empty, and goes on with the next frame."""
-    settings = settings_for(broker, prefix, tmp_path, **PATIENT)
-    log = frames(settings, stream(1, 900), SIZE)
-    replies = Replies(settings)
-    await create(settings)
-    await with_match(settings, lambda: feed(settings, log[:20], replies))
-    await trim(settings, 0, 20)
-    await with_match(settings, lambda: feed(settings, log[20:30], replies))
-    assert replies.found[0] == expected(settings, log[:30], tmp_path / "kept")[0]
-    await trim(settings, 0, 30)
-    shutil.rmtree(settings.data_folder)
-    await with_match(settings, lambda: feed(settings, log[30:], replies))
-    assert await log_ends(settings, Topics.of(settings).changelog, 1) == [(30, len(log))]
-    assert len(replies.found[0]) == len(log)
-
-
-async def test_a_changelog_that_was_made_anew_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, stream(1, 320), SIZE)
-    replies = Replies(settings)
-    with pytest.raises(StoreError, match=r"data/shard-0 holds shard 0 up to offset 19 .* ends at 0.*delete"):
-        await create(settings)
-        await with_match(settings, lambda: feed(settings, log, replies))
-        await remake_changelog(settings)
-        await with_match(settings, lambda: asyncio.sleep(LIMIT))
-
-
-@pytest.mark.parametrize("which", ["change", "reply"])
-async def test_a_send_that_fails(broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any, which: str) -> None:
-    """Each tenth send of a kind is refused: the life ends, the next one says again what was not confirmed."""
-    settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, stream(1, 1600), SIZE)
-    replies = Replies(settings)
-    real, calls = Underway.send, 0
-
-    async def send(self: Underway, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
-        nonlocal calls
-        if topic.endswith("matches") == (which == "reply"):
-            calls += 1
-            if calls % 37 == 5 and calls < 200:
-                refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                refused.set_exception(ConnectionError("refused for once"))
-                return refused
-        return await real(self, topic, partition, value)
-
-    monkeypatch.setattr(Underway, "send", send)
-
-    async def scenario() -> Probe:
-        await create(settings)
-        return await with_match(settings, lambda: feed(settings, log, replies))
-
-    watch = await scenario()
-    assert watch.registry.restarts.labels("match")._value.get() >= 2
-    assert replies.found == expected(settings, log, tmp_path)
 
 
 async def test_changelog_records_that_faust_loses_are_read_again(
@@ -223,30 +150,6 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     assert replies.found == expected(settings, log, tmp_path)
 
 
-async def test_frames_deleted_before_they_were_matched(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, stream(1, 320), SIZE)
-    with pytest.raises(StoreError, match="5 frames from offset 0 on were deleted before they were matched"):
-        await create(settings)
-        await produce(settings, log)
-        async with admin(settings) as client:
-            await client.delete_records({TopicPartition(Topics.of(settings).frames, 0): RecordsToDelete(5)})
-        await with_match(settings, lambda: asyncio.sleep(LIMIT))
-
-
-async def test_one_worker_a_data_folder(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path)
-    with pytest.raises(StoreError, match="is in use by another worker; give each worker its own"):
-        await create(settings)
-
-        async def second() -> None:
-            while not (settings.data_folder / "shard-0").exists():
-                await asyncio.sleep(0.05)
-            await with_match(settings, lambda: asyncio.sleep(LIMIT))
-
-        await with_match(settings, second)
-
-
 async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path) -> None:
     """`faust -A stream_lsh.kafka.match.app worker` works, and ends with an error when the role cannot go on."""
     settings = settings_for(broker, prefix, tmp_path)
@@ -312,16 +215,4 @@ async def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_pa
 
     await create(settings)
     await with_match(settings, work)
-    assert replies.found == expected(settings, log, tmp_path)
-
-
-async def test_stopped_while_it_starts(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """Whenever the stop comes, the life ends without an error and gives everything back to the next one."""
-    settings = settings_for(broker, prefix, tmp_path)
-    log = frames(settings, stream(1, 320), SIZE)
-    replies = Replies(settings)
-    await create(settings)
-    for seconds in (0, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8):
-        await asyncio.wait_for(with_match(settings, lambda seconds=seconds: asyncio.sleep(seconds)), LIMIT)
-    await with_match(settings, lambda: feed(settings, log, replies))
     assert replies.found == expected(settings, log, tmp_path)

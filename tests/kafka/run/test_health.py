@@ -7,8 +7,6 @@ import json
 import urllib.error
 import urllib.request
 
-import pytest
-
 from stream_lsh.kafka.run.health import ALIVE, Health
 from stream_lsh.kafka.run.metrics import Probe, Registry, served
 
@@ -54,10 +52,3 @@ async def test_over_http() -> None:
         status, kind, body = await asyncio.to_thread(get, port, "/metrics")
         assert status == 200 and kind.startswith("text/plain") and b"stream_lsh_documents_total" in body
         assert (await asyncio.to_thread(get, port, "/"))[0] == 404
-
-
-async def test_a_taken_port_is_an_error() -> None:
-    async with served(Health(), Registry(), "127.0.0.1", 0) as port:
-        with pytest.raises(OSError):
-            async with served(Health(), Registry(), "127.0.0.1", port):
-                pass

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from threading import Thread
-
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_lsh import __version__
-from stream_lsh.kafka.run.health import Health
 from stream_lsh.kafka.run.metrics import Probe, Registry
 
 
@@ -102,34 +99,3 @@ def test_what_this_member_has_lost_is_no_longer_told() -> None:
     assert value(watch.registry, "index_documents", role="match", shard="0") == 10
     for name in ("index_documents", "index_bytes", "recovery_remaining_records"):
         assert value(watch.registry, name, role="match", shard="1") is None
-
-
-def test_memory_and_processor_time_are_there() -> None:
-    names = {name for name, _ in samples(Registry())}
-    assert "process_resident_memory_bytes" in names and "process_cpu_seconds_total" in names
-
-
-def test_several_threads_count_together() -> None:
-    watch = Probe("match")
-
-    def count() -> None:
-        for _ in range(1000):
-            watch.documents(1)
-            watch.batch(1, 0.001)
-
-    threads = [Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert value(watch.registry, "documents_total", role="match") == 4000
-    assert value(watch.registry, "batch_documents_count", role="match") == 4000
-
-
-def test_progress_is_counted() -> None:
-    now = 5.0
-    watch = Probe("sign", health=Health(lambda: now))
-    assert watch.commits == 0 and watch.last_idle is None
-    watch.committed()
-    watch.idle()
-    assert watch.commits == 1 and watch.last_idle == 5.0

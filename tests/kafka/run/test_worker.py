@@ -350,7 +350,7 @@ async def test_waits_for_kafka(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     refused = ConnectionRefusedError(111, "Connection refused")
     with caplog.at_level("INFO"):
         assert await waits(refused, errors.KafkaTimeoutError(), refused, None) == 4
-    assert caplog.text.count("waiting for Kafka at 127.0.0.1:9092") == 1 and "is there after" in caplog.text
+    assert caplog.text.count("waiting for Kafka at 127.0.0.1:9092") == 1 and "answers after" in caplog.text
 
 
 async def test_gives_up_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_the_window_counts_documents() -> None:
 async def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
     settings = await make(decision_lag=2)
     await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
-    with pytest.raises(StoreError, match=r"group .*\.judge does not say after which frame .*'hello'.*reindex"):
+    with pytest.raises(StoreError, match=r"group .*\.judge has no frame in its metadata .*'hello'.*reindex"):
         await ended(SequenceStage, settings)
 
 

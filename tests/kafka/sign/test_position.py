@@ -41,7 +41,7 @@ def test_a_note_comes_back(fingerprint: str, format: str | None, begun: bool, la
 
 @pytest.mark.parametrize("text", ["", PRINT, "1234567890123456", "12345678e0123456", "hello"])
 def test_what_is_no_note(text: str) -> None:
-    with pytest.raises(StoreError, match=r"group news\.sign-notes are no signers' notes .*delete it"):
+    with pytest.raises(StoreError, match=r"group news\.sign-notes are not from signers .*delete it"):
         Note.of(text, "news.sign-notes")
 
 
@@ -106,7 +106,7 @@ def test_where_it_begins(
 
 def test_where_it_begins_after_a_loss_that_is_accepted() -> None:
     found = begin((10, READ), None, (3, 20), True)
-    assert (found.position, found.first, found.last) == (3, JUMPS, None) and "from offset 3 on" in found.warning
+    assert (found.position, found.first, found.last) == (3, JUMPS, None) and "first offset 3 on" in found.warning
     found = begin((10, READ), 10, (15, 20), True)
     assert (found.position, found.first, found.last) == (15, JUMPS, None) and "without 5 documents" in found.warning
     found = begin((10, BEGUN), None, (15, 20), True)

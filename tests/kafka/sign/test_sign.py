@@ -23,14 +23,11 @@ from support.kafka.stages import (
     commits,
     delete_before,
     ended,
-    grow,
     line,
-    positions,
     produce,
     records,
     running,
     settled,
-    until,
     until_committed,
     until_signed,
 )
@@ -155,48 +152,6 @@ async def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
     complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
 
 
-def told(watch: Probe) -> float:
-    """How many partitions are left out."""
-    value: float = watch.registry.excluded.labels("sign")._value.get()
-    return value
-
-
-async def test_partitions_that_the_outputs_lack_are_excluded_until_they_have_them(make: Make, caplog: Any) -> None:
-    """All others go on, and nobody has to be started again."""
-    settings = await make(partitions=1)
-    topics, watch = Topics.of(settings), Probe("sign")
-    async with running(SignStage, settings, watch):
-        await produce(settings, [line(i) for i in range(10)], 1)
-        await until_signed(settings, 10)
-        await grow(settings, topics.documents, 3)
-        await until(lambda: told(watch) == 2, "the new ones are left out")
-        await produce(settings, [line(10 + i) for i in range(90)], 3)
-        await until_signed(settings, 40)
-        await asyncio.sleep(3)
-        assert await positions(settings, "sign", topics.documents) == {0: 40, 1: 0, 2: 0}
-        await create(settings)
-        await until_signed(settings, 100)
-    assert told(watch) == 0 and watch.registry.restarts.labels("sign")._value.get() == 0
-    found = accepted_documents(settings, await records(settings, topics.signatures))
-    complete(settings, found, {0: 40, 1: 30, 2: 30})
-    assert all(partition == 0 for partition, _ in found[:40])
-    assert caplog.text.count(f"{topics.documents} has partitions 1, 2, which the outputs do not have") == 1
-
-
-async def test_what_is_deleted_while_a_partition_is_excluded_is_lost_by_no_means_silently(make: Make) -> None:
-    settings = await make(partitions=1)
-    topics, watch = Topics.of(settings), Probe("sign")
-    await grow(settings, topics.documents, 2)
-    async with running(SignStage, settings, watch):
-        await until(lambda: told(watch) == 1, "the new one is left out")
-        await until_committed(settings, "sign", topics.documents, lambda found: len(found) == 2)
-    await produce(settings, [line(i) for i in range(20)], 2)
-    await delete_before(settings, topics.documents, 4, 1)
-    await create(settings)
-    with pytest.raises(StoreError, match=r"partition 1: 4 documents from offset 0 on were deleted"):
-        await ended(SignStage, settings)
-
-
 async def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
@@ -278,18 +233,6 @@ async def test_other_records_in_the_places_of_those_that_were_read(make: Make, d
     assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 10
 
 
-@pytest.mark.parametrize("before", [9, 10])
-async def test_a_last_record_that_retention_has_taken_is_not_missed(make: Make, before: int) -> None:
-    settings = await make(partitions=1)
-    topics = Topics.of(settings)
-    await sign_ten(settings)
-    await delete_before(settings, topics.documents, before)
-    await produce(settings, [line(i) for i in range(10, 20)], 1)
-    async with running(SignStage, settings):
-        await until_signed(settings, 20)
-    assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 20
-
-
 async def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplog: Any) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
@@ -343,40 +286,6 @@ async def test_what_version_0_1_has_committed_is_gone_on_with(make: Make) -> Non
     other = KafkaSettings(threshold=0.7).fingerprint
     await commit(settings, "sign", topics.documents, 10, other)
     await refused(settings, rf"other settings.*{other}")
-
-
-async def test_a_group_whose_offsets_are_gone_goes_on_where_the_sequencer_is_if_told_to(make: Make) -> None:
-    """Kafka forgets them after a long silence; and with a topic that is deleted, which may have been made again."""
-    settings = await make(partitions=1)
-    topics = Topics.of(settings)
-    await produce(settings, [line(i) for i in range(20)], 1)
-    await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, {0: 12}).metadata())
-    await refused(settings, r"partition 0, .*up to offset 12.*offsets.retention.minutes.*--accept-loss once")
-    async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
-        await until_signed(settings, 20)
-    [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-    assert [offset for frame in frames for offset in frame.source.offsets.tolist()] == list(range(12, 20))
-    assert not any(frame.segments[:, FIRST].any() for frame in frames)
-
-
-@pytest.mark.parametrize("sequenced", [None, 12])
-async def test_a_first_life_that_ended_between_its_first_frame_and_its_commit(
-    make: Make, sequenced: int | None
-) -> None:
-    """It has committed before it sent anything that it has begun: so a commit that is missing is one that is gone."""
-    settings = await make(partitions=1)
-    topics = Topics.of(settings)
-    accepted = {} if sequenced is None else {0: sequenced}
-    await produce(settings, [line(i) for i in range(20)], 1)
-    await commit(settings, NOTES, topics.documents, 0, Note(settings.fingerprint, "json", begun=True).text())
-    await commit(settings, "sequence", topics.signatures, 0, Accepted(KEY, accepted).metadata())
-    async with running(SignStage, settings):
-        await until_signed(settings, 20)
-    [*frames] = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-    offsets = [offset for frame in frames for offset in frame.source.offsets.tolist()]
-    assert offsets == list(range(sequenced or 0, 20))
-    firsts = [int(first) for frame in frames for first in frame.segments[:, FIRST] if first]
-    assert firsts == ([STARTS] if sequenced is None else [])
 
 
 async def test_that_it_has_begun_is_committed_before_anything_is_sent(

@@ -31,7 +31,7 @@ def test_who_still_has_what() -> None:
     assert done.left() == [] and done.documents == 30
     standing = Standing((2, 1), {0: 11}, (6, 8), accepted, {0: (5, 5), 1: (4, 5)}, 6, 12, {0: (3, 12), 1: (2, 2)})
     assert standing.left() == [
-        "sign may still read partition 1, 2: no signer has said yet that it has stopped",
+        "sign may still read partition 1, 2: its signer has not confirmed the pause yet",
         "sequence has 2 frames to read",
         "match has 1 frame of shard 1 to answer",
         "judge has 18 documents without a verdict, after frame 6",
@@ -39,7 +39,7 @@ def test_who_still_has_what() -> None:
     ]
     # What was signed and never came to the sequencer is under way, too.
     lost = Standing((), {0: 11, 1: 20, 2: 3}, (8, 8), accepted, {}, 7)
-    assert lost.left() == ["sequence has not got all that was signed of partition 0, 2"]
+    assert lost.left() == ["sequence has not read all signed documents of partition 0, 2"]
     assert replace(done, folded=7).left() == []
     assert replace(done, folded=5).left() == ["group has frames to fold, after frame 5"]
     assert Standing(accepted=accepted).left() == ["judge has documents without a verdict, after frame -1"]

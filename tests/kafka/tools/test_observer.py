@@ -134,11 +134,6 @@ def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> No
     assert f"does not have the topics {', '.join(names)}. `stream-lsh kafka topics create`" in found.output
 
 
-def test_a_broker_that_is_not_there() -> None:
-    found = CliRunner().invoke(main, ["kafka", "status", "--bootstrap-servers", f"127.0.0.1:{free_port()}"])
-    assert found.exit_code == 6 and "no answer from" in found.output
-
-
 def test_processes_behind_one_that_is_silent() -> None:
     """A process that compiles does not listen yet; those that do name each other."""
     metrics = ('stream_lsh_build_info{version="9.9"} 1', 'stream_lsh_index_bytes{role="match",shard="3"} 7', "")

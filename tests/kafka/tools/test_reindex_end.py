@@ -65,7 +65,7 @@ async def test_what_was_deleted_is_told_and_is_not_the_end(
 
     stop = asyncio.Event()
     watching = asyncio.create_task(follow(settings, Goal({0: 0}, {0: 4}), stop, lambda _: None))
-    told = "was deleted before it was known to be done"
+    told = "were deleted before they were known to be done"
     await until(lambda: watching.done() or caplog.text.count(told) > 1, "it is told twice")
     assert not watching.done()
     stop.set()
