@@ -139,3 +139,12 @@ def test_modules_in_the_tour_exist() -> None:
     named = {name for cell in cells for name in re.findall(r"`([\w/]+)`", cell)}
     assert len(named) > 100
     assert named <= found
+
+
+def test_pages_named_in_code_exist() -> None:
+    """A docstring, a message or a manifest names pages by their path from the root of the project."""
+    for folder in ("stream_lsh", "deploy", "bench", ".ci", "examples"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in (".py", ".yml", ".yaml", ".toml", ".html", ".md"):
+                for name in re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", path.read_text(encoding="utf-8")):
+                    assert name.endswith("/ALERT.md") or (ROOT / name).exists(), f"{path}: {name}"

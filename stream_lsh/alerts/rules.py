@@ -1,4 +1,5 @@
-"""The rules of alerts: a TOML file with tables [[rule]], each of a kind that says what it has (docs/formats.md)."""
+"""The rules of alerts: a TOML file with tables [[rule]], each of a kind that says what it has
+(docs/reference/outputs.md)."""
 
 from __future__ import annotations
 

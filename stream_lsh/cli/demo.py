@@ -43,7 +43,11 @@ story spreads, is corrected and withdrawn, with groups and an alert. Nothing sta
 --stories makes a week of news in which several papers report the same events in their own words. It shows each event
 from begin to end, the words that decided, and how many are right.
 
---serve sends the feed to a service, whose page shows it live, until Ctrl-C.""",
+--serve sends the feed to a service, whose page shows it live, until Ctrl-C.
+
+--kafka sends it to a pipeline on Kafka: it starts a broker, topics, a worker and the page, and prints pairs and alerts
+as they are found, until Ctrl-C. The broker needs Java 17 and Maven. With --bootstrap-servers, or
+STREAM_LSH_BOOTSTRAP_SERVERS, it uses your brokers, with a topic prefix of its own, which it deletes at the end.""",
 )
 @with_options(
     [
@@ -63,11 +67,19 @@ from begin to end, the words that decided, and how many are right.
         Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
         Option(["--stories"], is_flag=True, help="a week of news in different words, grouped by event"),
         Option(["--serve", "live"], is_flag=True, help="serve the feed live, with a page"),
+        Option(["--kafka"], is_flag=True, help="the same with a pipeline on Kafka, and a broker of its own"),
+        Option(
+            ["--bootstrap-servers", "servers"], metavar="HOST:PORT",
+            help="with --kafka, your brokers instead of its own",
+        ),
         Option(
             ["--rate"], type=click.IntRange(1, 10_000), default=20, show_default=True,
-            help="with --serve, documents per second",
+            help="with --serve or --kafka, documents per second",
         ),
-        Option(["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True, help="port of --serve"),
+        Option(
+            ["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True,
+            help="of the page, with --serve or --kafka",
+        ),
         quiet_option(),
     ]
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the store of an index holds of its groups (docs/formats.md): keys, values, and how they are read.
+"""What the store of an index holds of its groups (docs/internals/formats.md): keys, values, and how they are read.
 
 Keys are a letter and, big endian, the group (uint64) and what distinguishes the values of one group.
 """

@@ -43,7 +43,7 @@ MEASURE_SETTINGS = ("measure", "dimensions", "max_distance", "vector_field", "bi
 STORY_TERMS, STORY_KEYS = 64, 16
 """Terms that a row has under `tf-idf`, the heaviest; and how many of these are keys."""
 STORY_THRESHOLD = 0.26
-"""Default under `tf-idf`: chosen on news (docs/tf-idf.md)."""
+"""Default under `tf-idf`: chosen on news (docs/explanation/measures/tf-idf.md)."""
 OF_CONTAINMENT = ("sampling", "min_passage_words", "min_shingles")
 """Settings of `containment` only."""
 OF_TEXTS = ("text_field", "normalize")

@@ -35,7 +35,8 @@ def round_seeds(size: int) -> NDArray[np.uint64]:
     """A random 64-bit number for each of the 2 * size rounds, started from pi.
 
     Starts are almost equivalent: of 40 that were tried, 37 find all pairs of 0.5 and more in the first 40,000 posts,
-    and three, zero among them, miss one of the 474 (docs/defaults.md). Indexes depend on it: it must never change.
+    and three, zero among them, miss one of the 474 (docs/explanation/defaults.md). Indexes depend on it: it must never
+    change.
     """
     return random_words(np.array(0x243F6A8885A308D3, np.uint64), 2 * size)
 

@@ -1,4 +1,4 @@
-"""Verdicts on documents, from the matches of all shards, in the order of the log (docs/formats.md)."""
+"""Verdicts on documents, from the matches of all shards, in the order of the log (docs/reference/outputs.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Base records: a snapshot of a shard in its changelog, after which older changes are deleted (docs/formats.md).
+"""Base records: a snapshot of a shard in its changelog, after which older changes are deleted
+(docs/internals/formats.md).
 
 A cycle is one snapshot: a record that begins it, records with the stored values of all rows at that time, and a record
 that ends it. Ordinary changes come between them. A reader that begins with the first record has everything behind the

@@ -1,4 +1,4 @@
-"""Changes: what a frame has changed in a shard, as one record of the changelog (docs/formats.md).
+"""Changes: what a frame has changed in a shard, as one record of the changelog (docs/internals/formats.md).
 
 Sections of a change ("C", version 2), little endian:
 

@@ -1,4 +1,4 @@
-"""Decisions: the results of the resolution, which shards learn later (docs/formats.md).
+"""Decisions: the results of the resolution, which shards learn later (docs/internals/formats.md).
 
 The judge writes one record for each frame. A sequenced frame that begins a block carries, for each shard, the decisions
 about its documents of the block before the last.

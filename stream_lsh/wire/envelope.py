@@ -1,4 +1,4 @@
-"""The envelope of all binary records on Kafka: kind, version, settings, and sections (docs/formats.md).
+"""The envelope of all binary records on Kafka: kind, version, settings, and sections (docs/internals/formats.md).
 
 Little endian: "SLSH", a letter for the kind, the version (uint8), the number of sections (uint16), the settings'
 fingerprint (8 bytes), the length of each section (uint32), and the sections. Each section is padded to 8 bytes, so that

@@ -1,4 +1,4 @@
-"""Frames: signed batches of documents (docs/formats.md).
+"""Frames: signed batches of documents (docs/internals/formats.md).
 
 For each source partition, a frame has the position that it continues from and the position after it. The sequencer
 gives a frame its place in the total order, and decides which of its documents are accepted.

@@ -1,4 +1,4 @@
-"""Memberships: what the verdicts on a frame mean for groups and alerts (docs/formats.md).
+"""Memberships: what the verdicts on a frame mean for groups and alerts (docs/internals/formats.md).
 
 The judge writes one record for each frame, in the order of the log and in the transaction of its verdicts. The role
 group folds them.

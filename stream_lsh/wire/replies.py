@@ -1,4 +1,4 @@
-"""Replies: the matches of one shard for a frame (docs/formats.md).
+"""Replies: the matches of one shard for a frame (docs/internals/formats.md).
 
 Sections of a reply ("R", version 2) to a frame of n documents, with m matches, little endian. Each id is a name, which
 other sections give by its number.

@@ -1,4 +1,5 @@
-"""Sequenced frames: a frame with its place in the total order, and with its accepted documents (docs/formats.md).
+"""Sequenced frames: a frame with its place in the total order, and with its accepted documents
+(docs/internals/formats.md).
 
 Sections of a sequenced frame ("S", version 2):
 

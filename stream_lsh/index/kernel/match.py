@@ -1,7 +1,8 @@
 """The matching kernel: documents in the order of the log against one shard.
 
 A document is compared with all rows before it, including those of its own batch. The verdicts therefore do not depend
-on how the log was cut into batches. The steps (docs/architecture.md, "Matching"), in `_judge` and `compare.compare`:
+on how the log was cut into batches. The steps (docs/explanation/how-matching-works.md), in `_judge` and
+`compare.compare`:
 
 0. With a window, rows that have left it are read nowhere.
 1. A known id makes a document redelivered, or rejected, or an update; a deletion deletes the id's version (`replace`).

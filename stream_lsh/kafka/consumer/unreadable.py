@@ -1,8 +1,8 @@
 """Unreadable records in the pipeline's own topics: which are skipped, and the error for the others.
 
-By the chain rule (docs/guarantees.md) a skipped record is never lost silently: the records after it are ignored until
-it is written again. Every reader skips bytes that no version of this program writes. A record of another version, of
-other settings, or with damage may be needed. It stops the role until an operator names it (`stream-lsh kafka skip`).
+By the chain rule (docs/internals/protocol.md) a skipped record is never lost silently: the records after it are ignored
+until it is written again. Every reader skips bytes that no version of this program writes. A record of another version,
+of other settings, or with damage may be needed. It stops the role until an operator names it (`stream-lsh kafka skip`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The store of one shard, kept in step with a changelog partition: a standby, or a shard before it is active.
 
-A change is applied only if its predecessor is the last frame applied (the chain rule of docs/guarantees.md).
+A change is applied only if its predecessor is the last frame applied (the chain rule of docs/internals/protocol.md).
 """
 
 from __future__ import annotations
