@@ -39,7 +39,7 @@ class DamagedError(StoreError):
 
 
 class BrokerError(StreamLshError):
-    """Kafka cannot be reached, refuses a request, or lacks topics."""
+    """Kafka cannot be reached, refuses a request, or its topics do not fit."""
 
     exit_code = 6
 
