@@ -43,7 +43,12 @@ story spreads, is corrected and withdrawn, with groups and an alert. Nothing sta
 --stories makes a week of news in which several papers report the same events in their own words. It shows each event
 from begin to end, the words that decided, and how many are right.
 
---serve sends the feed to a service, whose page shows it live, until Ctrl-C.""",
+--serve sends the feed to a service, whose page shows it live, until Ctrl-C.
+
+--kafka sends it to a pipeline on Kafka: it starts a broker, topics, a worker and the page, and prints pairs and alerts
+until Ctrl-C. The feed then has stories that spread, are corrected and withdrawn. The broker needs Java 17 and Maven.
+With --bootstrap-servers, or STREAM_LSH_BOOTSTRAP_SERVERS, the demo uses your brokers instead, with the other variables
+of the connection. Its topics have a prefix of their own, and are deleted at the end; with --keep everything stays.""",
 )
 @with_options(
     [
@@ -63,11 +68,19 @@ from begin to end, the words that decided, and how many are right.
         Option(["--feed"], is_flag=True, help="only print the feed, as JSON lines"),
         Option(["--stories"], is_flag=True, help="a week of news in different words, grouped by event"),
         Option(["--serve", "live"], is_flag=True, help="serve the feed live, with a page"),
+        Option(["--kafka"], is_flag=True, help="the same with a pipeline on Kafka, and a broker of its own"),
+        Option(
+            ["--bootstrap-servers", "servers"], metavar="HOST:PORT",
+            help="with --kafka, your brokers instead of its own",
+        ),
         Option(
             ["--rate"], type=click.IntRange(1, 10_000), default=20, show_default=True,
-            help="with --serve, documents per second",
+            help="with --serve or --kafka, documents per second",
         ),
-        Option(["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True, help="port of --serve"),
+        Option(
+            ["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True,
+            help="with --serve or --kafka, port of the page",
+        ),
         quiet_option(),
     ]
 )  # fmt: skip
