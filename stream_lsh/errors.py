@@ -23,7 +23,7 @@ class StoreError(StreamLshError):
 
 
 class InputError(StreamLshError):
-    """An input cannot be read. (A single bad document is a dead letter, not an error.)"""
+    """An input cannot be read. A single bad document is only a dead letter."""
 
     exit_code = 4
 
@@ -39,7 +39,7 @@ class DamagedError(StoreError):
 
 
 class BrokerError(StreamLshError):
-    """Kafka cannot be reached, refuses a request, or lacks topics."""
+    """Kafka cannot be reached, refuses a request, or its topics do not fit."""
 
     exit_code = 6
 

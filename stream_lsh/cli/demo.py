@@ -46,8 +46,9 @@ from begin to end, the words that decided, and how many are right.
 --serve sends the feed to a service, whose page shows it live, until Ctrl-C.
 
 --kafka sends it to a pipeline on Kafka: it starts a broker, topics, a worker and the page, and prints pairs and alerts
-as they are found, until Ctrl-C. The broker needs Java 17 and Maven. With --bootstrap-servers, or
-STREAM_LSH_BOOTSTRAP_SERVERS, it uses your brokers, with a topic prefix of its own, which it deletes at the end.""",
+until Ctrl-C. The feed then has stories that spread, are corrected and withdrawn. The broker needs Java 17 and Maven.
+With --bootstrap-servers, or STREAM_LSH_BOOTSTRAP_SERVERS, the demo uses your brokers instead, with the other variables
+of the connection. Its topics have a prefix of their own, and are deleted at the end; with --keep everything stays.""",
 )
 @with_options(
     [
@@ -78,7 +79,7 @@ STREAM_LSH_BOOTSTRAP_SERVERS, it uses your brokers, with a topic prefix of its o
         ),
         Option(
             ["--port"], type=click.IntRange(0, 65535), default=8765, show_default=True,
-            help="of the page, with --serve or --kafka",
+            help="with --serve or --kafka, port of the page",
         ),
         quiet_option(),
     ]

@@ -48,7 +48,7 @@ SETTINGS = (
 
 FILE has JSON lines (.jsonl; also .gz, .xz, .zst), or is - for standard input. Without FILE, standard input is read if
 it is a pipe. With --document-format text the value is the text alone. The partition is the CRC-32 of the key, as in
-librdkafka. Lines keep their order, and count when all replicas have acknowledged them.""",
+librdkafka. Lines keep their order, and count when all in-sync replicas have acknowledged them.""",
 )
 @click.argument("inputs", nargs=-1, metavar="[FILE ...]")
 @with_options(
