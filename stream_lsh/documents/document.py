@@ -21,11 +21,12 @@ Vector = Sequence[float] | NDArray[Any] | str
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document: its id, and a text, or whatever else the index compares.
+    """A document: its id, and a text or another item that the index compares.
 
-    Values of NumPy are taken like those of Python. A value of a wrong type raises where the document is made, or, if it
-    is an element of a set or a vector, where the document is processed. A value of the right type that cannot be used,
-    an empty text, say, is no error: the verdict on the document is `rejected`, and its `detail` says why.
+    NumPy values are accepted like Python's. A value of a wrong type raises TypeError when the document is made. An
+    element of a wrong type, in a set or a vector, raises it when the document is processed. A value of the right type
+    that cannot be used, such as an empty text, is no error: the verdict on the document is `rejected`, and its `detail`
+    says why.
 
     Attributes:
         id: a string, or an integer of any size. `1` and `"1"` are two ids.
@@ -36,11 +37,11 @@ class Document:
             `datetime` or `datetime64`. A time without a zone is UTC.
         within: with the setting `match_within`, the value of each of its fields: a string, an integer, a boolean or
             None.
-        deleted: true takes the document with this id out of the index. Then only `id` and `time` are needed.
+        deleted: true deletes the document with this id from the index. Then only `id` and `time` are needed.
         vector: with `measure = "cosine"` or `"euclidean"`, its numbers, as a list or an array, or their float32 in
             base64.
         bits: with `measure = "hamming"`, hexadecimal, base64, bytes or an integer.
-        source: where the document comes from, an outlet, say. Groups count their sources.
+        source: the publisher of the document, such as an outlet. Groups count their sources.
 
     Raises:
         TypeError: a value has a type that it cannot have.
