@@ -42,7 +42,7 @@ def test_more_rejected_than_allowed_is_an_error(run: Run, tmp_path: Path, most: 
 @pytest.mark.parametrize("most", ["2", "-1", "many", "nan", ""])
 def test_what_is_no_share(run: Run, tmp_path: Path, most: str) -> None:
     feed = write_lines(tmp_path / "feed.jsonl", GOOD)
-    assert "is no share" in run("dedup", feed, "--max-rejected", most, code=2).stderr
+    assert "is not a share" in run("dedup", feed, "--max-rejected", most, code=2).stderr
 
 
 def test_lines_that_are_no_objects_are_shown(run: Run, tmp_path: Path) -> None:

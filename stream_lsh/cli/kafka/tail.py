@@ -20,7 +20,7 @@ stream-lsh kafka tail pairs
 stream-lsh kafka tail verdicts --from-beginning --limit 10
 stream-lsh kafka tail unique --from-beginning --until-end > unique.jsonl
 stream-lsh kafka tail dead-letters --from-beginning | jq .headers
-stream-lsh kafka tail groups | jq -c 'select(.size == 10)'
+stream-lsh kafka tail groups | jq -c 'select(.total_members == 10)'
 """
 
 
