@@ -71,6 +71,8 @@ def _explained(first: Rejected) -> Iterator[str]:
     """What is wrong with a line, and what it has instead."""
     place = f"line {first.line} of {'standard input' if first.input == '-' else first.input}"
     what = {"not_json": "it is not JSON: ", "not_utf8": "it is not UTF-8: "}.get(first.reason, "")
+    if "JSON" in first.detail:  # the line is JSON, and no object
+        what = ""
     yield f"The first is {place}: {what}{first.detail}."
     fields = _fields(first.raw)
     if fields and first.reason == "missing_field":
