@@ -102,9 +102,9 @@ def delete(
         asked, there = asked + many, there + found
         click.echo(lines, nl=False)
     if not quiet:
-        missing = f", {count(asked - there, 'id')} not there" if asked > there else ""
+        missing = f", {count(asked - there, 'id')} not found" if asked > there else ""
         numbers = missing and not as_json and any(id.removeprefix("-").isdecimal() for id in ids)
-        hint = "; ids are text, and --json-id says that they are JSON numbers" if numbers else ""
+        hint = "; ids are text; use --json-id for JSON numbers" if numbers else ""
         complain(f"{count(there, 'document')} deleted{missing}{hint}")
 
 

@@ -281,11 +281,11 @@ def as_text(
     yield f"{count(len(collection), 'document')}, compared by the engine in {duration(seconds)}{rate}"
     if collection.rejected:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in collection.rejected.most_common())
-        yield f"left out because they cannot be used: {reasons}"
+        yield f"rejected: {reasons}"
     if collection.repeated:
-        yield f"left out because their id was there before: {collection.repeated:,}"
+        yield f"left out because an earlier document has their id: {collection.repeated:,}"
     if notes.get("unknown_documents"):
-        yield f"pairs of the truth left out because a document is not there: {notes['unknown_documents']:,}"
+        yield f"pairs of the truth left out because a document is missing: {notes['unknown_documents']:,}"
     if notes.get("below_threshold_in_file"):
         yield f"pairs of the truth left out because they are below the threshold: {notes['below_threshold_in_file']:,}"
     if notes.get("not_to_match"):
@@ -294,7 +294,7 @@ def as_text(
             f"{notes['not_to_match']:,}"
         )
     if notes.get("different_similarity"):
-        yield f"pairs of the truth whose similarity is not that of these shingles: {notes['different_similarity']:,}"
+        yield f"pairs of the truth with another similarity than by these shingles: {notes['different_similarity']:,}"
     yield ""
     parts = {"hamming": "keys of {} blocks", "levenshtein": "pieces"}.get(settings.measure, "bands of {} rows")
     keys = f"{settings.banding.bands} {parts.format(settings.banding.rows)}"
@@ -306,14 +306,14 @@ def as_text(
     yield f"  F1         {ratio(quality.f1)}"
     at_least = f", of {settings.min_shingles} shingles" if settings.measure == "containment" else ""
     if report.expected_recall is not None:
-        yield f"  expected   {ratio(report.expected_recall)}   recall that the curve promises for these pairs{at_least}"
+        yield f"  expected   {ratio(report.expected_recall)}   recall that the curve predicts for these pairs{at_least}"
     if report.below_threshold:
         yield f"  {report.below_threshold:,} of the {compare_with} pairs are less similar than the threshold: a lower"
         yield "  threshold or other shingles can find them"
     if report.largest_error is not None and report.largest_error > 1e-6:
         errors = f"{report.mean_error:.4f} on average, {report.largest_error:.4f} at most"
-        yield f"  the similarities reported are off by {errors};"
-        yield "  this decides on pairs near the threshold (--verify exact is not off)"
+        yield f"  the reported similarities have an error of {errors};"
+        yield "  it changes the result for pairs near the threshold; --verify exact has none"
     yield ""
     curve = settings.curve
     title = "distance" if curve.by_distance else "true similarity"

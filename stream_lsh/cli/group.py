@@ -6,6 +6,7 @@ import difflib
 import gc
 import importlib
 import os
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -69,7 +70,7 @@ class Option(click.Option):
     def summary(self, text: str) -> str:
         """The line of `--help`, without what follows the first semicolon; the default stays, in brackets."""
         text, bracket, default = text.partition("  [")
-        return (self.brief or text.partition("; ")[0]) + bracket + default
+        return (self.brief or re.split(r"; (?![^\[]*\])", text)[0]) + bracket + default
 
 
 def _help_all(context: click.Context, _: click.Parameter, value: bool) -> None:

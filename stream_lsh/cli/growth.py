@@ -89,8 +89,8 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
         axes.set_ylim(bottom=0)
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set(
-            xlabel="event time (UTC)" if found.timed else "number in the log", ylabel="documents, and sources",
-            title=f"group {group.group}, for which {_name(group)} stands",
+            xlabel="event time (UTC)" if found.timed else "seq", ylabel="documents, and sources",
+            title=f"group {group.group}, representative {_name(group)}",
         )  # fmt: skip
         if found.timed:
             from matplotlib.dates import ConciseDateFormatter
@@ -103,4 +103,4 @@ def draw_growth(path: Path, group: Group, members: Iterable[Member]) -> None:
 def _name(group: Group) -> str:
     """The name of a group's representative."""
     found = json.loads(group.id)
-    return "nobody" if found is None else str(found)
+    return "none" if found is None else str(found)

@@ -62,9 +62,9 @@ def as_text(settings: Settings, labelled: Labelled, found: Agreement, alone: Agr
     )
     if labelled.rejected:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in labelled.rejected.most_common())
-        yield f"left out because they cannot be used: {reasons}"
+        yield f"rejected: {reasons}"
     if labelled.repeated:
-        yield f"left out because their id was there before: {labelled.repeated:,}"
+        yield f"left out because an earlier document has their id: {labelled.repeated:,}"
     if labelled.without:
         yield f"left out because they have no label: {labelled.without:,}"
     yield ""
@@ -82,6 +82,6 @@ def as_text(settings: Settings, labelled: Labelled, found: Agreement, alone: Agr
         (pairs.truth, "with one label", "are in one group", pairs.recall),
         (pairs.found, "in one group", "have one label", pairs.precision),
     ):
-        yield f"  of {count(all_pairs, 'pair')} {same}, {pairs.correct:,} {other} ({ratio(part)})"
+        yield f"  {pairs.correct:,} of {count(all_pairs, 'pair')} {same} {other} ({ratio(part)})"
     if settings.measure != "tf-idf":
-        yield "Groups hold near-copies. The same event in other words is not one, and stays outside."
+        yield "Groups hold near-duplicates. --measure tf-idf also groups the same event in other words."

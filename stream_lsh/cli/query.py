@@ -249,7 +249,7 @@ def asked(text: str, settings: Settings) -> str | list[str] | list[float] | dict
         try:
             weights: dict[str, float] = json.loads(text)
         except (ValueError, RecursionError):
-            raise UsageError("the set begins with { and is no JSON object of weights") from None
+            raise UsageError("the set begins with { but is not a JSON object of weights") from None
         return weights
     if settings.measure == "weighted-jaccard" or settings.set_field is not None:
         return elements(text)
@@ -260,7 +260,7 @@ def asked(text: str, settings: Settings) -> str | list[str] | list[float] | dict
     try:
         numbers: list[float] = json.loads(text)
     except (ValueError, RecursionError):
-        raise UsageError("the vector begins with [ and is no JSON list of numbers") from None
+        raise UsageError("the vector begins with [ but is not a JSON list of numbers") from None
     return numbers
 
 
@@ -277,7 +277,7 @@ def show(matches: Sequence[Match], text: str = "") -> None:
     table = plain_table()
     table.add_column("similarity", justify="right")
     table.add_column("id", overflow="fold")
-    table.add_column("number", justify="right")
+    table.add_column("seq", justify="right")
     console = Console(highlight=False)
     if any("passages" in match.evidence for match in matches):
         table.add_column("of the text", justify="right")

@@ -29,7 +29,7 @@ class Share(click.ParamType):
         except ValueError:
             number = -1.0
         if not 0 <= number <= 1:
-            self.fail(f"{value!r} is no share; give a number from 0 to 1, such as 0.01, or a percentage, such as 1%")
+            self.fail(f"{value!r} is not a share; give a number from 0 to 1, such as 0.01, or a percentage, such as 1%")
         return number
 
 
@@ -71,17 +71,19 @@ def _explained(first: Rejected) -> Iterator[str]:
     """What is wrong with a line, and what it has instead."""
     place = f"line {first.line} of {'standard input' if first.input == '-' else first.input}"
     what = {"not_json": "it is not JSON: ", "not_utf8": "it is not UTF-8: "}.get(first.reason, "")
+    if "JSON" in first.detail:  # the line is JSON, and no object
+        what = ""
     yield f"The first is {place}: {what}{first.detail}."
     fields = _fields(first.raw)
     if fields and first.reason == "missing_field":
         shown = ", ".join(fields[:_FIELDS]) + (", ..." if len(fields) > _FIELDS else "")
-        yield f"The fields that are there: {shown}."
-        yield "Name those with id and text by --id-field and --text-field."
+        yield f"The line has the fields {shown}."
+        yield "Name the fields of the id and the text with --id-field and --text-field."
     elif not fields:
         text = first.raw[: 4 * _SHOWN].decode("utf-8", "replace")
         yield f"The line: {text[:_SHOWN]}{'...' if len(text) > _SHOWN else ''}"
         if first.raw.startswith(b"["):
-            yield "(One object a line is read, no array: `jq -c '.[]'` makes lines of one.)"
+            yield "(Each line must be one object, not an array: `jq -c '.[]'` makes lines of an array.)"
 
 
 def _fields(raw: bytes) -> list[str]:

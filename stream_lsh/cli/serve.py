@@ -189,8 +189,8 @@ def serve(
 
     def started(url: str) -> None:
         if not quiet:
-            who = "whoever has a token" if tokens is not None else "this machine only, as there are no tokens"
-            complain(f"{url} serves {what} to {who}; the page is there, the interface at {url}/docs")
+            clients = "clients with a token" if tokens is not None else "this machine only, as there are no tokens"
+            complain(f"{url} serves {what} to {clients}; the page is at {url}, the API at {url}/docs")
 
     server.serve(made, address, listening, started=started)
 

@@ -34,7 +34,7 @@ def summary_lines(
     if summary.again:
         yield f"the lines of {count(summary.again, 'document')} of earlier runs were written again"
     if summary.resumed_from:
-        yield f"went on after {count(summary.resumed_from, 'document')} of an earlier run"
+        yield f"continued after {count(summary.resumed_from, 'document')} of an earlier run"
     if summary.documents or not summary.already_done:
         yield from _documents(summary, max_matches, pairs, "--top" if queried else "--max-matches")
         if not queried and summary.rejected:
@@ -45,7 +45,7 @@ def summary_lines(
         yield from _window(summary.window)
     for name, left in summary.unfinished.items():
         are = "is" if left == 1 else "are"
-        yield f"the last line of {name} has no end yet: its {count(left, 'byte')} {are} left to the next run"
+        yield f"the last line of {name} has no end yet: its {count(left, 'byte')} {are} left for the next run"
     if queried:
         yield f"nothing was added to the index: {count(summary.index_documents, 'document')}"
     elif summary.folder is not None:
@@ -63,7 +63,7 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
         ("exact duplicate" if summary.exact_duplicates == 1 else "exact duplicates", summary.exact_duplicates, True),
         ("redelivered (same id, same text)", summary.redelivered, False),
         ("deleted", summary.deleted, False),
-        ("outdated (older than what is known of the id)", summary.outdated, False),
+        ("outdated (older than the latest version)", summary.outdated, False),
         ("rejected" + _reasons(summary.rejected), rejected, False),
     ]
     width = max(len(f"{number:,}") for _, number, _ in rows)
@@ -72,19 +72,19 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
             part = f" {share(number, summary.documents):>6}" if summary.documents else ""
             yield f"  {number:>{width},}{part}  {text}"
     if summary.documents and summary.redelivered == summary.documents:
-        yield "all of them came before, through a pipe or in another file: nothing is passed on again"
+        yield "all of these documents were read before, from a pipe or another file: none is written again"
     if summary.replaced:
-        yield f"{count(summary.replaced, 'document')} replaced the version before"
-    with_kept = " with kept ones only (compare_with = kept)" if pairs and summary.compare_with == "kept" else ""
+        yield f"{count(summary.replaced, 'document')} replaced an earlier version"
+    with_kept = " with kept documents only (compare_with = kept)" if pairs and summary.compare_with == "kept" else ""
     yield f"{count(summary.pairs, 'pair')} of similar documents{with_kept}"
     if summary.truncated:
         have = "1 document has" if summary.truncated == 1 else f"{summary.truncated:,} documents have"
         most = count(max_matches, "match", "matches")
-        yield f"{have} more than {most}, of which the best are reported; {option} 0 reports all"
+        yield f"{have} more than {most}, and only the best are reported; {option} 0 reports all"
     if summary.not_compared:
         have = "1 document was" if summary.not_compared == 1 else f"{summary.not_compared:,} documents were"
         yield (
-            f"{have} not compared with all that might match (`not_compared` in the verdict); "
+            f"{have} not compared with every possible match (`not_compared` in the verdict): "
             "larger --max-bucket-rows and --max-candidates compare with more"
         )
 
@@ -113,7 +113,7 @@ def _rejected(summary: Summary, dead_letters: str | None) -> str:
         return f"rejected documents are in {'standard output' if dead_letters == '-' else dead_letters}"
     if summary.folder is not None:
         return f"rejected documents are in {summary.folder}/dead-letters.jsonl"
-    return "rejected documents are kept, with the reason, if --dead-letters FILE or --index DIR is given"
+    return "to keep rejected documents with the reason, give --dead-letters FILE or --index DIR"
 
 
 def _reasons(rejected: dict[str, int]) -> str:

@@ -98,7 +98,7 @@ def tune(
     if plot is not None:
         check_plot(plot)
     if write is not None and write.exists():
-        raise OutputError(f"--write {write}: there is such a file already; name a new one")
+        raise OutputError(f"--write {write}: this file exists; name a new one")
     if settings.measure == "tf-idf":
         _tune_stories(settings, inputs, plot, write, as_json)
     else:
@@ -151,17 +151,17 @@ def _tune(
 def _tune_stories(
     settings: Settings, inputs: tuple[str, ...], plot: Path | None, write: Path | None, as_json: bool
 ) -> None:
-    """The threshold of stories, which have no bands."""
+    """The threshold of tf-idf, which has no bands."""
     for given, what in ((inputs, "INPUT"), (plot, "--plot")):
         if given:
-            raise UsageError(f"measure = tf-idf has no curve and nothing to measure on a sample: leave out {what}")
+            raise UsageError(f"measure = tf-idf has no curve, and a sample measures nothing: leave out {what}")
     if write is not None:
         _write(settings, write)
     if as_json:
         click.echo(json.dumps({"measure": settings.measure, "threshold": settings.threshold}))
         return
-    click.echo(f"Threshold {settings.threshold:g} (stories): there is nothing else to tune. Documents with labels")
-    click.echo("measure it: stream-lsh evaluate --measure tf-idf --labels FIELD")
+    click.echo(f"Threshold {settings.threshold:g} (tf-idf): there is nothing else to tune. Measure it with labels:")
+    click.echo("stream-lsh evaluate --measure tf-idf --labels FIELD")
 
 
 def _write(settings: Settings, path: Path) -> None:

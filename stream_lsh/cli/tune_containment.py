@@ -65,14 +65,14 @@ def choice(settings: Settings) -> Iterator[str]:
     yield f"Threshold {threshold:g} (containment), recall {settings.target_recall:g}, texts from {least} shingles:"
     yield f"  one shingle in {sampling} is a key" if sampling > 1 else "  every shingle is a key"
     for keys in sorted({max(1, round(n / sampling)) for n in lengths_of(settings)}):
-        yield f"  of {count(keys, 'key')} a candidate shares {needed(keys, threshold, sampling)} or more"
+        yield f"  a candidate shares {needed(keys, threshold, sampling)} or more of {count(keys, 'key')}"
     for name, figures in zip(("one key", "all keys"), family(settings), strict=True):
         yield f"  {name:<9}  ({', '.join(f'{figure:.4g}' for figure in figures)})-sensitive"
     share = found(settings, threshold, least)
     yield f"  found at the threshold   {percent(share)}"
     yield f"  missed at the threshold  {percent(1 - share)}"
     if share < settings.target_recall - 1e-12:
-        yield f"  The sampling as given misses the recall of {settings.target_recall:g}; leave it out to meet it."
+        yield f"  The sampling given misses the recall of {settings.target_recall:g}; leave it out to meet it."
 
 
 def table(settings: Settings, _: list[int] | None = None) -> Iterator[str]:
@@ -98,8 +98,8 @@ def beside(settings: Settings, *_: object) -> Iterator[str]:
         found_ = percent(found(settings, settings.threshold, settings.min_shingles, sampling))
         half = percent(found(settings, FAR * settings.threshold, settings.min_shingles, sampling))
         yield f"  {sampling:>8}  {1000 / sampling:>13,.0f}  {found_:>8}  {least:>13,}  {half:>13}{mine}"
-    yield "  shortest text: shingles from which on the recall is met"
-    yield "  at half of it: candidates at half of the threshold, which the check turns down"
+    yield "  shortest text: least shingles of a text for which the recall is met"
+    yield "  at half of it: false candidates at half of the threshold"
 
 
 def shortest(settings: Settings, sampling: int) -> int:
@@ -124,7 +124,7 @@ def sampled(
     mean = sum(sizes) / len(sizes)
     yield f"  shingles of a document   {mean:,.0f} on average, {max(sizes):,} at most"
     yield f"  keys of a document       {mean / settings.sampled:,.0f} on average"
-    yield f"  too short for a promise  {odds(short, len(sizes))} (fewer than {settings.min_shingles} shingles)"
+    yield f"  too short for the recall {odds(short, len(sizes))} (fewer than {settings.min_shingles} shingles)"
 
 
 def background_of(drawn: Sample, settings: Settings) -> list[int]:

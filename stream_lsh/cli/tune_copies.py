@@ -114,7 +114,7 @@ def sampled(
     # A rate that no pair of the sample shows can still be 3 / pairs (the rule of three, 95 %).
     unseen = 3 / found.pairs * documents
     if unseen >= 1:
-        yield f"  pairs too rare for this sample could add {few(unseen)} (95 %): see a larger --sample"
+        yield f"  pairs too rare for this sample could add {few(unseen)} (95 %): use a larger --sample"
     part = drawn.first(ADVICE_DOCUMENTS)
     share = continuous_share(part)
     lengths: list[Length] = []
@@ -130,7 +130,7 @@ def sampled(
             f"{few(length.candidates):>16}{here}"
         )
     if lengths:
-        yield "  in another: share of a document's shingles that a typical other one has"
+        yield "  in another: share of a document's shingles in a typical other document"
         text = advise(lengths, current_length(settings, share))
         yield textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  ")
 

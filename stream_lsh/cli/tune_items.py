@@ -25,7 +25,7 @@ DISTANCES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
 FAR = 3.0
 """The farther of the two distances of which a family is sensitive, in the same units."""
 UNKNOWN = ("euclidean", "levenshtein", "weighted-jaccard")
-"""Measures of which nobody can say how far strangers are from each other."""
+"""Measures for which the distance of unrelated documents is unknown."""
 SIMILARITIES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 MOST = 4000
 """Of a sample: eight million pairs, and a second or two."""
@@ -103,11 +103,12 @@ def choice(settings: Settings) -> Iterator[str]:
         yield f"  missed {where}  {percent(missed)}{odds}"
         if found < settings.target_recall - 1e-12:
             lost = f"the recall of {settings.target_recall:g}"
-            yield f"  Bands and rows as given miss {lost}; leave one of them out to meet it."
+            yield f"  The bands and rows given miss {lost}; leave one of them out to meet it."
     own = {"hamming": curve.dimensions // 8, "levenshtein": 0, "weighted-jaccard": 0}.get(
         curve.measure, 4 * curve.dimensions
     )
-    behind = f", {size(own)} of its own" if own else ", and its own"
+    what = {"hamming": "bits", "levenshtein": "text", "weighted-jaccard": "set"}.get(curve.measure, "vector")
+    behind = f" and {size(own)} of {what}" if own else f", and the {what}"
     yield f"  bytes of a document         {size(signature_bytes(curve))} of signature{behind}"
     yield f"  keys of a document          {banding.bands}"
 
@@ -135,16 +136,16 @@ def _keys_of_bits(curve: Curve) -> Iterator[str]:
     rows = curve.banding.rows
     bits = curve.dimensions * rows / curve.blocks
     yield f"Distance {curve.asked:g} (hamming), {curve.dimensions} bits:"
-    yield f"  {count(curve.blocks, 'block')}, of which every choice of {rows} is a key of about {bits:.0f} bits"
-    yield f"  found within the distance   all: {curve.asked:g} bits leave {count(rows, 'block')} untouched"
+    yield f"  {count(curve.blocks, 'block')}: each choice of {rows} is a key of about {bits:.0f} bits"
+    yield f"  found within the distance   all: {curve.asked:g} changed bits leave {count(rows, 'block')} unchanged"
 
 
 def _keys_of_pieces(curve: Curve) -> Iterator[str]:
     pieces = curve.banding.bands
-    yield f"Distance {curve.asked:g} (edit):"
-    yield f"  {count(pieces, 'piece')} of a text, one of which {count(int(curve.asked), 'edit')} leave whole"
-    yield f"  looked for under {lookups(int(curve.asked))} keys, by the length of the other text and the place in it"
-    yield "  found within the distance   all, but for what verdicts count as not compared"
+    yield f"Distance {curve.asked:g} (levenshtein):"
+    yield f"  {count(pieces, 'piece')} of a text: {count(int(curve.asked), 'edit')} leave at least one unchanged"
+    yield f"  {lookups(int(curve.asked))} lookups for a text, by length of the other text and position in it"
+    yield "  found within the distance   all, except for `not_compared` in verdicts"
 
 
 def _measure(curve: Curve) -> str:
@@ -213,15 +214,15 @@ def beside(
         yield ""
     if chosen.measure in UNKNOWN:
         if found is None:
-            yield f"What strangers cost depends on their {_measure(chosen)}: give an INPUT to measure it."
+            yield "False candidates depend on your data: give an INPUT to measure them."
         return
     strangers = chosen.among_strangers()
-    what = "rows of random bits" if chosen.measure == "hamming" else "vectors of random directions"
-    yield f"Strangers ({what})"
-    yield f"  meet by accident            {percent(strangers)}{f', 1 in {1 / strangers:,.0f}' if strangers else ''}"
+    what = "random bit vectors" if chosen.measure == "hamming" else "vectors of random directions"
+    yield f"Unrelated documents ({what})"
+    yield f"  share a key by chance       {percent(strangers)}{f', 1 in {1 / strangers:,.0f}' if strangers else ''}"
     yield f"  candidates a document       {few(documents * strangers)}  (among {documents:,} documents)"
     if found is None:
-        yield "  Yours are not random: give an INPUT to measure a sample."
+        yield "  Real data are not random: give an INPUT to measure a sample."
 
 
 def sampled(
@@ -241,10 +242,10 @@ def sampled(
     cost = curve.false_candidates(documents, found.histogram())
     yield f"  false candidates a document    {few(cost)}  (among {documents:,} documents)"
     alike = found.alike(curve.asked) / found.pairs * documents
-    yield f"  documents alike to a document  {few(alike)}"
+    yield f"  similar documents of a document {few(alike)}"
     unseen = 3 / found.pairs * documents  # the rule of three, 95 %
     if unseen >= 1:
-        yield f"  pairs too rare for this sample could add {few(unseen)} (95 %): see a larger --sample"
+        yield f"  pairs too rare for this sample could add {few(unseen)} (95 %): use a larger --sample"
 
 
 def as_object(

@@ -42,8 +42,8 @@ def described(settings: Settings, drawn: Sample, rejected: Counter[str], pairs: 
     yield f"Sample: {count(len(drawn), 'document')} of {drawn.seen:,}{compared}"
     if rejected:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in rejected.most_common())
-        yield f"  left out because they cannot be used: {reasons}"
+        yield f"  rejected: {reasons}"
     if settings.match_within and pairs is not None:
-        yield f"  as if all could match: fewer can within {', '.join(settings.match_within)}"
+        yield f"  all pairs are compared: fewer can match within {', '.join(settings.match_within)}"
     if pairs == 0:
-        yield "  Too few documents to say anything about false candidates."
+        yield "  Too few documents to measure false candidates."

@@ -63,7 +63,7 @@ def _sign(  # type: ignore[no-untyped-def]
         size, _ = normalise(text, start, ends[document], quick, ascii_table, pages, records, flags, lower, norm, spans)
         start = ends[document]
         first, fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
-        # the hash of a short text must differ from the hash of an equal id
+        # The hash of a short text must differ from the hash of an equal id.
         fingerprints[document, 0] = first ^ SEED_TAIL
         n, at = np.int64(0), np.int64(0)
         if is_visible(norm, size, pages, records, flags):

@@ -250,8 +250,8 @@ def shifts(piece: int, longer: int, distance: int) -> range:
     """The range of places, relative to its own, where a piece of a text is looked up in a text that is `longer`
     characters longer.
 
-    Consider the first piece such that there are fewer edits before it than pieces. It has no edit itself and as many
-    edits before it as pieces; the other edits are behind it (Li and others, section 4.2).
+    At least one piece has no edit itself, at most as many edits before it as there are pieces before it, and at most
+    the others behind it (Li and others, section 4.2).
     """
     left = distance - piece
     return range(max(-piece, longer - left), min(piece, longer + left) + 1)

@@ -100,7 +100,7 @@ class BatchRun:
                     self._load_ahead(start + 1, work)
             elif code == NO_ROOM:
                 self._met *= 2
-                # the room that a very long document needs is not kept for others
+                # The room that a very long document needs is not kept for others.
                 if not self._limits.samples or self._met <= MET:
                     shard.met = self._met
                 work = self._work()
@@ -208,7 +208,7 @@ class BatchRun:
         rows = np.empty(MOST * max(0, self._guessed - document), np.int64)
         rows = np.unique(rows[: guess(document, self._guessed, work, rows)])
         if len(rows):
-            # shingles of this many bytes of text take a sixth to a whole of an eighth of the ring
+            # This many bytes of text are an eighth of the ring, and their shingles fill about a sixth of it.
             self._read(rows, len(self._shard.sets.ring))
 
     def _read(self, rows: NDArray[np.int64], most: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

@@ -62,7 +62,7 @@ class Ending:
         slots = log // self._slot
         begins = np.flatnonzero(np.diff(slots, prepend=self._marks[-1, 0]) > 0)
         marks = np.column_stack([slots[begins], seqs[begins]])
-        # documents before the first event time: whether stream time has begun for them depends on batches
+        # For documents before the first event time it depends on batches whether stream time has begun.
         if self._marks[-1, 0] < 0:
             marks[:1, 1] = 0
         self._marks = np.concatenate([self._marks, marks])

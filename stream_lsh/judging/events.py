@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.judging.groups import ROW, Group, time_text
 
-# lines per piece: for larger pieces the system allocates fresh memory each time, which is half of the cost
+# Lines per piece: for larger pieces the system allocates fresh memory each time, which is half of the cost.
 _AT_ONCE = 256
 _EVENT = '{"event":"%s","seq":%s,"id":%s,' + ROW + "}\n"
 

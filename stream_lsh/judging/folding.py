@@ -77,7 +77,7 @@ def fold(
         for number, place in zip(numbers.tolist(), places[begins].tolist(), strict=True)
     ]
     joins, others = (changes == Change.JOINED).astype(np.int64), changes >= Change.LEFT
-    # otherwise it left before
+    # The others left before.
     leaving = (changes == Change.LEFT) | (others & (judgement.representative_seqs[places] >= 0))
 
     def before(name: str) -> NDArray[np.int64]:

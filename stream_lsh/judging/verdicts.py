@@ -106,8 +106,8 @@ class Judgement:
 
     @property
     def gone(self) -> NDArray[np.int64]:
-        """The documents with which a representative was deleted, or replaced such that there is a new
-        representative."""
+        """The documents by which a representative was deleted or replaced, where its id is not that of a kept document
+        any more, or its group has a new representative."""
         there = (self.kinds == Kind.UNIQUE) & (self.representative_seqs < 0)
         found: NDArray[np.int64] = np.flatnonzero(self.stood & ~there)
         return found

@@ -44,18 +44,20 @@ class Tally:
         self._rejected = Counter("stream_lsh_rejected", "Rejected documents by reason.", ("reason",), registry=registry)
         self._pairs = Counter("stream_lsh_pairs", "Pairs of near-duplicates.", registry=registry)
         self._not_compared = Counter(
-            "stream_lsh_not_compared", "Documents that were not compared with all they met.", registry=registry
+            "stream_lsh_not_compared",
+            "Verdicts of documents that were not compared with all candidates.",
+            registry=registry,
         )
         self._latency = Histogram(
-            "stream_lsh_serve_latency_seconds", "From a request for a verdict to its answer.", buckets=LATENCIES,
+            "stream_lsh_serve_latency_seconds", "Time from a request for a verdict to its answer.", buckets=LATENCIES,
             registry=registry,
         )  # fmt: skip
         self._refused = Counter(
-            "stream_lsh_serve_refused", "Requests refused because too many waited.", registry=registry
+            "stream_lsh_serve_refused", "Requests refused because too many documents waited.", registry=registry
         )
         for name, text, function in (
-            ("next_seq", "Number of the next document.", seq),
-            ("serve_waiting_documents", "Documents that nobody has answered yet.", waiting),
+            ("next_seq", "Seq of the next document.", seq),
+            ("serve_waiting_documents", "Documents without an answer.", waiting),
             ("serve_listeners", "Listeners of events.", listeners),
         ):
             Gauge(f"stream_lsh_{name}", text, registry=registry).set_function(function)

@@ -147,12 +147,12 @@ class Ring:
         self.end = block.end
         self._events += len(block.events)
         self._bytes += _size(block)
-        gone = 0
-        while gone < len(self._blocks) - 1 and (self._events > self._most_events or self._bytes > self._most_bytes):
-            self._events -= len(self._blocks[gone].events)
-            self._bytes -= _size(self._blocks[gone])
-            gone += 1
-        del self._blocks[:gone]
+        dropped = 0
+        while dropped < len(self._blocks) - 1 and (self._events > self._most_events or self._bytes > self._most_bytes):
+            self._events -= len(self._blocks[dropped].events)
+            self._bytes -= _size(self._blocks[dropped])
+            dropped += 1
+        del self._blocks[:dropped]
         self._wake()
 
     def restart(self, place: Place) -> None:

@@ -29,22 +29,22 @@ class EventsResponse(Response):
         self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ring, came, gone = self._ring, self._ring.listen(), asyncio.Event()
+        ring, changed, closed = self._ring, self._ring.listen(), asyncio.Event()
 
         async def watch() -> None:
             while (await receive())["type"] != "http.disconnect":
                 pass
-            gone.set()
-            came.set()
+            closed.set()
+            changed.set()
 
         watching = asyncio.create_task(watch())
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             # First the place: a client that is disconnected before the first event can resume there.
             text = b"retry: 1000\nid: %d.%d\n\n" % self._place
-            while not gone.is_set():
+            while not closed.is_set():
                 await send({"type": "http.response.body", "body": text, "more_body": True})
-                came.clear()
+                changed.clear()
                 text, self._place = ring.after(self._place, self._kinds)
                 if text:
                     continue
@@ -52,11 +52,11 @@ class EventsResponse(Response):
                     break
                 with suppress(TimeoutError):
                     async with asyncio.timeout(BEAT_SECONDS):
-                        await came.wait()
+                        await changed.wait()
                         await asyncio.sleep(GATHER_SECONDS)
                 text, self._place = ring.after(self._place, self._kinds)
                 text = text or b":\n\n"
             await send({"type": "http.response.body", "body": b""})
         finally:
-            ring.leave(came)
+            ring.leave(changed)
             watching.cancel()

@@ -92,4 +92,4 @@ def test_tune(feed: Path, tmp_path: Path) -> None:
         one["shortest"] for one in found["alternatives"]
     )
     missed = run("tune", *QUOTATIONS, "--sampling", "32").stdout
-    assert "The sampling as given misses the recall" in missed
+    assert "The sampling given misses the recall" in missed

@@ -42,7 +42,7 @@ def delete(folder: Path, *ids: object, code: int = 0, input: bytes | None = None
 
 def test_what_is_deleted_has_verdicts_and_a_line_among_the_unique(folder: Path) -> None:
     done = delete(folder, '"a"', '"c"', "17", '"nobody"', "--json-id", "--unique", folder / "unique")
-    assert done.stderr == "stream-lsh: 3 documents deleted, 1 id not there\n"
+    assert done.stderr == "stream-lsh: 3 documents deleted, 1 id not found\n"
     assert [(v["id"], v["seq"], v["kind"], v.get("replaces"),
     v.get("new_representative")) for v in read_lines(done.stdout)] == [
         ("a", 5, "deleted", 0, {"id": "b", "seq": 1}), ("c", 6, "deleted", 4, None),
@@ -77,7 +77,7 @@ def test_ids_are_text_unless_they_are_said_to_be_json(folder: Path) -> None:
     odd = ["007", "1e3", "null", '"17"', "a/b", " a ", "ü", ""]
     done = delete(folder, *odd, "18")
     assert deleted(done) == [(id, False) for id in (*odd, "18")]
-    assert "0 documents deleted, 9 ids not there; ids are text, and --json-id says" in done.stderr
+    assert "0 documents deleted, 9 ids not found; ids are text; use --json-id" in done.stderr
     assert deleted(delete(folder, "17")) == [("17", True)]
     assert deleted(delete(folder, "17")) == [("17", False)]
     assert deleted(delete(folder, "17", '"a"', "--json-id")) == [(17, True), ("a", True)]

@@ -35,11 +35,12 @@ def test_the_help_lists_every_command_with_examples() -> None:
 def test_help_fits_a_screen_and_ends_with_examples(words: tuple[str, ...]) -> None:
     text = shown(*words, "--help")
     assert len(text.splitlines()) <= 50
+    assert text.count("[") == text.count("]")  # nothing is cut within a default
     title, _, examples = text.rpartition("Example")
     assert title
     lines = examples.splitlines()[1:]
     assert lines
-    assert all(f"stream-lsh {' '.join(words)}" in line for line in lines)
+    assert all(f"stream-lsh {' '.join(words)}" in line and line.count("stream-lsh ") == 1 for line in lines)
 
 
 def test_help_all_has_the_other_options_by_topic() -> None:

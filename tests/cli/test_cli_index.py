@@ -116,7 +116,7 @@ def test_what_is_given_to_pairs_counts(run: Run, feed: Path, tmp_path: Path) -> 
     assert (made["compare_with"], made["max_verified_matches"], made["max_candidates"]) == ("all", 0, 50)
     found = run("pairs", feed, "--compare-with", "kept")
     assert [(pair["older"], pair["newer"]) for pair in read_lines(found.stdout)] == [("a", "b"), ("a", "c")]
-    assert "2 pairs of similar documents with kept ones only" in found.stderr
+    assert "2 pairs of similar documents with kept documents only" in found.stderr
     found = run("pairs", feed, "--max-matches", 1)
     assert "1 document has more than 1 match" in found.stderr
 
@@ -138,7 +138,7 @@ def test_pairs_on_an_index_of_kept_documents_says_so(run: Run, feed: Path, tmp_p
     assert [(pair["older"], pair["newer"]) for pair in read_lines(found.stdout)] == [("a", "e")]
     first, *_, last, _ = found.stderr.splitlines()
     assert first.startswith("stream-lsh: ") and "the pairs with kept documents only" in first
-    assert "1 pair of similar documents with kept ones only (compare_with = kept)" in last
+    assert "1 pair of similar documents with kept documents only (compare_with = kept)" in last
     write_lines(more, [{"id": "f", "text": FOX + " as well"}])
     assert run("pairs", more, "--index", state, "--quiet").stderr == ""
 

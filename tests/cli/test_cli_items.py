@@ -93,7 +93,7 @@ def test_a_single_row_of_bits(bits: Path, text: str) -> None:
     ("index", "text", "message"),
     [
         ("vectors", "[1, 2]", "the vector has 2 numbers, not 3"),
-        ("vectors", "[1, 2, 3", "the vector begins with [ and is no JSON list of numbers"),
+        ("vectors", "[1, 2, 3", "the vector begins with [ but is not a JSON list of numbers"),
         ("vectors", "[1, 2, NaN]", "the vector holds a number that is NaN"),
         ("vectors", "[0, 0, 0]", "the vector is a vector of zeros, which has no direction"),
         ("vectors", "harbour", "the vector is a string, but no base64"),

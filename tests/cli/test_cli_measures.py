@@ -144,9 +144,9 @@ def test_tune_and_its_settings_file(measure: str, tmp_path: Path) -> None:
     assert {
         "cosine": "one        (25.84 deg, 90 deg, 0.8564, 0.5)-sensitive",
         "euclidean": "one        (2, 6, 0.8005, 0.4652)-sensitive",
-        "hamming": "5 blocks, of which every choice of 2 is a key of about 26 bits",
+        "hamming": "5 blocks: each choice of 2 is a key of about 26 bits",
         "weighted-jaccard": "one        (0.6, 1, 0.4, 0)-sensitive",
-        "levenshtein": "4 pieces of a text, one of which 3 edits leave whole",
+        "levenshtein": "4 pieces of a text: 3 edits leave at least one unchanged",
     }[measure] in shown
     assert "among 1,000,000 documents" in shown or measure in ("euclidean", "levenshtein", "weighted-jaccard")
     file = tmp_path / "settings.toml"
@@ -164,7 +164,7 @@ def test_tune_of_a_sample(measure: str, feed: tuple[Path, int], tmp_path: Path) 
     shown = run("tune", str(path), *EVERY[measure], "--plot", str(plot)).stdout
     assert max(len(line) for line in shown.splitlines() if str(plot) not in line) <= 80
     assert "Sample: 160 documents of 160, 12,720 pairs" in shown
-    assert "left out because they cannot be used: 1 missing_field" in shown
+    assert "rejected: 1 missing_field" in shown
     assert plot.read_bytes().startswith(b"<?xml")
     found = figures("tune", str(path), *EVERY[measure], "--expected-docs", "5000")
     assert found["sample"]["pairs"] == 12720
@@ -200,7 +200,7 @@ def test_every_measure_has_its_figures_as_json_and_its_settings_as_a_file(measur
     banding = settings.banding._asdict()
     assert {name: found[name] for name in banding.keys() & found.keys()}.items() <= banding.items()
     again = run("tune", *words, "--write", tmp_path / "settings.toml", code=5)
-    assert "there is such a file already; name a new one" in again.stderr
+    assert "this file exists; name a new one" in again.stderr
     text = run("tune", *words, "--write", tmp_path / "other.toml").stdout
     assert "The settings are in" in text and "As a file for --config" not in text
 

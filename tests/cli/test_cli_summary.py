@@ -62,33 +62,33 @@ def test_lines_that_were_written_again() -> None:
 
 def test_a_file_that_has_another_name_now() -> None:
     """Its documents are known, and the output is empty."""
-    assert any("in another file" in line for line in lines(replace(SUMMARY, documents=10)))
-    assert not any("in another file" in line for line in lines(SUMMARY))
+    assert any("were read before" in line for line in lines(replace(SUMMARY, documents=10)))
+    assert not any("were read before" in line for line in lines(SUMMARY))
 
 
 def test_an_interrupted_run_that_goes_on() -> None:
-    assert lines(replace(SUMMARY, resumed_from=30_000))[0] == "went on after 30,000 documents of an earlier run"
+    assert lines(replace(SUMMARY, resumed_from=30_000))[0] == "continued after 30,000 documents of an earlier run"
 
 
 def test_what_was_cut_is_said() -> None:
     text = "\n".join(lines(replace(SUMMARY, truncated=1, not_compared=1200)))
     assert "1 document has more than 100 matches" in text
     assert "--max-matches 0" in text
-    assert "1,200 documents were not compared with all that might match" in text
+    assert "1,200 documents were not compared with every possible match" in text
     assert "--max-bucket-rows and --max-candidates" in text
 
 
 def test_a_last_line_without_an_end() -> None:
-    assert "the last line of feed.jsonl has no end yet: its 7 bytes are left to the next run" in lines(
+    assert "the last line of feed.jsonl has no end yet: its 7 bytes are left for the next run" in lines(
         replace(SUMMARY, unfinished={"feed.jsonl": 7})
     )
     again = replace(SUMMARY, documents=0, unfinished={"feed.jsonl": 1}, already_done=("feed.jsonl",))
-    assert lines(again) == ["the last line of feed.jsonl has no end yet: its 1 byte is left to the next run"]
+    assert lines(again) == ["the last line of feed.jsonl has no end yet: its 1 byte is left for the next run"]
 
 
 def test_pairs_of_an_index_of_kept_documents() -> None:
     found = summary_lines(SUMMARY, max_matches=100, dead_letters=None, pairs=True)
-    assert "2,345 pairs of similar documents with kept ones only (compare_with = kept)" in list(found)
+    assert "2,345 pairs of similar documents with kept documents only (compare_with = kept)" in list(found)
     found = summary_lines(replace(SUMMARY, compare_with="all"), max_matches=100, dead_letters=None, pairs=True)
     assert "2,345 pairs of similar documents" in list(found)
 

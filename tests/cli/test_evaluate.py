@@ -57,8 +57,8 @@ def test_against_exhaustive_comparison(feed: Path) -> None:
 def test_for_people(feed: Path) -> None:
     result = evaluate(feed)
     assert "13 documents" in result.stdout
-    assert "left out because they cannot be used: 1 missing_field" in result.stdout
-    assert "left out because their id was there before: 1" in result.stdout
+    assert "rejected: 1 missing_field" in result.stdout
+    assert "left out because an earlier document has their id: 1" in result.stdout
     assert "recall     1.0000   4 of 4 true pairs found" in result.stdout
 
 
@@ -124,7 +124,7 @@ def test_groups_against_labels(feed: Path) -> None:
     assert (found["pairs_of_a_label"], found["pairs_of_a_group"], found["pairs_of_both"]) == (4, 4, 2)
     shown = evaluate(feed, "--labels", "story").stdout
     assert "13 documents with 10 labels, in 10 groups at threshold 0.8" in shown
-    assert "of 4 pairs with one label, 2 are in one group (0.5000)" in shown
+    assert "2 of 4 pairs with one label are in one group (0.5000)" in shown
 
 
 def test_stories_against_labels_with_and_without_times(tmp_path: Path) -> None:

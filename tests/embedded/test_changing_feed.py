@@ -191,8 +191,8 @@ def test_the_summary_says_what_changed(tmp_path: Path) -> None:
     done = stream_lsh("dedup", str(feed), "--unique", str(tmp_path / "unique"), *CHANGING[:-1])
     assert done.exit_code == 0, done.output
     assert "2   40 %  deleted" in done.stderr
-    assert "1   20 %  outdated (older than what is known of the id)" in done.stderr
-    assert "1 document replaced the version before" in done.stderr
+    assert "1   20 %  outdated (older than the latest version)" in done.stderr
+    assert "1 document replaced an earlier version" in done.stderr
 
 
 SEVERAL = {"shards": 3, "decision_lag": 20}

@@ -117,7 +117,7 @@ def test_a_text_is_looked_up_by_the_keyboard_alone(page: Chrome, served: Serving
     area.clear()
     area.send_keys("Nobody has ever written anything that begins or goes on or ends like this one here.")
     page.find_element(CSS, "#check button").click()
-    value(page, "document.getElementById('found').textContent.startsWith('Nothing in the index')")
+    value(page, "document.getElementById('found').textContent.startsWith('No similar document')")
 
 
 def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> None:

@@ -201,4 +201,4 @@ async def test_a_pipeline_says_why_it_compares_no_stories() -> None:
         await service.compared("a", "b")
     said = json.loads(error.value.json)
     assert (said["status"], said["field"]) == (409, "measure")
-    assert "how rare their words are" in said["detail"]
+    assert "depends on the document frequencies" in said["detail"]

@@ -242,7 +242,7 @@ def test_the_command_line_deletes_through_the_service(served: Serving) -> None:
     served.add({"id": "l1", "text": text("l"), "ts": 1})
     command = ("delete", "l1", "nobody", "--index", served.state)
     done = run(*command)
-    assert done.stderr == "stream-lsh: 1 document deleted, 1 id not there\n"
+    assert done.stderr == "stream-lsh: 1 document deleted, 1 id not found\n"
     assert [verdict["kind"] for verdict in read_lines(done.stdout)] == ["deleted", "deleted"]
     problem(served.client.get("/v1/documents/l1"), 404)
     assert "a service has the index" in run(*command, "--unique", "x", code=2).stderr

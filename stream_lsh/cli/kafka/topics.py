@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 CREATE_EXAMPLES = """
 stream-lsh kafka topics create
-stream-lsh kafka topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --compare-with all --shards 4 --partitions
-16 stream-lsh kafka topics create --topic-prefix news --documents-topic crawl --replication-factor 3
+stream-lsh kafka topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --shards 4 --partitions 16
+stream-lsh kafka topics create --topic-prefix news --documents-topic crawl --replication-factor 3
 """
 SHOW_EXAMPLES = """
 stream-lsh kafka topics show

@@ -328,7 +328,7 @@ def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
     # ids.
     if not shard.limits.unique or shard.limits.late:
         return {}
-    # without updates no other row has these ids
+    # Without updates no other row has these ids.
     return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))
 
 

@@ -99,7 +99,7 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     if not limits.unique and any_deleted(rows.dead):
         entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
-    # with `all`, its text is looked up like a band; otherwise it was looked up before
+    # With `all` its text is looked up like a band; otherwise it was looked up before.
     for j in range(bands if limits.unique else bands + 1):
         slot, at = scratch.slots[j], first + j
         if empty(work.memory, slot) and nowhere(batch.hits, at):

@@ -251,8 +251,10 @@ def _mark_version_deleted(i, row, met_by, work):  # type: ignore[no-untyped-def]
 
 @njit
 def _store(i, representative, row, time, work):  # type: ignore[no-untyped-def]
-    """Add a row for the deletion of document i's id, whose version was `row`, which is also a representative row. -1 =
-    there is none."""
+    """Add a row for the deletion of document i's id. It is a representative row too, if there is a representative.
+
+    representative: row, or -1. row: the deleted version, or -1.
+    """
     batch, rows, memory = work.batch, work.rows, work.memory
     at, new = rows.total, rows.recent[rows.total - rows.base]
     flags, kind = DELETED, UNIQUE if work.limits.late else UNKNOWN

@@ -145,7 +145,7 @@ def _rows_of(runs, r, start, stop, loaded, room, out, n):  # type: ignore[no-unt
         first = begin - loaded if loaded >= 0 else np.int64(0)
         for k in range(stop - begin - 1, -1, -1):
             row = runs[r, FIRST] + np.int64(room[first + k] & _ROW)
-            # postings are not checksummed when they are read, and a wrong row would be read out of bounds
+            # Postings are read without a checksum, and a wrong row would be read out of bounds.
             if row >= runs[r, LAST]:
                 raise OSError("a file of the index is damaged: it has postings of rows that do not exist")
             out[n] = row

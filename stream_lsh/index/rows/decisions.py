@@ -99,10 +99,10 @@ class RowDecisions(NamedTuple):
         kept = block[mine.first - first : mine.last - first]
         undo_decisions(kept)
         kept[:, FLAGS] &= ~_KIND_MASK  # UNIQUE (0) for all but the listed rows
-        tell(block, mine.rows - first, mine.kinds, mine.of, mine.similarities, mine.groups)
+        write_decisions(block, mine.rows - first, mine.kinds, mine.of, mine.similarities, mine.groups)
 
 
-def tell(
+def write_decisions(
     rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
     similarities: NDArray[np.float64], groups: NDArray[np.int64],
 ) -> None:  # fmt: skip
@@ -119,7 +119,7 @@ def decide(rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.in
 
 
 def undo_decisions(rows: NDArray[np.uint64]) -> None:
-    """Undo `tell` in rows uint64[n, width]. Deletions never had decisions."""
+    """Undo `write_decisions` in rows uint64[n, width]. Deletions never had decisions."""
     flags = rows[:, FLAGS]
     undecided_flags = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
     rows[:, FLAGS], documents = undecided_flags, flags & (_DELETED | _REPRESENTATIVE) == 0

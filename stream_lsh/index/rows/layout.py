@@ -162,5 +162,5 @@ class Limits(Struct):
     samples: Flag  # keys are sampled; candidates are ranked by the number of shared keys
     slack: Real  # keys that may be missing of those that the threshold asks for, in square roots of their number
     masks: Words2  # [bands, S], the bits of each key, where components are bits; otherwise [0, 0]
-    # number of the 32 bits of a signature that are its first key, where signatures have their keys in them; otherwise 0
+    # Number of the 32 bits of a signature that are its first key, where signatures contain their keys; otherwise 0.
     pieces: Number

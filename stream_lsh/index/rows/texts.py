@@ -140,7 +140,7 @@ class Texts:
             stored = np.flatnonzero(row_of[frame.documents] >= 0)
             if len(stored):
                 rows = row_of[frame.documents[stored]]
-                # texts of other documents would remain when their ids are erased
+                # Texts of other documents would remain when their ids are erased.
                 if len(stored) < len(frame.documents):
                     texts = decompress(frame)
                     frame, stored = _together([texts[i] for i in stored.tolist()]), np.arange(len(stored))

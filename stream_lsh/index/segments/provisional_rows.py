@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.postings.memtable import Memtable
 from stream_lsh.index.resolution import Fates
-from stream_lsh.index.rows.decisions import RowDecisions, decide, tell
+from stream_lsh.index.rows.decisions import RowDecisions, decide, write_decisions
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import (
     DELETED,
@@ -85,8 +85,8 @@ class ProvisionalRows:
         self, rows: NDArray[np.int64], kinds: NDArray[np.int64], of: NDArray[np.uint64],
         similarities: NDArray[np.float64], groups: NDArray[np.int64],
     ) -> None:  # fmt: skip
-        """Write the decisions about provisional rows, see `decisions.tell`."""
-        tell(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
+        """Write the decisions about provisional rows, see `decisions.write_decisions`."""
+        write_decisions(self._rows.recent, rows - int(self._rows.base), kinds, of, similarities, groups)
 
     def choose_representatives(self, first: int, representatives: NDArray[np.bool_]) -> None:
         """Decide which of the representative rows from `first` on represent their groups."""

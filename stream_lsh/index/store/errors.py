@@ -12,7 +12,7 @@ from stream_lsh.errors import DamagedError, OutputError, StoreError
 
 _RIGHTS = "let this user read and write there"
 _ROOM = "make room on the disk"
-# in RocksDB's messages about truncated, changed or missing files
+# Parts of RocksDB's messages about truncated, changed or missing files.
 _DAMAGE = ("Corruption", "No such file", "does not exist")
 _REMEDIES = {
     errno.EMFILE: "raise the number of files that a process may open (ulimit -n, LimitNOFILE of systemd)",

@@ -135,7 +135,7 @@ class Decided:
     def missing(self, what: str) -> StoreError:
         """The error for missing decisions."""
         return StoreError(
-            f"{self._topic} does not have the decisions {what}: they were deleted, or the topic was made anew. "
+            f"{self._topic} does not have the decisions {what}: they were deleted, or the topic was created again. "
             f"{REBUILD}"
         )
 

@@ -80,7 +80,7 @@ class Delivery:
                     await self._producer.commit_transaction()
                 return placed
         except TimeoutError as error:
-            raise Unanswered(f"what came of a round was not acknowledged within {self._seconds:.0f} s") from error
+            raise Unanswered(f"the outputs of a round were not acknowledged within {self._seconds:.0f} s") from error
         except ProducerFenced as error:
             raise Failed("another member has taken over; its producer has fenced this one") from error
         except AssertionError as error:  # raised by aiokafka if the producer has failed meanwhile

@@ -98,7 +98,7 @@ class Relay:
                 if prepare is not None:
                     await unless(prepare(), asked)
                 async with self.member:
-                    await self._live(asked, [*parts, self._keep_time, self._tell])
+                    await self._work(asked, [*parts, self._keep_time, self._tell])
         finally:
             asked.cancel()
             self._refused.cancel()
@@ -114,7 +114,7 @@ class Relay:
         self._order = InOrder(self._underway.send, self._done, self._fail)
         self.member.consumer = await stack.enter_async_context(consuming(settings, role, isolation_level=isolation))
 
-    async def _live(self, asked: asyncio.Task[bool], parts: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    async def _work(self, asked: asyncio.Task[bool], parts: Sequence[Callable[[], Awaitable[None]]]) -> None:
         tasks = [asyncio.ensure_future(part()) for part in parts]
         ends: list[asyncio.Future[Any]] = [self._refused, *tasks]
         try:

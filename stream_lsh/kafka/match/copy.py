@@ -151,7 +151,7 @@ class Copy:
             self._key = key
         elif key != self._key:
             raise StoreError(
-                f"{where} has the key of another index than {self.folder}. If the topics were made anew, delete "
+                f"{where} has the key of another index than {self.folder}. If the topics were created again, delete "
                 f"{self.folder}; else two pipelines use the same topic_prefix: rebuild under another one with "
                 "stream-lsh kafka reindex"
             )

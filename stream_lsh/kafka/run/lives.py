@@ -102,14 +102,14 @@ async def _reason(error: Exception, settings: KafkaSettings, stop: asyncio.Event
     """The cause of an error; the error itself if `stop` is set before the cause is found."""
     asked = asyncio.ensure_future(stop.wait())
     try:
-        return await unless(_found_out(error, settings), asked)
+        return await unless(_explained(error, settings), asked)
     except Stopped:
         return error
     finally:
         asked.cancel()
 
 
-async def _found_out(error: Exception, settings: KafkaSettings) -> BaseException:
+async def _explained(error: Exception, settings: KafkaSettings) -> BaseException:
     """Ask the brokers for the cause: aiokafka only logs why it could not connect or what it waits for."""
     reason = await cause(error, settings)
     if isinstance(reason, _WAITED) and (copies := await lacking(settings)):
@@ -118,7 +118,7 @@ async def _found_out(error: Exception, settings: KafkaSettings) -> BaseException
     return reason
 
 
-def _told(reason: BaseException, settings: KafkaSettings) -> str:
+def _message(reason: BaseException, settings: KafkaSettings) -> str:
     return str(explain(reason, settings)) if isinstance(reason, errors.NotEnoughReplicasError) else _words(reason)
 
 
@@ -127,7 +127,7 @@ def _words(error: BaseException) -> str:
     return text if isinstance(error, Failed) or text.startswith(name) else f"{name}: {text}" if text else name
 
 
-def _beneath(cancelled: asyncio.CancelledError) -> Exception:
+def _cause_of(cancelled: asyncio.CancelledError) -> Exception:
     """The true error behind a cancellation that this program did not ask for. Closing a client of a broker that is down
     raises what its tasks have left, in place of the error that made it close."""
     found: list[BaseException] = []
@@ -176,7 +176,7 @@ async def keep_running(
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            error = _beneath(cancelled)
+            error = _cause_of(cancelled)
         except Exception as raised:
             error = raised
         if not may_pass(error):  # no further run can help, or the error is unexpected
@@ -200,7 +200,7 @@ async def keep_running(
         delay = min(LONGEST, SHORTEST * 2**tries) * random.uniform(0.75, 1.25)
         tries = min(tries + 1, 10)
         trace = error if log.isEnabledFor(logging.DEBUG) else None
-        before, words = words, _told(reason, settings)
+        before, words = words, _message(reason, settings)
         repeated = words == before and now - said < SAY
         said = said if repeated else now
         log.log(logging.DEBUG if repeated else logging.WARNING, AGAIN, words, delay, exc_info=trace)

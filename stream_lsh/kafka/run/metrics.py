@@ -35,41 +35,41 @@ class Registry:
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(f"stream_lsh_{name}", text, ("role",), buckets=buckets, registry=collector)
 
-        self.documents = counter("documents", "Documents that a role has worked through.")
+        self.documents = counter("documents", "Documents that a role has processed.")
         self.verdicts = counter("verdicts", "Verdicts by kind: unique, duplicate, rejected and so on.", "kind")
         self.pairs = counter("pairs", "Pairs of near-duplicates.")
         self.not_compared = counter(
-            "not_compared", "What was not compared: buckets not read to their end, and candidates not verified."
+            "not_compared", "Buckets that were not read to their end, and candidates that were not verified."
         )
         self.ignored = counter("ignored_records", "Records that were not applied, by reason.", "reason")
         self.rejected = counter("rejected", "Documents rejected, by reason.", "reason")
-        self.rebalances = counter("rebalances", "How often a role was told by its group what it has to read.")
-        self.aborted = counter("aborted_transactions", "Transactions that have failed.")
-        self.restarts = counter("restarts", "Lives that a role has begun again after a failure.")
-        self.stalls = counter("stalls", "How often a role was found to stand still, by reason.", "reason")
-        self.stopped = gauge("stopped", "1 if a role has given up and the others go on without it.")
+        self.rebalances = counter("rebalances", "Assignments of partitions to a role by its consumer group.")
+        self.aborted = counter("aborted_transactions", "Failed transactions.")
+        self.restarts = counter("restarts", "Restarts of a role after a failure.")
+        self.stalls = counter("stalls", "Stalls of a role, by reason.", "reason")
+        self.stopped = gauge("stopped", "1 if a role has given up while the others continue.")
         self.batch = histogram("batch_documents", "Documents in a batch.", BATCHES)
         self.latency = histogram("verdict_latency_seconds", "From a document's timestamp to its verdict's.", LATENCIES)
-        self.seconds = histogram("stage_seconds", "Time that a role worked on a batch.", SECONDS)
-        self.lag = gauge("lag_records", "Records of an input partition not read yet.", "partition")
-        self.in_flight = gauge("frames_in_flight", "Frames passed on that the judge has not completed.")
-        self.excluded = gauge("excluded_partitions", "Source partitions that wait for the outputs to have them.")
-        self.index_documents = gauge("index_documents", "Documents that a shard of the index holds.", "shard")
-        self.index_bytes = gauge("index_bytes", "Bytes of a shard of the index on disk.", "shard")
+        self.seconds = histogram("stage_seconds", "Processing time of a batch.", SECONDS)
+        self.lag = gauge("lag_records", "Records of an input partition that are not read yet.", "partition")
+        self.in_flight = gauge("frames_in_flight", "Frames sent to the shards that the judge has not completed.")
+        self.excluded = gauge(
+            "excluded_partitions", "Source partitions that are not read because the outputs lack them."
+        )
+        self.index_documents = gauge("index_documents", "Documents in a shard.", "shard")
+        self.index_bytes = gauge("index_bytes", "Bytes of a shard on disk.", "shard")
         self.recovery = gauge("recovery_remaining_records", "Changelog records that a shard has yet to read.", "shard")
         self.events = counter("group_events", "Events of groups, by kind: created, joined and so on.", "event")
         self.alerts = counter("alerts", "Alerts, by rule.", "rule")
         self.forgotten = gauge(
-            "alerts_dropped", "Groups and sources for which a rule had no room any more before their time was over."
+            "alerts_dropped", "Groups and sources that a rule dropped early because its table was full."
         )
-        self.stream_time = gauge(
-            "stream_time_timestamp_seconds", "With a window: the time by the documents, since 1970."
-        )
-        self.jumps = counter("stream_time_jumps", "How often that went on by more than the window at once.")
+        self.stream_time = gauge("stream_time_timestamp_seconds", "With a window: stream time, since 1970.")
+        self.jumps = counter("stream_time_jumps", "Jumps of stream time by more than the window at once.")
         self.oldest = gauge(
-            "oldest_segment_timestamp_seconds", "Stream time of the oldest segment that a shard holds.", "shard"
+            "oldest_segment_timestamp_seconds", "Stream time of the oldest segment of a shard.", "shard"
         )
-        self.last_commit = gauge("last_commit_timestamp_seconds", "When a role committed last, seconds since 1970.")
+        self.last_commit = gauge("last_commit_timestamp_seconds", "Time of the last commit of a role, since 1970.")
 
     def exposition(self) -> tuple[bytes, str]:
         """All metrics as text, and its content type."""

@@ -172,8 +172,8 @@ async def run_roles(
         tasks: dict[asyncio.Task[None], Probe] = {}
         for role in job.roles:
             watch = Probe(role, registry, health)
-            lives = keep_running(partial(classes[role], settings, watch), stop, settings, watch)
-            tasks[asyncio.create_task(lives, name=role)] = watch
+            restarting = keep_running(partial(classes[role], settings, watch), stop, settings, watch)
+            tasks[asyncio.create_task(restarting, name=role)] = watch
         log.info("started %s", job.name)
         asked = asyncio.create_task(stop.wait())
 
@@ -255,7 +255,7 @@ def main() -> NoReturn:
     try:
         line = sys.stdin.buffer.readline()
         if line:
-            _die_with_supervisor()
+            _end_with_supervisor()
             threading.Thread(target=_watch_supervisor, daemon=True).start()
             job, settings = load(line)
             gc.set_threshold(OBJECTS)  # imported objects stay for good
@@ -266,13 +266,13 @@ def main() -> NoReturn:
                 run(job, settings, signals)
     except BaseException as error:
         ignore()
-        code = _told(error, report)
+        code = _reported(error, report)
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)  # at once: threads of libraries may be slow to end
 
 
-def _told(error: BaseException, report: int) -> int:
+def _reported(error: BaseException, report: int) -> int:
     """Report why this process ends: an expected error to the supervisor, any other to the log. Returns the exit
     code."""
     if isinstance(error, KeyboardInterrupt):  # before `run` has begun
@@ -289,7 +289,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _die_with_supervisor() -> None:
+def _end_with_supervisor() -> None:
     """Ask Linux to kill this process when its parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -207,7 +207,7 @@ class _Supervisor:
         Raises:
             GaveUp: the process has reported why it cannot work, or fails repeatedly.
         """
-        deaths = crashes = 0
+        restarts = crashes = 0
         while not self._stop.is_set():
             began = time.monotonic()
             code, message = await self._once(job)
@@ -216,12 +216,12 @@ class _Supervisor:
             if self._stop.is_set():
                 break
             if time.monotonic() - began >= LIVED:
-                deaths = crashes = 0
+                restarts = crashes = 0
             crashes += code > 0  # 0: that process got a SIGTERM from outside
             if crashes >= CRASHES:
                 raise GaveUp(f"the process of {job.name} failed {crashes} times in a row; see its errors above", 1)
-            delay = min(LONGEST, SHORTEST * 2**deaths)
-            deaths = min(deaths + 1, 10)
+            delay = min(LONGEST, SHORTEST * 2**restarts)
+            restarts = min(restarts + 1, 10)
             log.warning("the process of %s %s; starting it again in %.1f s", job.name, _ended(code), delay)
             await waited(self._stop, delay)
 

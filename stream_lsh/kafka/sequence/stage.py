@@ -91,7 +91,7 @@ class SequenceStage(Stage):
         self._unreadable = Unreadable(settings, watch)
         self._done = -1  # offset of the last frame that every shard had answered at the start of this run
         self._log: DecisionLog | None = None  # with several shards and `compare_with = "kept"`
-        self._told = asyncio.Event()
+        self._decided = asyncio.Event()
         if settings.window is not None:
             StreamTime().advance(np.empty(0, np.int64))  # compile before joining: a member must send heartbeats
 
@@ -156,13 +156,13 @@ class SequenceStage(Stage):
                     break
                 decision = await self._decide(record)
                 await self._window_open(decision.documents)
-                told = await self._to_be_told(record.offset, decision)
+                per_shard = await self._decisions_for(record.offset, decision)
                 await self._link.room.wait()
                 began = time.monotonic()
                 async with self._link.member.working:
                     if epoch != self._link.epoch:
                         break
-                    await self._sequence(record, decision, told, began)
+                    await self._sequence(record, decision, per_shard, began)
 
     async def _decide(self, record: ConsumerRecord) -> Decision:
         """The decision on the next frame."""
@@ -173,9 +173,9 @@ class SequenceStage(Stage):
             return Decision(self._accepted, 0, None, (), 0)
 
     async def _sequence(
-        self, record: ConsumerRecord, decision: Decision, told: Sequence[bytes], began: float
+        self, record: ConsumerRecord, decision: Decision, per_shard: Sequence[bytes], began: float
     ) -> None:  # fmt: skip
-        """Send a frame to the shards. told: the decisions that are sent with it, one record per shard."""
+        """Send a frame to the shards. per_shard: the decisions that are sent with it."""
         offset, value = record.offset, record.value or b""
         if decision.repeats:
             self.watch.ignored("repeat", decision.repeats)
@@ -189,7 +189,7 @@ class SequenceStage(Stage):
                 same = frame.encode(self.settings)
                 copies = [
                     (shard, replace(frame, decisions=decisions).encode(self.settings) if decisions else same)
-                    for shard, decisions in enumerate(told)
+                    for shard, decisions in enumerate(per_shard)
                 ]
                 self._window.sent(offset, decision.documents)
             after = after.passed_on(offset, decision.documents)
@@ -213,7 +213,7 @@ class SequenceStage(Stage):
             )  # fmt: skip
         self.watch.stream_time(int(log[-1]), found)
 
-    async def _to_be_told(self, offset: int, decision: Decision) -> list[bytes]:
+    async def _decisions_for(self, offset: int, decision: Decision) -> list[bytes]:
         """The decisions to send with a frame, one record per shard. They are those on the block before the last if a
         block of the log begins in this frame. Waits until all of them are decided."""
         settings, block = self.settings, self.settings.block
@@ -231,11 +231,11 @@ class SequenceStage(Stage):
         while self._log is None or self._log.decided.documents < places[1]:
             if not self._link.positions:  # revoked meanwhile
                 return nothing
-            self._told.clear()
-            await waited(self._told, LATEST)
-        told = self._log.decided.told(*places, settings)
+            self._decided.clear()
+            await waited(self._decided, LATEST)
+        per_shard = self._log.decided.told(*places, settings)
         await self._log.trim(self._link.admin)
-        return told
+        return per_shard
 
     async def _follow(self) -> None:
         """Read the decisions, also while idle: a new sequencer then has them at once."""
@@ -244,7 +244,7 @@ class SequenceStage(Stage):
             while True:
                 await log.read()
                 log.forget()
-                self._told.set()
+                self._decided.set()
 
     def _warn(self, gap: Gap) -> None:
         """Count a gap, and warn. The signer that left a gap fills it; a lasting one needs an operator."""

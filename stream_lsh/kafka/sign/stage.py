@@ -63,8 +63,8 @@ class SignStage(Stage):
         self._link = Relay(settings, watch, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
         self._pending = Pending()
-        self._came, self._full, self._hungry = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._hungry.set()
+        self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._room.set()
         self._excluded: set[int] = set()  # partitions that the outputs lack
         self._pause = self._at_rest = Pause()  # as last read; and the one for which everything read is committed
         self._signing = False
@@ -202,30 +202,30 @@ class SignStage(Stage):
     def _forget(self) -> None:
         self._excluded, self._notes = set(), {}
         self._pending.clear()
-        self._came.clear()
+        self._available.clear()
         self._full.clear()
-        self._hungry.set()
+        self._room.set()
 
     def _wake(self) -> None:
         """Update the events after a change of what is pending."""
         pending, most = self._pending, self.settings.frame_documents
         if pending:
-            self._came.set()
+            self._available.set()
         else:
-            self._came.clear()
+            self._available.clear()
         if pending.documents >= most or pending.bytes >= 2 * self.settings.frame_bytes:
             self._full.set()
         else:
             self._full.clear()
         if pending.documents >= WAITING_FRAMES * most or pending.bytes >= WAITING_BYTES:
-            self._hungry.clear()
+            self._room.clear()
         else:
-            self._hungry.set()
+            self._room.set()
 
     async def _fetch(self) -> None:
         looked = noted = time.monotonic()
         while True:
-            await self._hungry.wait()
+            await self._room.wait()
             got = await self._link.poll()
             self._pace(bool(got))
             for partition, records in got.items():
@@ -297,7 +297,7 @@ class SignStage(Stage):
         linger = self.settings.linger_ms / 1000
         began = -linger
         while True:
-            await self._came.wait()
+            await self._available.wait()
             wait = began + linger - loop.time()
             if wait > 0:
                 waker = loop.call_later(wait, self._full.set)

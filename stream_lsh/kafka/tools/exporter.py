@@ -25,10 +25,10 @@ def metrics(found: Report) -> bytes:
     def gauge(name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"stream_lsh_{name}", text, labels, registry=registry)
 
-    members = gauge("role_members", "Members of the group of a role.", "role")
+    members = gauge("role_members", "Members of the consumer group of a role.", "role")
     waiting = gauge("role_lag_documents", "Documents that wait for a role.", "role")
-    seconds = gauge("role_lag_seconds", "Since when the first of them waits.", "role")
-    left = gauge("role_retention_left_ratio", "What is left of its retention until it may be deleted.", "role")
+    seconds = gauge("role_lag_seconds", "Age of the first waiting document or record.", "role")
+    left = gauge("role_retention_left_ratio", "Share of its retention that is left.", "role")
     for role in found.roles:
         members.labels(role.name).set(len(role.working) + len(role.standing_by))
         if role.unit == "document":
@@ -36,13 +36,13 @@ def metrics(found: Report) -> bytes:
         seconds.labels(role.name).set(role.seconds)
         left.labels(role.name).set(1 if role.left is None else role.left[1])
     unanswered = [shard for shard in found.shards if shard.owner is None]
-    gauge("unanswered_shards", "Shards that nobody answers for.").set(len(unanswered))
+    gauge("unanswered_shards", "Shards without a worker.").set(len(unanswered))
     gauge("provisional_documents", "Documents without a verdict.").set(found.provisional)
-    gauge("oldest_provisional_seconds", "Since when the first of them is there.").set(found.oldest)
-    gauge("window_limit_documents", "Documents that may be compared at a time (decision_lag).").set(found.window)
-    gauge("paused_seconds", "Since when signers read nothing (drain), 0 if they read.").set(found.paused or 0)
+    gauge("oldest_provisional_seconds", "Age of the first document without a verdict.").set(found.oldest)
+    gauge("window_limit_documents", "Limit of documents in comparison (decision_lag).").set(found.window)
+    gauge("paused_seconds", "Time since the signers were paused (drain), 0 if they read.").set(found.paused or 0)
     if found.under_way is not None:
-        gauge("window_documents", "Documents that are being compared.").set(found.under_way)
+        gauge("window_documents", "Documents in comparison.").set(found.under_way)
     return generate_latest(registry)
 
 

@@ -198,7 +198,7 @@ async def follow(
                     await waited(stop, LOOK)
         except (errors.KafkaError, OSError, TimeoutError) as error:
             # The workers decide how long to wait for a broker that is down.
-            log.debug("how far it is cannot be told: %s", error)
+            log.debug("the progress is unknown: %s", error)
             await waited(stop, LOOK)
     return False
 

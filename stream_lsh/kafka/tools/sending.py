@@ -19,7 +19,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 ROLE = "send"
 READING = Reading(
-    "alerts", "sent", "Begin anew as another receiver (--receiver)",
+    "alerts", "sent", "Begin again as another receiver (--receiver)",
     "To go on without them begin as another receiver (--receiver), with what is still there",
 )  # fmt: skip
 POLL_SECONDS = 0.5

@@ -70,7 +70,7 @@ async def follow(settings: KafkaSettings, outputs: Outputs, keep: int, up_to_dat
         consuming(settings, ROLE, **ends) as looker,
     ):
         await _check(client, settings)
-        await _Life(settings, outputs, client, consumer, looker, up_to_date).run(keep)
+        await _Run(settings, outputs, client, consumer, looker, up_to_date).run(keep)
 
 
 def kinds_of(settings: KafkaSettings) -> dict[str, Kind]:
@@ -82,7 +82,7 @@ def kinds_of(settings: KafkaSettings) -> dict[str, Kind]:
     return found
 
 
-class _Life:
+class _Run:
     def __init__(
         self,
         settings: KafkaSettings,

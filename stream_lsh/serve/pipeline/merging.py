@@ -38,8 +38,8 @@ class Merge:
         self._arrived += 1
         heappush(self._waiting, (seq, KINDS.index(kind), self._arrived, data))
         if len(self._waiting) > self._most:
-            gone = heappop(self._waiting)[0]
-            self.begin = max(self.begin, gone + 1)
+            dropped = heappop(self._waiting)[0]
+            self.begin = max(self.begin, dropped + 1)
 
     def take(self, before: int) -> list[Said]:
         """Take out all events of documents with seq < `before`, which are complete."""
@@ -54,12 +54,12 @@ class Merge:
 def tell(ring: Ring, said: Sequence[Said], begin: int, before: int) -> None:
     """Add the complete events of documents with `begin` <= seq < `before` to the ring. Events that it had already are
     left out. After a gap the ring restarts."""
-    told = ring.end[0]
-    if begin > told or before < told:  # after a gap, or with recreated topics
+    released = ring.end[0]
+    if begin > released or before < released:  # after a gap, or with recreated topics
         ring.restart((begin, 0))
-        told = begin
+        released = begin
     at: Place = ring.end
-    for events in _parts([item for item in said if item[0] >= told]):
+    for events in _parts([item for item in said if item[0] >= released]):
         block = Block(at, (events[-1][0] + 1, 0), numbered(events))
         ring.add(block)
         at = block.end

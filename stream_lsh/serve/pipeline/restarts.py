@@ -21,7 +21,7 @@ class Restarts:
     """Runs a reader for ever. After a failure of a broker it starts the reader again; listeners wait meanwhile.
 
     Args:
-        live: one run of the reader. It gets a function to be called when it is up to date, or no longer is.
+        read: one run of the reader. It gets a function to be called when it is up to date, or no longer is.
         moved: called when that changes.
 
     Attributes:
@@ -33,13 +33,13 @@ class Restarts:
     def __init__(
         self,
         settings: KafkaSettings,
-        live: Callable[[Callable[[bool], None]], Awaitable[None]],
+        read: Callable[[Callable[[bool], None]], Awaitable[None]],
         moved: Callable[[], None],
     ) -> None:
         self.up_to_date = False
         self.why = ""
         self._settings = settings
-        self._live = live
+        self._read = read
         self._moved = moved
         self._began = time.monotonic()
         self.ever = False
@@ -72,16 +72,16 @@ class Restarts:
     async def _once(self) -> BaseException:
         """The error that ended a run. It runs in its own task: while the broker is down, aiokafka raises the
         cancellation of its own tasks, which is not ours."""
-        life = asyncio.ensure_future(self._live(self._tell))
+        reading = asyncio.ensure_future(self._read(self._tell))
         try:
-            await asyncio.wait([life])
+            await asyncio.wait([reading])
         finally:
-            if not life.done():
-                life.cancel()
-                await asyncio.wait([life])
-        if life.cancelled():
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait([reading])
+        if reading.cancelled():
             return ConnectionError("Kafka does not answer")
-        return life.exception() or ConnectionError("the reader has ended")
+        return reading.exception() or ConnectionError("the reader has ended")
 
     def _is_over(self) -> bool:
         return time.monotonic() > self._began + self._settings.give_up_seconds

@@ -75,7 +75,7 @@ class PipelineService:
         self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._copy = GroupCopy(settings) if settings.groups else None
-        self._lives: list[Restarts] = []
+        self._readers: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
 
@@ -95,10 +95,10 @@ class PipelineService:
             StreamLshError: Kafka cannot be reached, a topic is missing, or the pipeline has other settings.
         """
         settings, keep = self.settings, self.limits.kept_events
-        self._lives = [Restarts(settings, lambda told: follow(settings, self._outputs, keep, told), self._moved)]
+        self._readers = [Restarts(settings, lambda told: follow(settings, self._outputs, keep, told), self._moved)]
         if self._copy is not None:
-            self._lives.append(Restarts(settings, self._copy.follow, self._moved))
-        self._tasks = [asyncio.create_task(life.run()) for life in self._lives]
+            self._readers.append(Restarts(settings, self._copy.follow, self._moved))
+        self._tasks = [asyncio.create_task(reader.run()) for reader in self._readers]
         for task in self._tasks:
             task.add_done_callback(self._ended)
         began = asyncio.create_task(self._began.wait())
@@ -111,7 +111,7 @@ class PipelineService:
                 task.result()
 
     def _moved(self) -> None:
-        self.intake.ready = not self.intake.stopping and all(life.up_to_date for life in self._lives)
+        self.intake.ready = not self.intake.stopping and all(reader.up_to_date for reader in self._readers)
         if self.intake.ready:
             self._began.set()
 
@@ -121,7 +121,7 @@ class PipelineService:
             self._failed(error)
 
     def _why_not(self) -> str:
-        said = next((life.why for life in self._lives if life.why), "")
+        said = next((reader.why for reader in self._readers if reader.why), "")
         return f"the service cannot read at the moment: {said}" if said else "the service is catching up with Kafka"
 
     async def stop(self) -> None:
@@ -292,8 +292,8 @@ class PipelineService:
         """
         if self.settings.measure == "tf-idf":
             raise Problem(
-                409, "how similar two documents of a story are follows from how rare their words are in the log, and "
-                "that the shard of a worker knows; their verdicts say it, with the terms that decided",
+                409, "with tf-idf the similarity of two documents depends on the document frequencies in a worker's "
+                "shard; their verdicts have it, with the terms",
                 field="measure",
             )  # fmt: skip
         found = [self._known(id) for id in (a, b)]
@@ -332,7 +332,7 @@ class PipelineService:
     def _folder(self) -> Path | None:
         """The folder of the groups; None if there are none yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
-        if not self._lives or not self._lives[-1].ever:
+        if not self._readers or not self._readers[-1].ever:
             raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
         return self._copy.folder if self._copy.begun else None
 
