@@ -116,8 +116,8 @@ def _from_documents(settings: KafkaSettings, new: KafkaSettings, quiet: bool) ->
         goal = asyncio.run(prepare(new))
     if goal.deleted and not quiet:
         complain(
-            f"{count(goal.deleted, 'document')} of {new.documents_topic} {'is' if goal.deleted == 1 else 'are'} no "
-            "longer there, deleted by retention; the rebuilt index will not know them"
+            f"retention has deleted {count(goal.deleted, 'document')} of {new.documents_topic}: they are not in the "
+            "rebuilt index"
         )
     return new.roles, goal.total, lambda stop, report: follow(new, goal, stop, report)
 

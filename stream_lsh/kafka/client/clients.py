@@ -203,7 +203,7 @@ async def _started(start: Callable[[], Awaitable[None]], settings: KafkaSettings
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
-    """Leave the group and close, within some seconds even if the broker does not answer."""
+    """Leave the group and close, within about `CLOSE_SECONDS` even if the broker does not answer."""
     if await _ended(consumer.stop(), CLOSE_SECONDS):
         return
     logger.info("a consumer could not leave its group, which notices after the session timeout")

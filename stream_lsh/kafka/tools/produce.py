@@ -232,7 +232,7 @@ class Feeder:
         return sum(lane.sent for lane in self._lanes)
 
     async def run(self) -> Sent:
-        """Send it all.
+        """Send all inputs.
 
         Raises:
             BrokerError: Kafka cannot be reached, has no such topic, or did not accept lines, which are named.
