@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -95,10 +94,6 @@ def test_it_fits_every_width(run: Run, width: int) -> None:
     assert "Recall" in text
     assert "100 %" in text
     assert f"stream-lsh info --index {run.folder}/index\n" in commands
-
-
-def test_without_a_folder_it_tells_how_to_keep_one(run: Run) -> None:
-    assert "stream-lsh demo --keep demo" in shown(replace(run, folder=None), 100)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -238,16 +238,6 @@ def test_an_id_is_kept_where_only_the_text_is_bad() -> None:
     assert found.ids == [b'"a"', b'"b"', b'"c"', b"null"]
 
 
-def test_equal_keys_in_different_objects_are_no_duplicates() -> None:
-    line = b'{"id":1,"text":"x","y":{"id":1,"y":{"id":1}},"z":[{"id":1},{"id":1}],"q":{"id":1}}'
-    assert not parse([line]).rejected
-
-
-def test_long_numbers_elsewhere_are_fine() -> None:
-    assert not parse([b'{"id":1,"text":"x","y":' + b"1" * 10_000 + b"}"]).rejected
-    assert not parse([b'{"id":1,"text":"x","\\u0079":' + b"1" * 10_000 + b"}"]).rejected
-
-
 def test_ids_of_exactly_the_limit() -> None:
     assert not parse([b'{"id":"' + b"x" * 4094 + b'","text":"x"}']).rejected
     assert not parse([b'{"id":"' + b"\\u0078" * 4094 + b'","text":"x"}']).rejected

@@ -67,13 +67,6 @@ def test_a_window_without_a_field_of_times_is_refused_before_an_index_is_made(tm
     run(tmp_path / "index", feed, **given, time_field="at")
 
 
-def test_a_wrong_field_of_times_loses_nothing(tmp_path: Path) -> None:
-    feed = write(tmp_path / "feed.jsonl", document("a", TEXT, at=START))
-    with pytest.raises(UsageError, match="the first document has none"):
-        run(tmp_path / "index", feed, window="7d", time_field="ts")
-    assert kinds(tmp_path / "index") == {}
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -70,26 +70,6 @@ def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, s
     assert reports[-1].documents == 150 and reports[-1].bytes_read == reports[-1].bytes_total == asked.stat().st_size
 
 
-def test_what_cannot_be_processed_is_rejected_in_its_place(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    Job(Settings(), [str(write(tmp_path / "feed.jsonl", family(10, 3)))], {}, state).run()
-    asked = tmp_path / "asked.jsonl"
-    asked.write_bytes(
-        b'{"id":"x","text":"something that nobody has said before"}\n\nnot json\n{"id":"d1","text":"other"}\n'
-        b'{"id":"y"}\n{"id":"z","text":"' + b"\xff" + b'"}\n{"id":"e","text":"..."}'
-    )
-    summary = query(Settings(), [str(asked)], str(tmp_path / "out"), state)
-    verdicts = jobs.read(tmp_path / "out")
-    assert [verdict["kind"] for verdict in verdicts] == ["unique", *["rejected"] * 4, "unique"]
-    assert [verdict.get("reason") for verdict in verdicts] == [
-        None, "not_json", "id_reused", "missing_field", "not_utf8", None,
-    ]  # fmt: skip
-    assert [verdict.get("line") for verdict in verdicts] == [None, 3, 4, 5, 6, None]
-    assert verdicts[1]["input"] == str(asked) and verdicts[1]["detail"] and verdicts[1]["offset"] == 59
-    assert verdicts[0]["group"] is None
-    assert sum(summary.rejected.values()) == 4
-
-
 def test_several_inputs_and_folders(tmp_path: Path) -> None:
     state, documents = tmp_path / "state", family(10, 4)
     Job(Settings(), [str(write(tmp_path / "feed.jsonl", documents))], {}, state).run()

@@ -44,13 +44,6 @@ def test_the_adjusted_rand_index(groups: list[int], labels: list[int], index: fl
     assert scored(groups, labels).adjusted_rand == pytest.approx(index)
 
 
-def test_alone_and_all_together() -> None:
-    alone = scored([0, 1, 2, 3], [0, 0, 0, 1])
-    assert (alone.precision, alone.recall) == (1.0, pytest.approx((1 / 3 + 1 / 3 + 1 / 3 + 1) / 4))
-    together = scored([9, 9, 9, 9], [0, 0, 0, 1])
-    assert (together.precision, together.recall) == (pytest.approx((3 * 3 / 4 + 1 / 4) / 4), 1.0)
-
-
 def test_nothing() -> None:
     found = scored([], [])
     assert (found.precision, found.recall, found.f1, found.adjusted_rand) == (None,) * 4

@@ -88,14 +88,6 @@ def test_disjoint_sets_never_agree(size: int) -> None:
     assert int((signed.signatures[0::2] == signed.signatures[1::2]).sum()) <= 1
 
 
-@pytest.mark.parametrize("size", [1, 2, 10, 100])
-def test_equal_sets_always_agree(size: int) -> None:
-    """Certain: the order of the elements does not matter."""
-    forward = [list(range(number, number + size)) for number in range(50)]
-    sets = [one for numbers in forward for one in (numbers, numbers[::-1])]
-    assert bool((agreements(sign_sets(sets)) == 1).all())
-
-
 @pytest.mark.parametrize("size", [1, 3, 10, 40, 200])
 def test_components_are_independent_enough(size: int) -> None:
     """Neighbouring and distant components agree together no more often than independent ones would (s = 1/3).
@@ -120,14 +112,6 @@ def test_truncated_components_are_uniform(size: int) -> None:
     for bit in range(16):
         ones = int((signed.signatures >> np.uint16(bit) & np.uint16(1)).sum())
         assert abs(ones - total / 2) < Z * math.sqrt(total / 4)
-
-
-def test_corrected_estimate_of_16_bits_is_unbiased() -> None:
-    """(agree - 2^-16) / (1 - 2^-16); P <= 1e-6."""
-    count, similarity = 2000, 0.25
-    data = sign_sets(pairs_with(50, 75, 75, count), rows=3)
-    estimates = (agreements(data) - 2**-16) / (1 - 2**-16)
-    assert abs(estimates.mean() - similarity) < Z * math.sqrt(similarity * (1 - similarity) / K / count)
 
 
 def test_shingle_hashes_and_keys_are_uniform_in_every_bit() -> None:

@@ -91,12 +91,3 @@ def test_copies_are_counted_and_the_oldest_is_named(tmp_path: Path) -> None:
         assert len(few["matches"]) + few.get("truncated", 0) == len(full["matches"])
         assert [match["similarity"] for match in few["matches"]] == [m["similarity"] for m in full["matches"][:4]]
         assert all(few[name] == full[name] for name in ("kind", "duplicate_of", "similarity"))
-
-
-def test_one_text_many_times_stays_cheap(tmp_path: Path) -> None:
-    """5,000 copies: each is answered with some of them and the count of the rest."""
-    documents = [Document(i, "the same text again and again and again") for i in range(5000)]
-    settings = Settings(compare_with="all", max_matches=10)
-    last = once(documents, settings, tmp_path, 2000)[-1]
-    assert last["kind"] == "exact_duplicate" and last["duplicate_of"] == 0 and "not_compared" not in last
-    assert len(last["matches"]) == 10 and last["truncated"] == 4999 - 10

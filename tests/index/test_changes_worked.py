@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.feeds import SECOND, START
-from support.indexes import ANY, SURE, UNIQUE, opened, told
+from support.indexes import SURE, UNIQUE, opened, told
 from support.models.forgetting import Verdict, model_of
 
 from stream_lsh.documents.document import Document
@@ -58,16 +58,6 @@ def test_an_update_is_judged_with_its_old_version_invisible(feed: Feed) -> None:
     assert feed.says("b", BASE).kind == "redelivered"
 
 
-def test_a_kept_one_that_stays_similar_keeps_its_place(feed: Feed) -> None:
-    feed.says("a", BASE)
-    feed.says("b", NEAR)
-    verdict = feed.says("a", NEARER)
-    assert (verdict.kind, verdict.group, verdict.replaces, verdict.new_representative) == ("unique", 0, 0, None)
-    assert feed.says("c", BASE)[2:5] == ("a", 5 / 7, 0)
-    # The next one to go is the new version, and the new representative is who was dropped for the old one.
-    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=2, new_representative=("b", 1))
-
-
 def test_a_kept_one_that_becomes_another_leaves_a_representative(feed: Feed) -> None:
     feed.says("a", BASE)
     feed.says("b", NEAR)
@@ -81,24 +71,6 @@ def test_a_kept_one_that_becomes_another_leaves_a_representative(feed: Feed) -> 
     assert feed.says("e", OTHER)[:5] == ("exact_duplicate", None, "a", 1.0, 3)
 
 
-def test_a_kept_one_that_becomes_like_another_is_dropped_for_it_and_leaves_a_representative(feed: Feed) -> None:
-    feed.says("a", BASE)
-    feed.says("b", NEAR)
-    feed.says("x", OTHER)
-    verdict = feed.says("a", OTHER)
-    assert verdict == Verdict("exact_duplicate", None, "x", 1.0, 2, (("x", 2, 1.0),), 0, ("b", 1))
-
-
-@half
-def test_it_is_like_its_old_version_but_kept_is_another(feed: Feed) -> None:
-    """Dropped comes first: it takes no place in its old group, which goes to the new representative."""
-    feed.says("a", "a b c d")
-    feed.says("b", "a b c e")
-    feed.says("x", "c d y z")
-    verdict = feed.says("a", "c d y a")  # 3/5 to x, 3/5 to its old version
-    assert (verdict.kind, verdict.duplicate_of, verdict.new_representative) == ("near_duplicate", "x", ("b", 1))
-
-
 @half
 def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document(feed: Feed) -> None:
     """So it is compared with the new representative of its old version."""
@@ -107,47 +79,6 @@ def test_an_update_that_does_not_stay_is_a_deletion_and_then_a_new_document(feed
     verdict = feed.says("a", "c d e f x")
     assert verdict == Verdict("near_duplicate", None, "h", 4 / 6, 0, (("h", 1, 4 / 6),), 0, ("h", 1))
     assert feed.deletes("h").new_representative == ("a", 2)
-
-
-def test_a_dropped_one_leaves_no_representative(feed: Feed) -> None:
-    feed.says("a", BASE)
-    feed.says("b", NEAR)
-    assert feed.says("b", OTHER) == Verdict("unique", group=2, replaces=1)
-    assert feed.says("c", NEAR).duplicate_of == "a"
-    assert feed.deletes("c") == Verdict("deleted", group=0, replaces=3)
-    assert feed.deletes("a") == Verdict("deleted", group=0, replaces=0)  # nobody is left
-
-
-def test_representatives_of_representatives(feed: Feed) -> None:
-    """The oldest live member of the group, whoever it was dropped for."""
-    feed.says("a", BASE)
-    for id in "bcd":
-        feed.says(id, NEAR)
-    assert feed.deletes("a").new_representative == ("b", 1)
-    feed.says("e", NEAR)
-    feed.deletes("c")
-    assert feed.deletes("b") == Verdict("deleted", group=0, replaces=1, new_representative=("d", 3))
-    assert feed.deletes("d").new_representative == ("e", 5)
-    assert feed.deletes("e").new_representative is None
-    assert feed.says("f", NEAR)[:5] == ("unique", None, None, None, 10)
-
-
-def test_a_member_that_was_updated_is_younger(feed: Feed) -> None:
-    feed.says("a", BASE)
-    feed.says("b", NEAR)
-    feed.says("c", NEAR)
-    assert feed.says("b", NEARER).group == 0
-    assert feed.deletes("a").new_representative == ("c", 2)
-    assert feed.deletes("c").new_representative == ("b", 3)
-
-
-def test_an_id_that_comes_again_founds_another_group(feed: Feed) -> None:
-    feed.says("a", BASE)
-    feed.says("b", NEAR)
-    feed.deletes("a")
-    assert feed.says("a", OTHER).group == 3
-    feed.says("c", OTHER)
-    assert feed.deletes("a") == Verdict("deleted", group=3, replaces=3, new_representative=("c", 4))
 
 
 def test_what_is_not_there_can_be_deleted(feed: Feed) -> None:
@@ -207,24 +138,3 @@ def test_a_window_forgets_versions_deletions_and_representatives(feed: Feed) -> 
     for _ in range(20):
         feed.says("clock", "tick", 130)
     assert feed.says("first", BASE, 100).kind == "unique"
-
-
-@half
-def test_a_text_that_was_dropped_and_kept(feed: Feed) -> None:
-    """A new representative may have the text of one that was kept meanwhile; the older one is named."""
-    feed.says("a", "a b c d")
-    feed.says("h", "c d a e f")
-    feed.says("a", "a b c g")  # keeps its place, and is not like h
-    assert feed.says("k", "c d a e f").kind == "unique"
-    assert feed.deletes("a").new_representative == ("h", 1)
-    assert feed.says("x", "c d a e f")[:5] == ("exact_duplicate", None, "h", 1.0, 0)
-
-
-@pytest.mark.parametrize("feed", [ANY], indirect=True)
-def test_any_has_neither_groups_nor_representatives(feed: Feed) -> None:
-    feed.says("a", BASE)
-    feed.says("b", NEAR)
-    feed.says("c", NEARER)
-    assert feed.deletes("a") == Verdict("deleted", replaces=0)
-    assert [match[0] for match in feed.says("b", NEARER).matches] == ["c"]
-    assert [match[0] for match in feed.says("d", BASE).matches] == ["c", "b"]

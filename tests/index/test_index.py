@@ -100,36 +100,6 @@ def test_a_commit_that_breaks_off_is_the_last(
     assert goes_on(tmp_path, verdicts) == (2 + committed) * BATCH
 
 
-def test_opening_and_closing_changes_nothing(tmp_path: Path, whole: Whole) -> None:
-    """Again and again, also where postings have to be made anew and nothing is committed."""
-    settings, verdicts = whole
-    with opened(settings, tmp_path) as index:
-        fed(index, FEED[:150], 0, BATCH)
-        index.commit({"feed": {"next": 150}})
-    for number in range(4):
-        if number % 2 == 0:
-            for folder in tmp_path.glob("segments/*/postings"):
-                shutil.rmtree(folder)
-        with opened(Settings(), tmp_path):
-            pass
-    assert goes_on(tmp_path, verdicts) == 150
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_commit_takes_over_what_was_flushed_meanwhile(tmp_path: Path, seed: int) -> None:
-    """Batches after it still find what was flushed between the last commit and it."""
-    settings = Settings(memtable_documents=16, segment_documents=(None, 50)[seed % 2])
-    feed = nasty(seed, N, words=WORDS[:60])
-    whole = once(feed, settings.model_copy(update={"memtable_documents": 65536}), tmp_path / "whole", N)
-    with opened(settings, tmp_path / "index") as index:
-        at = 0
-        while at < N:
-            for _ in range(1 + seed):
-                assert fed(index, feed[at : at + 10], at, 10) == whole[at : at + 10]
-                at += 10
-            index.commit({})
-
-
 def test_a_segment_that_was_not_committed_never_began(tmp_path: Path) -> None:
     """What was lost had begun the next segment behind the last committed row; what comes instead is of this one."""
     settings = Settings(segment_documents=10, memtable_documents=16, shingles="words:1")
@@ -154,11 +124,6 @@ def test_each_index_has_a_key_of_its_own(tmp_path: Path) -> None:
         keys.add(store.named("index")["key"])
         store.close()
     assert len(keys) == 3 and all(len(bytes.fromhex(key)) == 16 for key in keys)
-
-
-def test_numbers_and_strings_are_different_ids(tmp_path: Path) -> None:
-    feed = [Document(7, "one two three four"), Document("7", "five six seven eight"), Document(7, "one two three four")]
-    assert [v["kind"] for v in once(feed, Settings(), tmp_path)] == ["unique", "unique", "redelivered"]
 
 
 def files_of(folder: Path) -> set[str]:

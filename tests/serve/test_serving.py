@@ -68,10 +68,6 @@ def test_a_document_gets_its_verdict_and_is_found_again(served: Serving) -> None
         assert first["seq"] in [row["group"] for row in listed]
 
 
-def test_where_it_will_be_is_the_first_that_is_said(served: Serving) -> None:
-    assert served.said.splitlines()[0] == f"stream-lsh: {served.url} is starting; requests get 503 until it is ready"
-
-
 def test_the_same_again_gets_the_answer_of_the_first_time(served: Serving) -> None:
     first = served.add({"id": "r1", "text": text("r"), "ts": 1})
     second = served.add({"id": "r2", "text": text("r", "winters"), "ts": 2})

@@ -8,9 +8,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from support.indexes import opened
 
-from stream_lsh.errors import DamagedError, StoreError
+from stream_lsh.errors import DamagedError
 from stream_lsh.index.index import Index
 from stream_lsh.index.store import files as files_module
 from stream_lsh.index.store.files import checksum, disk_bytes, fill, make_folder
@@ -162,12 +161,6 @@ def test_a_read_that_gives_less_than_was_asked_for_is_gone_on_with(
         assert fill(file.fileno(), 12_345, memoryview(found)) and found == data[12_345:42_345]
         assert not fill(file.fileno(), len(data) - 29_999, memoryview(found))
         assert checksum(file.fileno(), 12_345, 2_400_000) == zlib.crc32(data[12_345:2_412_345])
-
-
-def test_two_processes_do_not_write_one_index(tmp_path: Path) -> None:
-    with opened(Settings(), tmp_path), pytest.raises(StoreError, match="in use by another process") as error:
-        Index(Settings(), tmp_path)
-    assert not isinstance(error.value, DamagedError)
 
 
 def test_a_segment_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> None:

@@ -35,21 +35,6 @@ def state(join: Join[Document]) -> tuple[int, int, int]:
     return join.position, join.settled, join.lost
 
 
-def test_whoever_comes_first_waits() -> None:
-    join: Join[Document] = Join(0, 0)
-    join.add_verdicts(verdicts((0, 0), (1, 1)))
-    assert offsets(join) == []
-    join.add_documents([Document(0)])
-    assert offsets(join) == [0]
-    assert state(join) == (1, 1, 0)
-    join.add_documents([Document(1), Document(4), Document(5)])
-    assert offsets(join) == [1]
-    assert state(join) == (2, 2, 0) and join.waiting == (2, 0)
-    join.add_verdicts(verdicts((5, 4), (6, 5)))
-    assert offsets(join) == [4, 5]
-    assert state(join) == (6, 7, 0) and join.waiting == (0, 0) and join.size == 0
-
-
 def test_what_went_is_told_though_the_document_was_compacted_away() -> None:
     """Or deleted, where that loss is accepted; once."""
     for lost in (False, True):
@@ -84,14 +69,6 @@ def test_all_of_a_document_has_its_weight() -> None:
     empty = weight(Document(0, None))
     whole = Document(0, bytes(100), bytes(20), [("name", bytes(3)), ("none", None)])
     assert weight(whole) == empty + 100 + 20 + 4 + 3 + 4
-
-
-def test_documents_that_were_compacted_since_their_verdict_are_no_loss() -> None:
-    join: Join[Document] = Join(0, 0)
-    join.add_documents([Document(2)])
-    join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2)))
-    assert offsets(join) == [2]
-    assert state(join) == (3, 3, 0) and join.compacted == 2
 
 
 def test_documents_that_were_compacted_and_none_has_come_since() -> None:

@@ -82,11 +82,6 @@ def test_each_partition_of_a_frame_is_judged_by_itself() -> None:
     assert (decision.gaps, decision.repeats) == ((Gap(1, 5, 6),), 2)
 
 
-def test_positions_move_over_offsets_without_documents() -> None:
-    decision = accept(Accepted(KEY, {0: 5}), (0, 5, 7, CONTINUES), missing=frozenset({(0, 5), (0, 6)}))
-    assert (decision.documents, decision.mask, decision.after.positions) == (0, None, {0: 7})
-
-
 def test_a_damaged_segment_is_refused() -> None:
     for begins, ends in ((5, 4), (-1, 4)):
         with pytest.raises(FormatError):
