@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.containment import (
-    engine,
-    longest_run,
-    numbered,
-    scored,
-    shingles_of,
-    with_quotations,
-    words_of,
-)
+from bench.containment import engine, longest_run, numbered, scored, shingles_of, with_quotations, words_of
 from stream_lsh.evaluation.contained import Contained, EveryShare
 
 

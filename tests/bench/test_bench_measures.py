@@ -9,17 +9,7 @@ import pytest
 from support.long_form import rotating
 from support.missing import extra
 
-from bench.measures import (
-    BATCH,
-    DIMENSIONS,
-    Engine,
-    Faiss,
-    Feed,
-    Run,
-    feeds,
-    once,
-    scored,
-)
+from bench.measures import BATCH, DIMENSIONS, Engine, Faiss, Feed, Run, feeds, once, scored
 from stream_lsh import Settings
 
 

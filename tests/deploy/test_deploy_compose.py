@@ -8,15 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from support.deploy_files import (
-    COMPOSE,
-    PORT,
-    check_command,
-    image_environment,
-    own_services,
-    parse_command,
-    services,
-)
+from support.deploy_files import COMPOSE, PORT, check_command, image_environment, own_services, parse_command, services
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings

@@ -19,11 +19,7 @@ from stream_lsh.families.components import components_of, masks_of
 from stream_lsh.families.distances import similarity
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.items import lines, offsets_of, planes
-from stream_lsh.families.measure import (
-    WIDTH,
-    collision,
-    similarity_at,
-)
+from stream_lsh.families.measure import WIDTH, collision, similarity_at
 from stream_lsh.families.signer import Signed
 from stream_lsh.index.rows.keys import Hashes, as_words
 from stream_lsh.settings.model import Settings

@@ -133,8 +133,7 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize(
-    ("corpus", "processes", "given"),
-    [SMOKE, *(case for cases in CASES.values() for case in rotating(cases, 1))],
+    ("corpus", "processes", "given"), [SMOKE, *(case for cases in CASES.values() for case in rotating(cases, 1))]
 )
 def test_one_source_partition_is_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]],
@@ -184,8 +183,7 @@ def test_many_source_partitions_are_as_their_recorded_order(
 
 
 @pytest.mark.parametrize(
-    "given",
-    [pytest.param({**KEPT, **SOON, "shards": 3}, id="several"), *rotating([{}, {**ANY, "shards": 3}], 1)],
+    "given", [pytest.param({**KEPT, **SOON, "shards": 3}, id="several"), *rotating([{}, {**ANY, "shards": 3}], 1)]
 )
 def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
     broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]], given: dict[str, Any]

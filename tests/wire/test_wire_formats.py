@@ -403,8 +403,7 @@ def with_section(data: bytes, number: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("case", "section", "what"),
-    [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "stream times")],
+    ("case", "section", "what"), [(0, 14, "actions"), (1, 14, "actions"), (2, 1, "decisions"), (2, 2, "stream times")]
 )
 def test_what_only_later_versions_write_is_refused(case: int, section: int, what: str) -> None:
     name, data, decode = decoders()[case]

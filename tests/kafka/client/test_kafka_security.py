@@ -114,10 +114,7 @@ async def round_trip(settings: KafkaSettings) -> bytes | None:
     topic = f"{settings.topic_prefix}.documents"
     assert topic in topics
     options = client_options(settings)
-    async with (
-        AIOKafkaProducer(**options, transactional_id=settings.topic_prefix) as producer,
-        producer.transaction(),
-    ):
+    async with AIOKafkaProducer(**options, transactional_id=settings.topic_prefix) as producer, producer.transaction():
         await producer.send(topic, b"a record", partition=0)
     async with AIOKafkaConsumer(
         topic, **options, group_id=f"{settings.topic_prefix}.x", auto_offset_reset="earliest"

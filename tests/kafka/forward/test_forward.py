@@ -11,14 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import RecordsToDelete
 from support.kafka.brokers import Make
-from support.kafka.forward_play import (
-    OPTIONS,
-    PARTITIONS,
-    check,
-    until_forwarded,
-    write_documents,
-    write_verdicts,
-)
+from support.kafka.forward_play import OPTIONS, PARTITIONS, check, until_forwarded, write_documents, write_verdicts
 from support.kafka.last_steps import DEATHS, Victim
 from support.kafka.stages import ended, positions, running, send, until
 

@@ -15,17 +15,7 @@ from support.kafka.brokers import Make, settings_for
 from support.kafka.group_play import RULES, memberships, told
 from support.kafka.judge_play import PARTITIONS
 from support.kafka.last_steps import DEATHS, Victim
-from support.kafka.stages import (
-    COMPACTED,
-    commit,
-    ended,
-    make_topics,
-    records,
-    running,
-    send,
-    until,
-    until_committed,
-)
+from support.kafka.stages import COMPACTED, commit, ended, make_topics, records, running, send, until, until_committed
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.group_table import table

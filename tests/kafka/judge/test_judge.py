@@ -15,15 +15,7 @@ from aiokafka.admin import RecordsToDelete
 from support.kafka.brokers import Make
 from support.kafka.judge_play import PARTITIONS, Answered, answered, decoded, log_of
 from support.kafka.last_steps import DEATHS, Victim
-from support.kafka.stages import (
-    commit,
-    ended,
-    records,
-    running,
-    send,
-    until,
-    until_committed,
-)
+from support.kafka.stages import commit, ended, records, running, send, until, until_committed
 
 from stream_lsh.errors import BrokerError, FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options

@@ -59,14 +59,7 @@ def named(shape: object) -> str | None:
     return "-".join(f"{name}={value}" for name, value in shape.items()) if isinstance(shape, dict) else None
 
 
-@pytest.mark.parametrize(
-    ("n", "given"),
-    [
-        *SHAPES,
-        *rotating(LONG, 2),
-    ],
-    ids=named,
-)
+@pytest.mark.parametrize(("n", "given"), [*SHAPES, *rotating(LONG, 2)], ids=named)
 def test_a_shard_answers_as_the_embedded_index_whoever_takes_over(
     tmp_path: Path, request: pytest.FixtureRequest, n: int, given: dict[str, object]
 ) -> None:

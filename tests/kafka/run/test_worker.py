@@ -94,8 +94,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
 
 
 @pytest.mark.parametrize(
-    ("processes", "number"),
-    [("one", signal.SIGINT), *pairwise(("one", "groups", "roles"), SIGNALS)],
+    ("processes", "number"), [("one", signal.SIGINT), *pairwise(("one", "groups", "roles"), SIGNALS)]
 )
 def test_a_signal_drains(start: Start, processes: str, number: int) -> None:
     worker = start(processes)
@@ -168,8 +167,7 @@ def test_a_worker_ends_when_its_last_role_has_stopped(start: Start, processes: s
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("processes", "what"),
-    [("one", "no broker"), *pairwise(("one", "roles"), ("together", "no broker"))],
+    ("processes", "what"), [("one", "no broker"), *pairwise(("one", "roles"), ("together", "no broker"))]
 )
 def test_what_ends_all(start: Start, processes: str, what: str) -> None:
     """A Kafka that is away, which is away for all; and any failure, where what is done needs all roles."""

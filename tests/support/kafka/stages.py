@@ -61,10 +61,7 @@ async def produce(settings: KafkaSettings, values: Sequence[bytes], partitions: 
 async def transaction(settings: KafkaSettings, topic: str, partition: int, *values: bytes) -> None:
     """Records, and the mark of their transaction behind them."""
     name = f"{topic}-{partition}"
-    async with (
-        AIOKafkaProducer(**client_options(settings), transactional_id=name) as producer,
-        producer.transaction(),
-    ):
+    async with AIOKafkaProducer(**client_options(settings), transactional_id=name) as producer, producer.transaction():
         for value in values:
             await producer.send(topic, value, partition=partition)
     await settled(settings.bootstrap_servers, topic)
