@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any
-
-from support.models.minhash import jaccard
-
-
-def jaccard_distance(first: AbstractSet[Any], second: AbstractSet[Any]) -> float:
-    """1 - |A & B| / |A | B|, in 0..1 (MMDS 3.5.3)."""
-    return 1.0 - jaccard(first, second)
 
 
 def weighted_jaccard(first: Mapping[str, float], second: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""Shingles and minhash as the book tells them (MMDS 3.2, 3.3): the readable reference, and the tests' oracle.
+"""Shingles and minhash as the book tells them (MMDS 3.2, 3.3): the readable reference.
 
 Nothing here is fast. The engine signs with `signer`; this says what that must agree with.
 """
@@ -6,9 +6,8 @@ Nothing here is fast. The engine signs with `signer`; this says what that must a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any
 
 
@@ -40,48 +39,3 @@ def as_bag(shingles: Iterable[Hashable]) -> set[tuple[Hashable, int]]:
         bag.add((shingle, seen[shingle]))
         seen[shingle] += 1
     return bag
-
-
-def minhash_by_permutation(columns: Sequence[AbstractSet[int]], permutation: Sequence[int]) -> list[int]:
-    """A row of the signature matrix (MMDS 3.3.2): for each column (a set of rows, from 0) the smallest permuted number.
-
-    permutation: the number of each row.
-    """
-    return [min(permutation[row] for row in column) for column in columns]
-
-
-@dataclass(frozen=True)
-class UniversalHash:
-    """h(x) = ((a x + b) mod p) mod N (Carter and Wegman 1979; MMDS 3.3.5 uses it with p = N)."""
-
-    a: int
-    b: int
-    p: int
-    n: int
-
-    def __call__(self, x: int) -> int:
-        return (self.a * x + self.b) % self.p % self.n
-
-
-def minhash_one_pass(matrix: Sequence[Sequence[int]], hashes: Sequence[UniversalHash]) -> Iterator[list[list[float]]]:
-    """The signature matrix after each row of the characteristic matrix (MMDS 3.3.5).
-
-    Args:
-        matrix: rows of 0 and 1, a column for each set.
-        hashes: hash functions of the row's number, from 0.
-    Yields:
-        a list for each hash function with a value for each set, infinity where no element was met yet.
-    """
-    signature = [[float("inf")] * len(matrix[0]) for _ in hashes]
-    for number, row in enumerate(matrix):
-        values = [h(number) for h in hashes]
-        for component, value in zip(signature, values, strict=True):
-            for column, present in enumerate(row):
-                if present:
-                    component[column] = min(component[column], value)
-        yield [list(component) for component in signature]
-
-
-def agreement(first: Sequence[float], second: Sequence[float]) -> float:
-    """The share of components in which two signatures agree: estimates the Jaccard similarity (MMDS 3.3.3)."""
-    return sum(x == y for x, y in zip(first, second, strict=True)) / len(first)
