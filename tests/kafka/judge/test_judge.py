@@ -41,11 +41,6 @@ def make(make: Make) -> Make:
     )  # fmt: skip
 
 
-@pytest.fixture
-def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "ROUND_DOCUMENTS", 10)
-
-
 async def reply(settings: KafkaSettings, log: Sequence[bytes]) -> None:
     """Write replies to the matches topic."""
     await send(settings, Topics.of(settings).matches, log)
@@ -104,6 +99,8 @@ async def feed_and_kill(settings: KafkaSettings, log: Sequence[bytes], victim: V
 async def test_verdicts_and_pairs_over_several_lives(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """With several rounds of one reading."""
+    monkeypatch.setattr(judge, "ROUND_DOCUMENTS", 10)
     monkeypatch.setattr(judge, "BLOCKING_BYTES", 3000)
     settings = await make()
     frames = answered(settings, tmp_path, 900)
@@ -124,16 +121,6 @@ async def test_verdicts_and_pairs_over_several_lives(
     assert _value(watch.registry.pairs.labels("judge")) == sum(map(len, wanted.pairs.values()))
     for kind, number in wanted.kinds.items():
         assert _value(watch.registry.verdicts.labels("judge", kind.label)) == number
-
-
-@pytest.mark.usefixtures("small_rounds")
-async def test_several_rounds_of_one_reading(make: Make, tmp_path: Path) -> None:
-    settings = await make(shards=1)
-    frames = answered(settings, tmp_path, 300)
-    await reply(settings, log_of(frames, repeats=0))
-    async with running(JudgeStage, settings):
-        await until_judged(settings, len(frames))
-    await check(settings, frames)
 
 
 @pytest.mark.parametrize(("moment", "number"), [("send", 9), ("commit", 2), ("after", 2)])

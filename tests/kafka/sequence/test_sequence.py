@@ -16,7 +16,6 @@ from support.kafka.sequence_play import frame
 from support.kafka.stages import (
     KEY,
     PATIENCE,
-    Child,
     begun,
     chained,
     commit,
@@ -102,28 +101,6 @@ async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) 
     order = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
     assert offsets(settings, copies[1]) == order
     assert watch.commits > 0
-
-
-async def test_a_killed_sequencer_goes_on_from_its_commit(make: Make) -> None:
-    settings = await make(partitions=1)
-    topics = Topics.of(settings)
-    log = [frame(settings, (0, 0, 3, STARTS))] + [frame(settings, (0, i, i + 3, CONTINUES)) for i in range(1, 400)]
-    child = Child("sequence", settings)
-    try:
-        for part in range(8):
-            await sign(settings, log[part * 50 : part * 50 + 50])
-            if part in (2, 5):
-                await until_sequenced(settings, 1)
-                child.kill()
-                child = Child("sequence", settings)
-        await until_sequenced(settings, len(log))
-    finally:
-        code = child.terminate()
-    assert code == 0
-    for shard in (0, 1):
-        copies = await records(settings, topics.frames, shard)
-        assert offsets(settings, copies) == [(0, offset) for offset in range(402)]
-        assert len({record.value for record in copies}) == len(log)  # a repeat is the same to the byte
 
 
 async def test_it_waits_for_the_judge(make: Make) -> None:

@@ -16,7 +16,6 @@ from support.kafka.brokers import Make
 from support.kafka.stages import (
     KEY,
     PATIENCE,
-    Child,
     accepted_documents,
     begun,
     commit,
@@ -45,7 +44,6 @@ from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
 
-DEATHS = {"session_timeout_ms": 6000}
 """Where somebody dies or freezes. On a slow machine others may seem dead then, too, and sign again what they signed."""
 
 
@@ -132,24 +130,6 @@ async def test_transactions_that_were_given_up_are_not_read_and_their_markers_ar
     assert [id for frame in found for id in frame.source.ids] == [b'"d0"', b'"d2"', b'"d4"']
     accepted = accepted_documents(settings, await records(settings, topics.signatures))
     assert accepted == [(0, 0), (0, 4), (0, 8)]
-
-
-async def test_a_killed_signer_loses_and_repeats_nothing(make: Make) -> None:
-    settings = await make(frame_documents=20, **DEATHS)
-    topics = Topics.of(settings)
-    child = Child("sign", settings)
-    try:
-        await until_committed(settings, "sign", topics.documents, bool)
-        for part in range(10):
-            await produce(settings, [line(part * 500 + i) for i in range(500)], 2)
-            if part in (3, 6):
-                child.kill()
-                child = Child("sign", settings)
-        await until_signed(settings, 5000)
-    finally:
-        code = child.terminate()
-    assert code == 0
-    complete(settings, accepted_documents(settings, await records(settings, topics.signatures)), {0: 2500, 1: 2500})
 
 
 async def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) -> None:
