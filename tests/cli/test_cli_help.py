@@ -103,13 +103,9 @@ def test_the_help_imports_nothing_that_takes_time() -> None:
     assert done.returncode == 0
 
 
-def test_a_misspelt_command_is_guessed() -> None:
-    result = CliRunner().invoke(main, ["dedupe"])
-    assert result.exit_code == 2
-    assert "Did you mean 'dedup'?" in result.output
-
-
-def test_an_unknown_command_names_the_known_ones() -> None:
-    result = CliRunner().invoke(main, ["xyzzy"])
-    assert result.exit_code == 2
-    assert "There are dedup, pairs, query" in result.output
+@pytest.mark.parametrize(
+    ("word", "said"), [("dedupe", "Did you mean 'dedup'?"), ("xyzzy", "There are dedup, pairs, query")]
+)
+def test_an_unknown_command_is_guessed_or_the_known_ones_are_named(word: str, said: str) -> None:
+    result = CliRunner().invoke(main, [word])
+    assert result.exit_code == 2 and said in result.output

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.embedded.report import Summary
@@ -41,49 +44,34 @@ def test_where_rejected_documents_are() -> None:
     assert "standard output" in lines(SUMMARY, "-")[-1]
 
 
+FINISHED = "feed.jsonl was finished by an earlier run: nothing to add"
+NOTHING = {"documents": 0, "already_done": ("feed.jsonl",)}
+NO_END = "the last line of feed.jsonl has no end yet: its {} left for the next run"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({**NOTHING, "folder": "index", "index_documents": 5}, [FINISHED, "index index: 5 documents"]),
+        ({**NOTHING, "again": 7}, [FINISHED, "the lines of 7 documents of earlier runs were written again"]),
+        ({"resumed_from": 30_000}, ["continued after 30,000 documents of an earlier run"]),
+        ({"truncated": 1}, ["1 document has more than 100 matches", "--max-matches 0"]),
+        ({"not_compared": 1200},
+         ["1,200 documents were not compared with every possible match", "--max-bucket-rows and --max-candidates"]),
+        ({"unfinished": {"feed.jsonl": 7}}, [NO_END.format("7 bytes are")]),
+        ({"documents": 10}, ["were read before"]),  # they are known, and the output is empty
+    ],
+)  # fmt: skip
+def test_what_is_said_only_where_it_happened(given: dict[str, Any], said: list[str]) -> None:
+    text, usual = "\n".join(lines(replace(SUMMARY, **given))), "\n".join(lines(SUMMARY))
+    assert all(words in text and words not in usual for words in said), text
+
+
 def test_what_did_not_happen_is_excluded() -> None:
     calm = replace(SUMMARY, redelivered=0, rejected={})
     assert not any("redelivered" in line or "rejected" in line for line in lines(calm))
-
-
-def test_nothing_to_do() -> None:
-    done = replace(SUMMARY, documents=0, unique=0, near_duplicates=0, exact_duplicates=0, redelivered=0, rejected={})
-    done = replace(done, pairs=0, already_done=("feed.jsonl",), folder="index", index_documents=5)
-    assert lines(done) == ["feed.jsonl was finished by an earlier run: nothing to add", "index index: 5 documents"]
-
-
-def test_lines_that_were_written_again() -> None:
-    done = replace(SUMMARY, documents=0, already_done=("feed.jsonl",), again=7)
-    assert lines(done)[:2] == [
-        "feed.jsonl was finished by an earlier run: nothing to add",
-        "the lines of 7 documents of earlier runs were written again",
-    ]
-
-
-def test_a_file_that_has_another_name_now() -> None:
-    """Its documents are known, and the output is empty."""
-    assert any("were read before" in line for line in lines(replace(SUMMARY, documents=10)))
-    assert not any("were read before" in line for line in lines(SUMMARY))
-
-
-def test_an_interrupted_run_that_goes_on() -> None:
-    assert lines(replace(SUMMARY, resumed_from=30_000))[0] == "continued after 30,000 documents of an earlier run"
-
-
-def test_what_was_cut_is_said() -> None:
-    text = "\n".join(lines(replace(SUMMARY, truncated=1, not_compared=1200)))
-    assert "1 document has more than 100 matches" in text
-    assert "--max-matches 0" in text
-    assert "1,200 documents were not compared with every possible match" in text
-    assert "--max-bucket-rows and --max-candidates" in text
-
-
-def test_a_last_line_without_an_end() -> None:
-    assert "the last line of feed.jsonl has no end yet: its 7 bytes are left for the next run" in lines(
-        replace(SUMMARY, unfinished={"feed.jsonl": 7})
-    )
     again = replace(SUMMARY, documents=0, unfinished={"feed.jsonl": 1}, already_done=("feed.jsonl",))
-    assert lines(again) == ["the last line of feed.jsonl has no end yet: its 1 byte is left for the next run"]
+    assert lines(again) == [NO_END.format("1 byte is")]
 
 
 def test_pairs_of_an_index_of_kept_documents() -> None:

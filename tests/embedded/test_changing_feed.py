@@ -153,27 +153,6 @@ def test_a_feed_updates_and_deletes(tmp_path: Path) -> None:
     assert (facts["documents"]["stored"], facts["health"]["problems"]) == (0, [])
 
 
-def test_an_update_that_others_must_not_match_leaves_its_place(tmp_path: Path) -> None:
-    """The same words, but of another language; deletions need none."""
-    found = dedup(
-        tmp_path,
-        document("a", TEXT, 10, lang="en"),
-        document("b", TEXT + " or three", 11, lang="en"),
-        document("a", TEXT, 12, lang="fr"),
-        document("c", TEXT, 13, lang="en"),
-        document("d", TEXT, 14, lang="fr"),
-        deletion("a", lang=["?"]),
-        arguments=(*CHANGING, "--match-within", "lang"),
-    )
-    representative = {"id": "b", "seq": 1}
-    assert [(v["kind"], v["duplicate_of"], v["group"], v.get("replaces"),
-    v.get("new_representative")) for v in found] == [
-        ("unique", None, 0, None, None), ("near_duplicate", "a", 0, None, None), ("unique", None, 2, 0, representative),
-        ("near_duplicate", "b", 0, None, None), ("exact_duplicate", "a", 2, None, None),
-        ("deleted", None, 2, 2, {"id": "d", "seq": 4}),
-    ]  # fmt: skip
-
-
 def test_a_query_decides_as_the_next_document_would(tmp_path: Path) -> None:
     dedup(tmp_path, document("a", TEXT, 10), document("b", OTHER, 10))
     lines = [document("a", OTHER, 9), document("a", OTHER, 10), document("a", TEXT + " or three", 10)]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import lzma
 import random
 import re
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -213,32 +211,6 @@ def test_a_long_history(
     assert min(kinds[kind] for kind in happen) > 2, kinds
     assert max(event["sources"] for event in events) > 16
     assert groups.table
-
-
-@pytest.mark.long
-def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Path) -> None:
-    """Each crawl is an update of its page, of which there are copies elsewhere; some are taken down, or come late."""
-    chance, records = random.Random(5), list[Record]()
-    with lzma.open(shared_data / "terms-3k.jsonl.xz") as file:
-        for line in islice(file, None if LONG else 1500):
-            page = json.loads(line)
-            text, time = " ".join(re.findall(r"\w+", page["text"].lower())), page["ts"]
-            source = page["source"].split("/")[0]
-            records.append((Document(page["source"], text, time=time), source))
-            if chance.random() < 0.2:
-                records.append((Document(f"{page['source']} {chance.randrange(3)}", text, time=time), "copyist"))
-            if chance.random() < 0.05:
-                old = chance.choice(records[-50:])[0]
-                records.append((Document(old.id, time=chance.choice((None, time)), deleted=True), None))
-            elif chance.random() < 0.02:
-                records.append(chance.choice(records[-50:]))
-    settings = Settings(**{**SURE, "threshold": 0.8, "memtable_documents": 500})
-    events = in_pieces(records, settings, tmp_path, chance)
-    check(tmp_path, records, settings, events)
-    kinds = Counter(event["event"] for event in events)
-    assert (
-        min(kinds[kind] for kind in ("created", "joined", "updated", "left", "representative_changed", "ended")) > 5
-    ), kinds
 
 
 RULES = """

@@ -42,10 +42,6 @@ DECOMPRESS: dict[str, Callable[[bytes], bytes]] = {
 SUFFIXES = list(DECOMPRESS)
 
 
-def lines(count: int, width: int = 200) -> list[bytes]:
-    return [b"%d %s\n" % (i, b"%x" % (i * 2654435761) * (width // 12)) for i in range(count)]
-
-
 def write_all(path: Path, data: list[bytes]) -> bytes:
     output = Output.create(path)
     for line in data:
@@ -55,19 +51,11 @@ def write_all(path: Path, data: list[bytes]) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_what_is_written_can_be_read(tmp_path: Path, suffix: str) -> None:
-    data = lines(5000)
-    packed = write_all(tmp_path / f"out{suffix}", data)
-    assert DECOMPRESS[suffix](packed) == b"".join(data)
-    if suffix == ".gz":
-        assert packed[4:8] == b"\0\0\0\0"
-
-
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_an_output_without_lines_is_a_valid_file(tmp_path: Path, suffix: str) -> None:
     packed = write_all(tmp_path / f"out{suffix}", [])
     assert packed and DECOMPRESS[suffix](packed) == b""
+    assert suffix != ".gz" or packed[4:8] == bytes(4), "no time"
 
 
 @st.composite

@@ -14,13 +14,10 @@ from support.kafka.chaos import documents
 from support.kafka.feeding import Record, records_of
 from support.kafka.harness import Pipeline, until
 from support.kafka.header_play import Name, send
-from support.kafka.proxy import Proxied
 from support.kafka.stages import until_partitions
-from support.long_form import rotating
 
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
@@ -76,30 +73,6 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
     [strange] = [record for record in found.unique if (record.value or b"").startswith(b'{"id": "strange"')]
     assert strange.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
     assert b"Traceback" not in worker.log.read_bytes()
-
-
-@pytest.mark.first
-@pytest.mark.parametrize(("processes", "started"), rotating([("one", False), ("groups", True)], 1))
-def test_a_broker_that_stays_away(proxied: Proxied, prefix: str, tmp_path: Path, processes: str, started: bool) -> None:
-    """After give_up_seconds the worker ends with code 6, before it has started and later, and says why."""
-    proxy = proxied.proxies[0]
-    with Pipeline(
-        proxied.broker.bootstrap, prefix, tmp_path, through=f"127.0.0.1:{proxy.port}",
-        give_up_seconds=12 if started else 4,  # what it does first may take long
-    ) as pipeline:  # fmt: skip
-        if started:
-            worker = pipeline.worker(ROLES, processes)
-            pipeline.produce([Record(0, None, post(1, "one two three four"))])
-            pipeline.finish()
-        proxy.refuse()
-        proxy.cut()
-        try:
-            if not started:
-                worker = pipeline.worker(ROLES, processes)
-            assert worker.wait() == 6, worker.said()
-        finally:
-            proxy.refuse(False)
-        assert "Given up after" in worker.said() and "Traceback" not in worker.said()
 
 
 def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp_path: Path) -> None:

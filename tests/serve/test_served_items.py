@@ -61,10 +61,6 @@ def test_vectors_are_judged_and_shown(vectors: Serving) -> None:
     ("vector", "reason", "detail"),
     [
         ([1.0] * 31, "bad_vector", "has 31 numbers, not 32"),
-        (text_of([1.0] * 33), "bad_vector", "has 132 bytes, not 4 for each of 32 numbers"),
-        ("<script>", "bad_vector", "is a string, but no base64"),
-        ([*[1.0] * 31, "1"], "wrong_type", "holds a string; only numbers can be elements"),
-        ([*[1.0] * 31, 1e39], "bad_vector", "too large for float32"),
         ({"x": 1}, "wrong_type", "is an object, not a list of numbers or their base64"),
     ],
 )

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 from support.commands import run
 from support.json_lines import read_lines, write_lines
-from support.serving import JSON, NDJSON, Serving, demo, entry, events, write
-from support.waiting import PATIENCE, until
+from support.serving import JSON, NDJSON, Serving, entry, events, write
+from support.waiting import until
 
 from stream_lsh.cli import main
 from stream_lsh.serve.problems import MEDIA_TYPE
@@ -330,15 +330,3 @@ def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: tuple[str, ...], says: str) -> None:
     assert says in run("serve", "--index", tmp_path / "index", "--port", "0", *options, code=2).stderr
-
-
-@pytest.mark.long
-def test_the_demo_flows_into_a_service() -> None:
-    with demo("--documents", "60", "--rate", "400") as url:
-
-        def stats() -> dict[str, Any]:
-            return httpx.get(f"{url}/v1/stats", timeout=PATIENCE).json()
-
-        until(lambda: stats()["totals"]["documents"] == 60)
-        assert stats()["index"]["next_seq"] == 60 and stats()["totals"]["pairs"] > 0
-        assert httpx.get(f"{url}/v1/groups?order=growing", timeout=PATIENCE).json()["groups"]

@@ -303,10 +303,3 @@ async def test_a_role_can_be_cancelled() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_stop_before_the_first_life() -> None:
-    play = Play()
-    play.stop.set()
-    await play.run()
-    assert play.lives == 0

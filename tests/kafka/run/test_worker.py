@@ -200,33 +200,25 @@ def test_a_crash_of_a_single_process_ends_it(start: Start) -> None:
     assert len(worker.notes("drained")) == 2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
-def test_a_second_signal_does_not_wait(start: Start, number: int) -> None:
-    worker = start()
+@pytest.mark.parametrize(
+    ("processes", "number"),
+    [("one", signal.SIGINT), *(pytest.param(*case, marks=pytest.mark.long)
+                               for case in (("one", signal.SIGTERM), *(("roles", number) for number in SIGNALS)))],
+)  # fmt: skip
+def test_a_second_signal_does_not_wait(start: Start, processes: str, number: int) -> None:
+    """Also a single process ends, which cannot look at its events any more."""
+    worker = start(processes)
     found = worker.started(3)
     worker.order("judge", "hang")
     until(lambda: bool(worker.notes("hangs")))
     worker.process.terminate()
-    until(lambda: len(worker.notes("drained")) == 2)
-    assert worker.process.poll() is None
-    worker.process.send_signal(number)
-    assert worker.end() == 128 + number
-    assert not alive(found["judge"])
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_second_signal_ends_a_single_process(start: Start, number: int) -> None:
-    """Also one that cannot look at its events any more."""
-    worker = start("one")
-    worker.started(3)
-    worker.order("judge", "hang")
-    until(lambda: bool(worker.notes("hangs")))
-    worker.process.terminate()
+    if processes == "roles":
+        until(lambda: len(worker.notes("drained")) == 2)
     with pytest.raises(subprocess.TimeoutExpired):
         worker.process.wait(0.5)
     worker.process.send_signal(number)
     assert worker.end() == 128 + number
+    assert not alive(found["judge"])
 
 
 def free(port: int) -> bool:
