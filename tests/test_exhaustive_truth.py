@@ -57,8 +57,7 @@ def test_signatures_alone_are_right_for_most(shared_data: Path, tmp_path: Path) 
 def test_what_is_dropped_has_a_kept_one_and_no_two_kept_ones_are_similar(
     shared_data: Path, tmp_path: Path, corpus: str, threshold: float, shards: int
 ) -> None:
-    """By the truth: every `duplicate_of` was kept and is as similar as the verdict says; who was kept in spite of a
-    similar one that was kept before is within the recall. Segments and memory are small."""
+    """By the truth; who was kept in spite of a similar one is within the recall. Segments and memory are small."""
     given = {"shards": shards, "decision_lag": 1000, "memtable_documents": 500, "segment_documents": 1500}
     verdicts, truth = found_and_true(shared_data, tmp_path, corpus, threshold, "verdicts", **given)
     kept = {verdict["id"] for verdict in verdicts if verdict["kind"] == "unique"}

@@ -1,8 +1,4 @@
-"""A container's first start compiles nothing.
-
-Without Docker: an environment is made and warmed as deploy/Dockerfile does it, moved as the layers of an image are, and
-started by another user, with another home, where nothing can be written.
-"""
+"""A container's first start compiles nothing (without Docker: made and warmed as the Dockerfile does it, and moved)."""
 
 from __future__ import annotations
 

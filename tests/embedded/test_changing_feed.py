@@ -189,8 +189,7 @@ def standing(records: list[dict[str, Any]], **more: Any) -> dict[Any, str]:
 
 
 def folded(unique: Path) -> tuple[dict[Any, str], int]:
-    """What is kept by the lines of the output, representatives' texts by where they stand in the input; and how many
-    representatives."""
+    """What is kept by the lines of the output, with representatives from the input; and how many of these."""
     kept: dict[Any, str] = {}
     representatives = 0
     for line in map(json.loads, unique.read_text().splitlines()):

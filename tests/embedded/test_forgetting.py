@@ -35,8 +35,7 @@ def kinds(state: Path) -> dict[str, str]:
 
 
 def test_times_as_they_come(tmp_path: Path) -> None:
-    """Missing and null are taken at stream time, what is no time is refused; the index knows its window and its
-    field."""
+    """Missing and null are taken at stream time, what is no time is refused; the index knows its window and field."""
     state = tmp_path / "index"
     first = write(
         tmp_path / "first.jsonl", document("a", TEXT, at=START), document("b", "another one", at=None),

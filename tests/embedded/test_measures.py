@@ -103,8 +103,7 @@ def test_verdicts_are_those_of_exhaustive_comparison(
 
 @pytest.mark.parametrize("measure", SOME_ITEMS)
 def test_the_usual_settings_find_what_they_promise(measure: str) -> None:
-    """Pairs reported are true; of those within the threshold no more are missed than the recall allows, of some
-    measures none."""
+    """Pairs reported are true; of the others no more are missed than the recall allows, of some measures none."""
     feed = feed_of(measure, seed=7, families=10)
     settings = Settings(**GIVEN[measure], compare_with="all", max_verified_matches=0, max_matches=0)
     items = [record[feed.field] for record in feed.plain(200)]

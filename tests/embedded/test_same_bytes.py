@@ -1,5 +1,4 @@
-"""The same command gives the same bytes, whatever has become of the files that it has written: emptied by the shell,
-deleted, named for the first time; also while its inputs grow, and however it was broken off."""
+"""The same command gives the same bytes, whatever has become of its files, and however it was broken off."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Alerts sent to receivers that hang, fail, answer slowly or redirect, and senders that are killed: at least once, in
-order, and what nobody takes is a dead letter."""
+"""Alerts sent to receivers that hang, fail or redirect, by senders that are killed: at least once, in order."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ COMMAND = (sys.executable, "-m", "stream_lsh.cli")
 
 @pytest.fixture(scope="module")
 def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Posts with bad lines, repeated lines (redelivered), reused ids, copies and deletions among them; the
-    second part compressed."""
+    """Posts with bad and repeated lines, reused ids, copies and deletions; the second part compressed."""
     folder = tmp_path_factory.mktemp("feed")
     chance = random.Random(5)
     kept: list[bytes] = []
@@ -139,8 +138,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @pytest.mark.long
 def test_a_full_disk_is_an_error_and_the_next_run_goes_on(feed: Path, tmp_path: Path) -> None:
-    """The limit on file sizes is in place of the full disk: writing fails the same way, in whatever file meets it
-    first. In a process of its own, since `preexec_fn` is not safe where there are threads."""
+    """The limit on file sizes stands for the full disk; in a process of its own: `preexec_fn` is not for threads."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(arguments(feed, whole)).exit_code == 0
     failures = 0

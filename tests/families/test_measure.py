@@ -119,8 +119,7 @@ def test_vectors_in_which_few_numbers_count_are_no_exception(dimensions: int) ->
 
 @pytest.mark.parametrize("distance", [0.1, 0.5, 1.0, 2.0, 3.0, 10.0])
 def test_lines_collide_as_often_as_it_is_computed(distance: float) -> None:
-    """40 pairs at this distance (in units of the one asked for), 1,024 lines each, which pairs share: 0.03 is four
-    standard errors of the lines alone."""
+    """40 pairs at this distance (in units of the limit), 1,024 lines that they share: 0.03 is four standard errors."""
     settings = Settings(measure="euclidean", dimensions=32, max_distance=7, signature_size=1024)
     chance, shares = np.random.default_rng(3), []
     for _ in range(40):

@@ -21,8 +21,7 @@ def passages(**given: object) -> Passages:
 
 
 def plain(new: list[str], old: list[str], least: int) -> list[tuple[int, int, int]]:
-    """Tokens and begin in both, by definition: runs that go on in neither direction, the longest first, without those
-    of the new text that are taken."""
+    """Tokens and begin in both, by definition: the longest runs first, without those of the new text that are taken."""
     runs = []
     for i in range(len(new)):
         for j in range(len(old)):

@@ -64,10 +64,7 @@ choices = st.builds(
 @hypothesis_settings(max_examples=800 if LONG else 250, deadline=None)
 @given(st.lists(documents, max_size=6), choices)
 def test_shingles_are_those_of_plain_python(texts: list[str], settings: SigningSettings) -> None:
-    """Sizes, and equalities within and between documents, are those of sets of tuples of strings.
-
-    A false alarm needs two of some 1000 64-bit hashes to collide: 1e-14 an example.
-    """
+    """Sizes and equalities are those of sets of tuples of strings; false alarm: two of 1000 hashes collide, 1e-14."""
     if settings.kind == "set":
         texts = [text.replace(" ", "\x1f").replace("the", " the  dog ") for text in texts]
     signed = sign(texts, settings)
@@ -143,8 +140,7 @@ def test_what_stored_signatures_depend_on() -> None:
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 128), (3, 128), (5, 128), (5, 100), (5, 1024)])
 def test_salts_set_documents_apart_and_change_nothing_else(rows: int, size: int) -> None:
-    """With the same salt documents agree as without; with different ones only by accident, though the text is the same,
-    and the fingerprint tells what the salt was."""
+    """With one salt documents agree as without, with different ones only by accident; fingerprints tell the salt."""
     settings = make_settings(rows=rows, bands=20, signature_size=size)
     text = " ".join(f"word{number}" for number in range(60))
     texts = [text, text, text + " and more", text, text + " and more", text]

@@ -67,10 +67,7 @@ def agreements(signed: Signed) -> np.ndarray:
     ],
 )  # fmt: skip
 def test_unbiased_and_no_wider_than_minhash(common: int, first: int, second: int, count: int) -> None:
-    """Mean: fails by chance with P <= 1e-6. Variance: P <= 1e-6 if it is that of K independent minhashes, s(1-s)/K.
-
-    The mean of `count` estimates has a standard deviation of at most sqrt(s(1-s) / (K count)).
-    """
+    """Each with P <= 1e-6: the mean, and the variance if it is that of K independent minhashes, s(1-s)/K."""
     estimates = agreements(sign_sets(pairs_with(common, first, second, count)))
     similarity = common / (common + first + second)
     binomial = similarity * (1 - similarity) / K
@@ -80,21 +77,14 @@ def test_unbiased_and_no_wider_than_minhash(common: int, first: int, second: int
 
 @pytest.mark.parametrize("size", [1, 2, 10, 100])
 def test_disjoint_sets_never_agree(size: int) -> None:
-    """One against one above all: without the second half of the rounds, tiny sets agree by accident.
-
-    2000 pairs * 128 components of 32 bits: a false alarm has P = 6e-5 for each size; allowed is one: 2e-9.
-    """
+    """One against one above all; of 2000 pairs * 128 components P = 6e-5 a size: one is allowed, 2e-9."""
     signed = sign_sets(pairs_with(0, size, size, 2000))
     assert int((signed.signatures[0::2] == signed.signatures[1::2]).sum()) <= 1
 
 
 @pytest.mark.parametrize("size", [1, 3, 10, 40, 200])
 def test_components_are_independent_enough(size: int) -> None:
-    """Neighbouring and distant components agree together no more often than independent ones would (s = 1/3).
-
-    Covariances of agreement at component i and j, averaged over the pairs of a distance: at most Z standard deviations
-    above 0, P <= 1e-6 a distance, 8 distances. Below 0 is welcome: that is what makes the variance small.
-    """
+    """No more often together than independent ones (s = 1/3): covariances at most Z deviations above 0, P <= 1e-6."""
     signed = sign_sets(pairs_with(size, size, size, 4000))
     equal = (signed.signatures[0::2] == signed.signatures[1::2]) - 1 / 3
     for distance in (1, 2, 3, 4, 8, 16, 32, 64):
@@ -172,10 +162,7 @@ def candidates(common: int, alone: int, count: int, size: int, bands: int, rows:
 def test_what_is_at_the_threshold_is_found_as_often_as_the_curve_says(
     common: int, alone: int, count: int, size: int, bands: int, rows: int
 ) -> None:
-    """Misses at s = 0.8 (18 x 5, 20 x 5) and 0.5 (52 x 3) are no more than the curve's; P <= 5e-7 a comparison.
-
-    Some 10 misses are expected: the bound is the Poisson quantile of 1 - 5e-7, by Wilson and Hilferty.
-    """
+    """At s = 0.8 and 0.5 misses are at most the Poisson quantile of 1 - 5e-7 (Wilson and Hilferty) of the curve's."""
     missed = (1 - candidates(common, alone, count, size, bands, rows)) * count
     expected = (1 - amplify(common / (common + 2 * alone), bands, rows)) * count
     assert missed <= poisson_bound(expected)
@@ -203,10 +190,7 @@ def poisson_bound(mean: float) -> int:
 def test_there_are_no_more_false_candidates_than_the_curve_says(
     common: int, alone: int, count: int, size: int, bands: int, rows: int
 ) -> None:
-    """s = 0.3 and 0.2 (18 x 5, 20 x 5), 0.1 (52 x 3): at most the curve's share; one-sided, P <= 5e-7 a comparison.
-
-    Components of 8 or 16 bits agree by accident too.
-    """
+    """At s = 0.3, 0.2 and 0.1 at most the curve's share (8 and 16 bits agree by accident, too); P <= 5e-7 each."""
     similarity, values = common / (common + 2 * alone), 1 << 8 * component_bytes(rows)
     expected = amplify(similarity + (1 - similarity) / values, bands, rows)
     found = candidates(common, alone, count, size, bands, rows)

@@ -1,5 +1,4 @@
-"""Whatever batches, flushes, segments, erasing and restarts there are: an index says what the model of windows, updates
-and deletions says."""
+"""Whatever batches, flushes, erasing and restarts: an index says what the model of windows and updates says."""
 
 from __future__ import annotations
 
@@ -134,8 +133,7 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, compare
 
 @pytest.mark.parametrize("order", ["as they came", "the kept one last", "all"])
 def test_a_crowd_of_one_text_goes(tmp_path: Path, order: str) -> None:
-    """It has representatives to its end, however many have died before them; and when the text comes again nobody is
-    met."""
+    """It has representatives to its end; and when the text comes again nobody is met."""
     n, text, chance = 600 if LONG else 200, "one text of nine words that all of them have", random.Random(1)
     ids = {"as they came": list(range(n)), "the kept one last": [*range(1, n - 1), 0, n - 1]}.get(order)
     gone = [Document(str(i), deleted=True) for i in ids or chance.sample(range(n), n)]
@@ -174,8 +172,7 @@ def test_pages_that_were_crawled_again_and_again(tmp_path: Path, shared_data: Pa
 
 
 def test_ids_that_were_deleted_come_again_as_their_representatives(tmp_path: Path) -> None:
-    """What is kept of such a deletion has the new representative's signature, but no text: none is read, not even
-    ahead."""
+    """What is kept of such a deletion has the new representative's signature, but no text: none is read."""
     texts = [" ".join(f"w{i}x{k}" for k in range(20)) for i in range(60)]
     documents = [Document(f"{who} {i}", text) for i, text in enumerate(texts) for who in ("first", "second")]
     documents += [Document(f"first {i}", deleted=True) for i in range(60)]

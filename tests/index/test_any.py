@@ -1,5 +1,4 @@
-"""`compare_with = "all"`: with everything verified all pairs of a bucket that are similar are found; with limits,
-always the same ones."""
+"""`compare_with = "all"`: with all verified, all similar pairs of a bucket; with limits, always the same ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What updates and deletions mean, as worked histories: the index and the model that it is compared with agree on each
-step."""
+"""What updates and deletions mean, as worked histories on each step of which index and model agree."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Limits of what is read and compared: all answers are those of the rule, however the log was cut, flushed, merged,
-reopened. Of what went nothing counts in a limit, however many there are."""
+"""Limits of what is read and compared: all answers are those of the rule, and of what went nothing counts."""
 
 from __future__ import annotations
 
@@ -157,8 +156,7 @@ def family(own: int) -> list[Document]:
 
 @pytest.mark.parametrize("shards", [2, *rotating([1, 4], 1)])
 def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, shards: int) -> None:
-    """Hundreds in its buckets that nearly match, all before it in the log, do not hide the one that does. None of the
-    family is decided yet."""
+    """Hundreds in its buckets that nearly match, none of them decided yet, do not hide the one that does."""
     settings = Settings(shingles="words:1", threshold=0.85, decision_lag=4096, shards=shards)
     documents, newer = family(7), range(150, 250, 10)
     for i in newer:

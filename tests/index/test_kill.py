@@ -1,5 +1,4 @@
-"""A process that is killed while it flushes, merges and begins segments leaves an index that goes on as if it had
-not been."""
+"""A process that is killed while it flushes and merges leaves an index that goes on as if it had not been."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ CASES = [
 
 
 def run(folder: Path, settings: dict[str, Any], documents: int, until: float | None) -> int:
-    """Feed the index in a process of its own, kill it after some of the lines that there are to come (a share), and a
-    moment; returns its exit code."""
+    """Feed the index in a process, kill it after a share of the lines to come, and a moment; its exit code."""
     out, begun = folder / "out", folder / "begun"
     begun.unlink(missing_ok=True)
     command = [sys.executable, *FEEDER, folder / "index", json.dumps(settings), "5", str(documents), "60", out]

@@ -109,8 +109,7 @@ def fold_all(steps: list[Step], cuts: list[int], sources: bool, reached: int = 0
 
 @st.composite
 def feeds(draw: st.DrawFn) -> list[Step]:
-    """Families of similar texts, of which many are changed and withdrawn; few sources and more than are listed, times
-    with gaps and at both ends."""
+    """Families of similar texts, many changed and withdrawn; of few sources; times with gaps and at both ends."""
     times = st.none() | st.sampled_from([0, 1, LAST_TIME - 1]) | st.integers(10**12, 10**12 + 50)
     sources = st.none() | st.integers(0, draw(st.sampled_from([2, 40]))).map(lambda n: f"s{n}")
     texts = st.lists(st.sampled_from("abcde"), min_size=1, max_size=4).map(" ".join)

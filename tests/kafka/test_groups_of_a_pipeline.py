@@ -27,8 +27,7 @@ OUTLETS = ["wire", "herald", "radio", 7, None]
 
 
 def feed(number: int, begin: int, *, changes: bool) -> list[Record]:
-    """Some stories, which outlets tell with a word of their own; changes: of an id there may come another version, or a
-    tombstone."""
+    """Some stories, told by outlets with a word of their own; changes: ids may have other versions or tombstones."""
     chance, found = random.Random(begin), []
     for i in range(begin, begin + number):
         if changes and i > 100 and chance.random() < 0.25:

@@ -42,8 +42,7 @@ async def in_step(settings: KafkaSettings) -> bool:
 
 
 def test_a_lost_quorum(brokers: list[KafkaBroker], prefix: str, shared_data: Path, tmp_path: Path) -> None:
-    """Under a feed: without one of three brokers the workers go on; without two they say so, wait, and go on later. A
-    worker that waits for `give_up_seconds` only ends with code 6 and the reason, and the next one goes on."""
+    """Without one of three brokers workers go on; without two they wait, or give up with code 6 and the reason."""
     records = records_of(list(documents(shared_data, 4000, 4)), 2, 4)
     first, *others = brokers
     with Pipeline(first.bootstrap, prefix, tmp_path, partitions=2, shards=2, replication_factor=COPIES) as pipeline:

@@ -139,8 +139,7 @@ def test_one_source_partition_is_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]],
     corpus: str, processes: str, given: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Also equal to a run of the command line over the same documents, but for the gaps in the numbers; with what is
-    the default, and with segments that begin in the middle of frames."""
+    """Also equal to a run of the command line, but for gaps in the numbers; segments begin in the middle of frames."""
     given = {"text_field": CORPORA.get(corpus, ("", "text"))[1], **given}
     layout = [(ROLES, processes)]
     found = flow(broker, prefix, tmp_path, feeds[corpus], layout, partitions=1, **given)

@@ -56,8 +56,7 @@ def post(service: Serving, document: dict[str, Any]) -> httpx.Response:
 
 
 def answered(ask: Callable[[], httpx.Response], status: int) -> httpx.Response:
-    """The answer that has a status: until then it is asked again. Kafka may be slow, or away (503), and to send a
-    document again is safe."""
+    """The answer with a status: until then it is asked again (Kafka may be away, 503), which is safe."""
     answers: list[httpx.Response] = []
 
     def asked() -> bool:

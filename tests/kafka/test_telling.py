@@ -1,6 +1,4 @@
-"""All interleavings of a small pipeline of several shards that keep: sequencer and judge are killed at every point
-between two commits, and woken again as zombies. Whatever happens, a frame says the same whoever sends it, a document is
-decided in one way whoever decides it, and all goes on."""
+"""All interleavings of a pipeline of several shards that keep, with kills and zombies, say and decide the same."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Whatever is asked, by the description of the interface and against it: an answer that the description knows, no error
-of the server, and everything that was taken is there."""
+"""Whatever is asked: an answer that the description of the interface knows, and all that was taken is there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The answers of a service are those of `dedup` over the order of the numbers that it gave, also from many clients, and
-what was answered survives `kill -9`."""
+"""A service answers as `dedup` over the order of its numbers, many clients too; answers survive `kill -9`."""
 
 from __future__ import annotations
 

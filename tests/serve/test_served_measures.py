@@ -1,5 +1,4 @@
-"""Stories, quotations, short texts and sets with weights over HTTP: the answers of `dedup` and of `query`, line by
-line, with what matches rest on; two documents side by side."""
+"""Stories, quotations, short texts and weights over HTTP: the answers of `dedup` and `query`; two side by side."""
 
 from __future__ import annotations
 

@@ -19,11 +19,7 @@ only_long = pytest.mark.skipif(not LONG, reason="STREAM_LSH_LONG is not set")
 
 
 def rotating(cases: Iterable[Any], share: int) -> list[Any]:
-    """Cases for parametrize, as long tests: the gate runs `share` of them, the next ones for the next commit.
-
-    Args:
-        cases: values, tuples of values, or `pytest.param` with an id and marks of its own.
-    """
+    """Cases for parametrize (also tuples, `pytest.param`), as long tests: the gate runs `share`, others each commit."""
     given = [case if isinstance(case, type(pytest.param())) else _param(case) for case in cases]
     chosen = {(ROTATION * share + number) % len(given) for number in range(min(share, len(given)))}
     return [

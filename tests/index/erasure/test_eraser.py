@@ -1,5 +1,4 @@
-"""Erasing: what was deleted or replaced is nowhere in the folder of an index. That no answer is another one is in
-test_answers.py."""
+"""Erasing: what went is nowhere in the folder of an index (that no answer is another: test_answers.py)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A window: what is older is not seen, whatever is still there; and what goes changes no answer and leaves nothing.
-
-That the answers are right is in test_answers.py and test_index_limits.py.
-"""
+"""A window: what is older is not seen; what goes changes no answer (see test_answers.py) and leaves nothing."""
 
 from __future__ import annotations
 

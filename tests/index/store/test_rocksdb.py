@@ -36,8 +36,7 @@ def test_the_space_of_deleted_answers_returns(tmp_path: Path) -> None:
 
 
 def test_texts_are_not_written_again(tmp_path: Path) -> None:
-    """Those of a shard are written from the front to the back, so there is nothing to merge: files are moved as they
-    are, and stay."""
+    """Those of a shard are written from the front to the back: files are moved as they are, and not merged."""
     store, chance = Store(tmp_path / "db", sync=False), random.Random(2)
     try:
         first: set[str] = set()

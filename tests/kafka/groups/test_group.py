@@ -75,8 +75,7 @@ def elsewhere(settings: KafkaSettings, folder: Path) -> KafkaSettings:
 
 
 async def check(settings: KafkaSettings, folder: Path, said: Sequence[bytes]) -> None:
-    """Events and alerts are those of the embedded engine, each once, in order; the table of the last ones is that of
-    what is to be remembered, also of the last value of each key of that."""
+    """Events and alerts are those of the embedded engine, each once, in order; the table is that of the last ones."""
     topics, rules = Topics.of(settings), read_rules(settings.alerts or Path())
     events, alerts = told(settings, folder, rules, said)
     assert len(events) > 100 and {json.loads(line)["rule"] for line in alerts} == {rule.name for rule in rules}

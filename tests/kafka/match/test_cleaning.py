@@ -1,5 +1,4 @@
-"""Erasing on Kafka: what went is nowhere in the shards' folders and the changelog, whoever reads it from wherever, and
-no answer is another."""
+"""Erasing on Kafka: what went is nowhere in folders and changelog, and no answer is another."""
 
 from __future__ import annotations
 
@@ -154,8 +153,7 @@ LIKE_VICTIM = Document("like-victim", VICTIM.text.removeprefix("victim0 "), time
     ("memory", "verify"), [(64, "exact"), *rotating([(65536, "signature"), (64, "signature"), (65536, "exact")], 1)]
 )
 def test_what_went_is_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
-    """Neither in the owner's folder, nor in a copy's, nor in one that was active, nor in the changelog; and `info
-    --check` says so."""
+    """Neither in the owner's folder, nor in a copy's, nor in the changelog; and `info --check` says so."""
     settings = settings_of(**UPDATES, memtable_documents=memory, verify=verify)
     given = [replace(document, time=10 + i) for i, document in enumerate(stream(8, 300))]
     given = [VICTIM, OLD, *given[:30], LIKE_VICTIM, *given[30:]]
@@ -217,8 +215,7 @@ def left(found: Sequence[bytes], needles: dict[str, bytes]) -> list[str]:
 def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
     tmp_path: Path, seed: int, measure: str, n: int
 ) -> None:
-    """Owners that are killed and closed anywhere, copies that take over, new ones that begin with a cycle or in the
-    midst of one, changelogs that are trimmed: the same replies, the same rows dead."""
+    """Owners killed anywhere, copies that take over or begin within a cycle, trimmed changelogs: the same replies."""
     chance = random.Random(seed)
     settings = settings_of(**UPDATES, memtable_documents=chance.choice((64, 200, 65536)), measure=measure)
     data = frames(settings, changing(n), seed)

@@ -60,8 +60,7 @@ async def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:
 
 
 class Log:
-    """Of the consumer what asks for the bounds of a partition: it begins at `start`; its end is told otherwise each
-    time, and at last always the same."""
+    """Asks for the bounds of a partition: it begins at `start`; its end is told otherwise, and at last the same."""
 
     bounds = Consumer.bounds
 

@@ -1,8 +1,4 @@
-"""No frame is lost between the client and its flow, and what stands still is noticed. aiokafka's own fetcher, without a
-broker.
-
-A fetch that waits outlives a rebalance: what it drains then goes back.
-"""
+"""No frame is lost between client and flow, and what stands still is noticed: aiokafka's fetcher, no broker."""
 
 from __future__ import annotations
 

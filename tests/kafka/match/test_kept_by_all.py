@@ -1,5 +1,4 @@
-"""Several shards that keep: shards, judge and sequencer tell each other what was kept, and answer as the embedded
-engine does, whoever begins again, and wherever."""
+"""Several shards that keep answer as the embedded engine does, whoever begins again, and wherever."""
 
 from __future__ import annotations
 
@@ -173,8 +172,7 @@ WINDOWED = [{**UPDATES, **WINDOW, "shards": shards} for shards in (2, 3)]
 def test_as_embedded_whoever_begins_again(
     request: pytest.FixtureRequest, tmp_path: Path, given: dict[str, Any], seed: int, n: int
 ) -> None:
-    """New representatives are found where all answers come together, and the shards hear of them with the block after
-    the next."""
+    """New representatives are found where all answers meet; the shards hear of them with the block after the next."""
     settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
     if settings.window is not None:
         request.getfixturevalue("short_memory")

@@ -30,8 +30,7 @@ def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
 async def test_frames_in_replies_out_and_killed_in_between(
     broker: Any, prefix: str, tmp_path: Path, shards: int
 ) -> None:
-    """kill -9 while frames are in flight, twice; what follows is as if nothing had happened. Segments begin in the
-    middle of frames."""
+    """kill -9 with frames in flight, twice: as if nothing had happened. Segments begin in the middle of frames."""
     settings = small(broker, prefix, tmp_path, shards=shards, segment_documents=150)
     log = frames(settings, stream(1, 2400), SIZE)
     replies = Replies(settings)

@@ -131,8 +131,7 @@ def pairs_of(matches: Matches) -> set[tuple[int, int]]:
 
 
 def test_a_trimmed_changelog_begins_where_it_begins(tmp_path: Path) -> None:
-    """What was trimmed is forgotten; everything after it is found, and matching goes on, through flushes and
-    restarts."""
+    """What was trimmed is forgotten; all after it is found, and matching goes on, through flushes and restarts."""
     settings = settings_of(**ANY, memtable_documents=64, segment_documents=150)
     log = frames(settings, DOCUMENTS)
     half, most = len(log) // 3, 2 * len(log) // 3

@@ -1,5 +1,4 @@
-"""A shard kept by a log of frames and a changelog answers as the embedded index does, whatever is lost or repeated, and
-whoever takes over."""
+"""A shard kept by frames and a changelog answers as the embedded index does, whatever is lost or repeated."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Alerts are raised by what workers really tell: scraped from them, repeated for as long as it stays so, and given to
-Prometheus' own evaluation of the rules."""
+"""Alerts are raised by what workers really tell: scraped, repeated, and given to Prometheus' own evaluation."""
 
 from __future__ import annotations
 

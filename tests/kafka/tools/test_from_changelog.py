@@ -58,8 +58,7 @@ def start(config: Path, folder: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def check(found: Outputs, pipeline: Pipeline, before: set[tuple[int, int]]) -> None:
-    """Every verdict is that of the embedded engine on all documents, but that what came again before the rebuilding is
-    called rejected; from then on the outputs are whole. before: the documents that were there before."""
+    """Verdicts are those of the embedded engine, but that what came again before (`before`) is rejected."""
     expected = pipeline.oracle(found.documents)
     theirs = dict(zip(expected.kinds, expected.verdicts, strict=True))
     ours = {

@@ -1,5 +1,4 @@
-"""`stream-lsh kafka status` against a real broker: with nobody there, with a worker at work, with one that was
-killed."""
+"""`stream-lsh kafka status` against a real broker: with nobody, with a worker at work, with a killed one."""
 
 from __future__ import annotations
 

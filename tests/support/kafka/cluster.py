@@ -51,11 +51,7 @@ async def _until_complete(bootstrap: str) -> None:
 
 @contextmanager
 def cluster(folder: Path, version: str) -> Iterator[list[KafkaBroker]]:
-    """The three, running; the first of them is the controller.
-
-    Raises:
-        BrokerError: see `KafkaBroker.start`.
-    """
+    """The three, running; the first of them is the controller. BrokerError: see `KafkaBroker.start`."""
     control, *ports = free_ports(1 + COPIES)
     voters = f"1@127.0.0.1:{control}"
     with ExitStack() as stack:

@@ -117,10 +117,7 @@ async def produce(
     bootstrap: str, topic: str, records: Iterable[Record], rate: float | None = None,
     stop: threading.Event | None = None,
 ) -> int:  # fmt: skip
-    """Produce records, at a rate per second or as fast as it goes; waits out a broker that is away. How many were sent.
-
-    What a broken connection may have repeated or lost does not matter: the topic says what the documents are.
-    """
+    """Produce records, at a rate or as fast as it goes; waits out a broker that is away. How many were sent."""
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap, acks="all", linger_ms=5, max_batch_size=256 << 10,
         max_request_size=32 << 20, request_timeout_ms=300_000, retry_backoff_ms=50,

@@ -72,11 +72,7 @@ class Worker:
         self._began = 0  # where the log of this life begins
 
     def start(self, *more: str, largest_file: int | None = None) -> None:
-        """Start it; it may have run before.
-
-        Args:
-            more: of its command line. largest_file: bytes; what is longer cannot be written, as on a full disk.
-        """
+        """Start it, perhaps again. more: of its command line. largest_file: in bytes, as on a full disk."""
         arguments = [
             "kafka", "worker", "--config", str(self.config), "--roles", ",".join(self.roles), "--processes",
             self.processes,
@@ -150,11 +146,7 @@ class Worker:
 
 
 class Pipeline:
-    """One pipeline under a prefix of its own.
-
-    Args:
-        bootstrap: for the harness; workers get `through` if given (a proxy). given: settings.
-    """
+    """One pipeline under a prefix of its own; workers reach the broker `through` a proxy if given. given: settings."""
 
     def __init__(self, bootstrap: str, prefix: str, folder: Path, *, through: str | None = None, **given: Any) -> None:
         self.folder = folder

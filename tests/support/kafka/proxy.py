@@ -177,10 +177,7 @@ class Proxied:
 
 
 def proxied_broker(folder: Path, version: str, names: Sequence[str] = ("PROXIED",)) -> tuple[KafkaBroker, list[Proxy]]:
-    """A broker, not started yet, with its plain listener and further ones that are advertised at a proxy each.
-
-    The proxies run. A client that bootstraps at a proxy's port uses that proxy only.
-    """
+    """A broker, not started, with further listeners advertised at proxies that run; clients stay with their proxy."""
     plain, control, *ports = free_ports(2 + len(names))
     proxies = [Proxy(port, seed=number) for number, port in enumerate(ports)]
     for proxy in proxies:

@@ -32,11 +32,7 @@ class SharedBroker:
 
 
 def shared_broker(folder: Path) -> str:
-    """host:port of the run's broker. folder: the same one in all processes of the run.
-
-    Raises:
-        BrokerError: it cannot be started.
-    """
+    """host:port of the run's broker, of which all its processes give the same folder; or a BrokerError."""
     folder.mkdir(exist_ok=True)
     address, failure = folder / "address", folder / "failure"
     with (folder / "lock").open("w") as lock:

@@ -106,10 +106,7 @@ async def partitions_of(client: AIOKafkaConsumer, topic: str) -> list[TopicParti
 
 
 async def settled(bootstrap: str, *topics: str) -> None:
-    """Wait until no transaction hides anything of these topics.
-
-    What was committed is seen only when the brokers have written that; what a killed process has left open, they end.
-    """
+    """Wait until no transaction hides anything of these topics: what a killed process has left open, brokers end."""
     async with (
         AIOKafkaConsumer(bootstrap_servers=bootstrap) as everything,
         AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed") as visible,

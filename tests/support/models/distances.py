@@ -21,11 +21,7 @@ def euclidean_distance(first: Sequence[float], second: Sequence[float]) -> float
 
 
 def cosine_distance(first: Sequence[float], second: Sequence[float]) -> float:
-    """The angle between two vectors in degrees, 0..180 (MMDS 3.5.4).
-
-    Raises:
-        ValueError: for vectors of different size, or one of length 0, which has no direction.
-    """
+    """The angle between two vectors in degrees, 0..180 (MMDS 3.5.4); ValueError if one has the length 0."""
     product = math.fsum(x * y for x, y in zip(first, second, strict=True))
     lengths = math.hypot(*first) * math.hypot(*second)
     if lengths == 0:

@@ -28,11 +28,7 @@ def jaccard(first: AbstractSet[Any], second: AbstractSet[Any]) -> float:
 
 
 def as_bag(shingles: Iterable[Hashable]) -> set[tuple[Hashable, int]]:
-    """A bag as a set: each shingle with the number of its occurrence.
-
-    The Jaccard of these sets is sum of minima / sum of maxima of the counts. (MMDS 3.1.3 divides by the sum of the
-    sizes instead, so that a bag has 1/2 with itself.)
-    """
+    """A bag as a set: each shingle with the number of its occurrence (Jaccard: sum of minima / sum of maxima)."""
     seen: Counter[Hashable] = Counter()
     bag = set()
     for shingle in shingles:
