@@ -96,16 +96,6 @@ def test_large_integers_come_back_everywhere(tmp_path: Path) -> None:
         assert (again.kind, again.id) == ("redelivered", other)
 
 
-def test_a_lone_surrogate_breaks_nothing() -> None:
-    with Deduplicator() as deduplicator:
-        given = [Document("a", FOX), Document("\ud800", FOX), Document("b", FOX + "\ud800"), Document("c", FOX)]
-        verdicts = list(deduplicator.process(given))
-        assert [verdict.kind for verdict in verdicts] == ["unique", "rejected", "rejected", "exact_duplicate"]
-        assert [verdict.reason for verdict in verdicts[1:3]] == ["not_utf8", "not_utf8"]
-        assert [verdict.id for verdict in verdicts] == ["a", None, "b", "c"]
-        assert len(deduplicator) == 2
-
-
 def test_mappings_have_the_fields_of_the_settings() -> None:
     settings = Settings(id_field="meta.nr", text_field=("title", "body"), time_field="at", source_field="outlet")
     row: dict[str, Any] = {"meta": {"nr": 1}, "title": "The fox", "body": FOX, "at": "2026-01-01", "outlet": "herald"}

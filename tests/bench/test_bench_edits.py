@@ -71,10 +71,6 @@ def test_tables_are_fixed_for_ever() -> None:
     # The documents of the published figures: another table is another corpus.
     digest = hashlib.sha256(b"".join(exchange(number).tobytes() for number in range(42))).hexdigest()
     assert digest == "ce8c31bdeb954f56724e0b7bdf12de067103ce2122009746c67cd64c89805f86"
-    for number in range(1, 42):
-        table = exchange(number)
-        assert sorted(table.tolist()) == list(range(256))
-        assert all(chr(table[ord(c)]) == chr(table[ord(c.upper())]).lower() for c in "abcdefghijklmnopqrstuvwxyz")
 
 
 @pytest.mark.long

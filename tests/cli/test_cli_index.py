@@ -178,6 +178,8 @@ def test_wrong_queries(run: Run, feed: Path, tmp_path: Path) -> None:
     assert "give either a text" in run("query", "text", "--input", feed, "--index", state, code=2).stderr
     assert "--threshold is for TEXT" in run("query", "--input", feed, "--threshold", 1, "--index", state, code=2).stderr
     assert "--output is for --input" in run("query", "text", "--output", "x", "--index", state, code=2).stderr
+    within = run("query", FOX, "--within", "lang=en", "--index", state, code=2)
+    assert "may match: leave out --within" in within.stderr
     assert "none.jsonl" in run("query", "--input", tmp_path / "none.jsonl", "--index", state, code=4).stderr
     assert "are the same file" in run("query", "--input", feed, "--output", feed, "--index", state, code=2).stderr
     unwritable = tmp_path / "no" / "folder"
@@ -215,12 +217,6 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
     assert "match_within = ['lang'] (now ['other'])" in run(
         "dedup", feed, "--index", state, "--match-within", "other", code=3
     ).stderr  # fmt: skip
-
-
-def test_values_to_match_within_where_there_are_none(run: Run, feed: Path, tmp_path: Path) -> None:
-    run("dedup", feed, "--index", tmp_path / "state")
-    found = run("query", FOX, "--within", "lang=en", "--index", tmp_path / "state", code=2)
-    assert "may match: leave out --within" in found.stderr
 
 
 @pytest.mark.long

@@ -61,13 +61,6 @@ def test_the_embedded_engine_takes_a_file_with_kafkas_settings(tmp_path: Path) -
     assert "topic_prefix:" not in str(caught.value)
 
 
-def test_an_unknown_setting_is_an_error_that_names_those_of_kafka_too(tmp_path: Path) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text("lingering = 3\n")
-    with pytest.raises(UsageError, match=r"lingering: there is no such setting .*linger_ms"):
-        KafkaSettings.load(file)
-
-
 def test_none_of_them_changes_the_answers() -> None:
     plain = Settings(threshold=0.7)
     other = KafkaSettings(threshold=0.7, topic_prefix="x", frame_documents=7, document_format="text")

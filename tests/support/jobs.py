@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,15 +11,16 @@ from stream_lsh import Settings
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
+from support.json_lines import read_lines, write_lines
 from support.kills import COMMITTING
 
 OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
+read = read_lines
 
 
 def write(path: Path, *records: Mapping[str, Any]) -> Path:
     """A file with one record a line."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
+    return write_lines(path, records)
 
 
 def written(folder: Path, records: Sequence[Mapping[str, Any]], parts: int = 3) -> list[str]:
@@ -30,11 +30,6 @@ def written(folder: Path, records: Sequence[Mapping[str, Any]], parts: int = 3) 
     return [
         str(write(folder / f"feed-{part:03}.jsonl", *records[cuts[part] : cuts[part + 1]])) for part in range(parts)
     ]
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The records of a file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def run(

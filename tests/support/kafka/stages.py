@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +21,7 @@ from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.lives import Stage, keep_running
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.process import COMPILED, Job, command, dump
+from stream_lsh.kafka.run.process import COMPILED
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame, Places
@@ -283,34 +282,3 @@ COMPACTED = {
     "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "1000", "delete.retention.ms": "0",
 }  # fmt: skip
 """A topic's configuration: compacted as soon as can be."""
-
-
-class Child:
-    """A role in a process of its own, as a worker starts it."""
-
-    def __init__(self, role: str, settings: KafkaSettings) -> None:
-        if role in COMPILED:
-            warm()
-        job = Job((role,), log_level="warning")
-        self.process: subprocess.Popen[Any] = subprocess.Popen(command(job), stdin=subprocess.PIPE)
-        assert self.process.stdin is not None
-        self.process.stdin.write(dump(job, settings))
-        self.process.stdin.flush()
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self._wait()
-
-    def terminate(self) -> int:
-        """SIGTERM, and the exit code."""
-        self.process.terminate()
-        return self._wait()
-
-    def _wait(self) -> int:
-        code = self.process.wait(PATIENCE)
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return code
