@@ -120,7 +120,7 @@ def test_what_alerts_need_is_said(tmp_path: Path, rules: Path) -> None:
     feed = known(tmp_path)
     with pytest.raises(UsageError, match=r"alerts go by the times of the documents: name the field .* --time-field"):
         run(tmp_path / "a", [feed], rules, {"time_field": None})
-    with pytest.raises(UsageError, match=r"rule 'spreads' \(spread\) needs to know who .* --source-field"):
+    with pytest.raises(UsageError, match=r"rule 'spreads' \(spread\) needs the source .* --source-field"):
         run(tmp_path / "b", [feed], rules, {"source_field": None})
     with pytest.raises(UsageError, match="only under --compare-with kept there are groups"):
         run(tmp_path / "c", [feed], rules, {"compare_with": "all"})
