@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+import sys
 from collections.abc import Sequence
 
 from stream_lsh.errors import StreamLshError
@@ -41,7 +42,7 @@ def require_for_children() -> None:
         StreamLshError: with the command that installs it.
     """
     for extra, packages in (("kafka", PACKAGES), ("serve", SERVE_PACKAGES)):
-        _require("this demo", extra, [name for name in packages if importlib.util.find_spec(name) is None])
+        _require("this demo", extra, [name for name in packages if not _is_there(name)])
 
 
 def require_plot() -> None:
@@ -51,6 +52,10 @@ def require_plot() -> None:
         StreamLshError: with the command that installs it.
     """
     _require("--plot", "plot", ("matplotlib",))
+
+
+def _is_there(package: str) -> bool:
+    return package in sys.modules or importlib.util.find_spec(package) is not None  # a loaded faust has no spec
 
 
 def _require(what: str, extra: str, packages: Sequence[str]) -> None:

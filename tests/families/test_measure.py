@@ -341,7 +341,7 @@ def test_indexes_of_copies_are_as_they_were(fingerprint: str, given: dict[str, A
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"measure": "cosine"}, "measure = cosine needs dimensions: numbers of a vector, or bits of a bit vector"),
-    ({"measure": "euclidean", "dimensions": 8}, "measure = euclidean needs max_distance: euclidean: distance up to"),
+    ({"measure": "euclidean", "dimensions": 8}, "measure = euclidean needs max_distance: distance up to"),
     ({"measure": "hamming", "max_distance": 3}, "measure = hamming needs dimensions: "),
     ({"measure": "hamming", "dimensions": 64}, "measure = hamming needs max_distance: "),
     ({**COSINE, "max_distance": 1}, "max_distance is not used with measure = cosine; leave it out"),
