@@ -83,7 +83,7 @@ def test_a_signal_ends_it_all_the_same(proxy: Proxy, settings: KafkaSettings, nu
         running.send_signal(number)
         assert running.wait(PATIENCE) == 128 + number
         said = running.stderr.read().decode()
-        assert "10 documents acknowledged before it ended; to go on, send the same again" in said
+        assert "10 documents acknowledged before it ended; to continue, send the same again" in said
         assert "Traceback" not in said and "never retrieved" not in said
     finally:
         running.kill()

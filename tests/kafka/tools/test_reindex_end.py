@@ -70,7 +70,7 @@ async def test_what_was_deleted_is_told_and_is_not_the_end(
     assert not watching.done()
     stop.set()
     assert not await watching
-    assert f"{settings.topic_prefix}.documents at offset 0 of partition 0 was deleted" in caplog.text
+    assert f"{settings.topic_prefix}.documents at offset 0 of partition 0 were deleted" in caplog.text
 
 
 async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:

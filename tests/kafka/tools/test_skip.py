@@ -116,7 +116,7 @@ def test_what_it_refuses(settings: KafkaSettings, run: Run) -> None:
         assert found.exit_code == 3 and says in found.output, found.output
     asyncio.run(commit(settings, "sequence", topics.signatures, 2, Accepted(bytes(16)).metadata()))
     found = run("signatures", 0, 1, "--yes")
-    assert found.exit_code == 3 and "is behind sequence, which goes on at 2" in found.output
+    assert found.exit_code == 3 and "was passed by sequence, which continues at 2" in found.output
     found = run("changelog", 0, 1, "--yes")
     assert found.exit_code == 2 and "signatures" in found.output
     words = ["frames", "0", "1", "--topic-prefix", "nobody", "--bootstrap-servers", settings.bootstrap_servers]
