@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from stream_lsh.errors import DamagedError
-from stream_lsh.index.store.rocksdb import ANSWERS, FREQUENCIES, ROWS, Store, parts_of, rows_key
+from stream_lsh.index.store.rocksdb import ANSWERS, DECISIONS, FREQUENCIES, ROWS, Store, parts_of, rows_key
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import LATE, Change, Seen
 from stream_lsh.wire.source import MOST_ROWS
@@ -22,6 +22,9 @@ _DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, with updates
 _SIZE = struct.Struct("<I")  # bytes of `Change.seen`, with a window
 _WAITS = 1 << 31  # flag in the number of keys: `Change.waits` follows, with its size as for `Change.seen`
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
+# Kinds whose values are stored with the answer. Later frames overwrite counters. Decisions are about rows of earlier
+# frames, and their segment may leave the window before the answer is deleted.
+_COPIED = (FREQUENCIES, DECISIONS)
 
 
 class KeptAnswers:
@@ -62,9 +65,9 @@ class KeptAnswers:
         if change.seen is not None:
             seen = _sized(change.seen.encode())
         waits = _sized(change.waits) if change.waits else b""
-        # Counters are overwritten by later frames, so their values are stored here.
-        rare = b"".join(_sized(value) for key, value in change.values.items() if key.startswith(FREQUENCIES))
-        return {self._key(change.offset): b"".join((head, late, dead, seen, waits, *change.values, rare, change.reply))}
+        copied = b"".join(_sized(value) for key, value in change.values.items() if key.startswith(_COPIED))
+        parts = (head, late, dead, seen, waits, *change.values, copied, change.reply)
+        return {self._key(change.offset): b"".join(parts)}
 
     def forget(self, frame: int) -> list[bytes]:
         """The keys of the answers up to this frame. No reader can ask for them any more."""
@@ -114,7 +117,7 @@ class KeptAnswers:
         keys = [value[k : k + _KEY_BYTES] for k in range(begin, at, _KEY_BYTES)]
         here = dict[bytes, bytes]()
         for mine in keys:
-            if mine.startswith(FREQUENCIES):
+            if mine.startswith(_COPIED):
                 here[mine], at = _sized_at(value, at)
         values = self._values(keys, here, last, flushed)
         return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, dead, seen, waits)
