@@ -23,6 +23,7 @@ from bench.kafka_figures import done_by, micros, span
 from bench.kafka_processes import cpu_between, most_resident, others_between
 from bench.kafka_rig import PACKAGES, Progress, Rig, Run, add_options, read_all, rig
 from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.consumer.position import committed_at
 from stream_lsh.kafka.names import largest_record
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.replies import head
@@ -30,6 +31,7 @@ from stream_lsh.wire.sequenced import Sequenced
 
 EXAMPLE = "python -m bench.kafka_stages --documents 20000 --frame-documents 1000 16 --out results"
 STAGES = ("sign", "sequence", "match", "judge", "forward")
+KEY_SECONDS = 0.2  # between two looks for the key of the index
 AHEAD = 2**20  # documents that sequence may be ahead of the judge, who is not there
 COLUMNS = {
     "stage": "stage", "frame_documents": "frame", "rate": "documents/s", "micros": "CPU µs/document",
@@ -81,6 +83,15 @@ class Stages:
             case _:
                 unique = sum(b'"kind":"unique"' in record.value for record in self._verdicts)
                 return topics.unique, lambda _: self._documents / unique
+
+    async def begin(self) -> None:
+        """Let a sequencer create the key of the index, which the signer waits for."""
+        run, group = self._run, self._run.topics.group("sequence")
+        worker = run.worker(roles=["sequence"], processes="one", name="begin", decision_lag=AHEAD)
+        while await committed_at(run.settings, group, TopicPartition(run.topics.signatures, 0)) is None:
+            worker.check()
+            await asyncio.sleep(KEY_SECONDS)
+        run.end(worker)
 
     async def measure(self, stage: str) -> dict[str, Any]:
         """Run one stage to the end of its input; its row."""
@@ -151,6 +162,7 @@ async def measure(
     async with rig.run("stages", shards=shards, partitions=partitions, frame_documents=frame) as run:
         await fill(run.settings, run.topics.documents, partitions, documents)
         found = Stages(rig, run, len(documents))
+        await found.begin()
         for stage in STAGES:
             made = await found.measure(stage)
             print(f"  {stage}: {made['rate']:,.0f} documents/s, {made['micros']:.1f} µs", flush=True)
