@@ -41,7 +41,7 @@ SECTIONS = {
     ),
     INDEX: (
         "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows", "segment_documents",
-        "memtable_documents", "erase_hours",
+        "memtable_documents", "cache_bytes", "erase_hours",
     ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)

@@ -32,6 +32,7 @@ from stream_lsh.index.segments.removal import Removal
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.segments.window import Window
 from stream_lsh.index.shard import NO_NUMBERS, Shard
+from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import looking, make_folder
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
@@ -85,6 +86,7 @@ class Index:
 
     def _open(self, settings: Settings, store: Store, now: float) -> None:
         self.store = store
+        limit_cache(settings.cache_bytes)
         try:
             facts = identity(store, self.folder, settings, now, read_only=self.read_only)
             self.settings = settings.of_index(facts["settings"], f"the index in {self.folder}")

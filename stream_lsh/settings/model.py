@@ -195,6 +195,10 @@ class Settings(BaseSettings):
     memtable_documents: int = Field(
         default=65536, ge=16, le=4194304, description="documents in a memtable before it is flushed"
     )
+    cache_bytes: int = Field(
+        default=32 * 2**20, ge=2**20, le=2**40,
+        description="bytes of RocksDB's block cache, which all indexes of a process share",
+    )  # fmt: skip
     max_document_bytes: int = Field(
         default=16 * 2**20, ge=64, le=2**30, description="bytes of the longest document; longer ones are dead letters"
     )

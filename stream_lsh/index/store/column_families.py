@@ -6,7 +6,7 @@ erased one by one: they have column families of their own, with values beside th
 
 from __future__ import annotations
 
-from rocksdict import BottommostLevelCompaction, CompactOptions, DBCompressionType, Options
+from rocksdict import BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBCompressionType, Options
 
 FACTS = "default"
 ROWS, ANSWERS, GROUPS = "rows", "answers", "groups"
@@ -17,6 +17,18 @@ _ROWS_BUFFER = 32 << 20  # for the rows of a memtable: most are deleted before t
 _LOG_BYTES = 128 << 20
 _BLOB_BYTES = 1024  # larger values are in blob files, which a compaction of keys does not copy
 _OPEN_FILES = 512
+_CACHE_BYTES = 32 << 20  # until `limit_cache`
+_BLOCKS = Cache(_CACHE_BYTES)  # of all stores of the process: with a cache each, memory would grow with the segments
+
+
+def limit_cache(size: int) -> None:
+    """Limit the block cache, which all stores of the process share, to so many bytes."""
+    _BLOCKS.set_capacity(size)
+
+
+def cached_bytes() -> int:
+    """Bytes in the block cache."""
+    return int(_BLOCKS.get_usage())
 
 
 def alone(name: str) -> bool:
@@ -30,6 +42,9 @@ def options(name: str) -> Options:
     options.set_compression_type(DBCompressionType.none())  # texts are compressed already, signatures do not compress
     options.set_write_buffer_size(_ROWS_BUFFER if name == ROWS else _BUFFER)
     options.set_max_write_buffer_number(2)
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(_BLOCKS)
+    options.set_block_based_table_factory(blocks)
     if alone(name) or name == GROUPS:
         options.set_target_file_size_base(_BUFFER)
     elif name not in (FACTS, ROWS):

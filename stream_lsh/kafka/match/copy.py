@@ -24,6 +24,7 @@ from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.index.segments.manifest import ranges_of
 from stream_lsh.index.segments.provisional_rows import facts
 from stream_lsh.index.segments.removal import Removal
+from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import make_folder
 from stream_lsh.index.store.rocksdb import Store, name_key
@@ -88,6 +89,7 @@ class Copy:
         with plainly(folder):
             make_folder(folder)
         self._erase_after = erase_after
+        limit_cache(settings.cache_bytes)
         # Not synced: what is lost in a power failure is read again from the changelog.
         self.store = Store(folder / "db", sync=False, joint=erase_after is None)
         try:
