@@ -176,7 +176,7 @@ def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs
 
     given = read_pairs(name, collection.ids)
     true = collection.compared.similarities(given.first, given.second)
-    apart = collection.salts[given.first] != collection.salts[given.second]
+    apart = collection.scopes[given.first] != collection.scopes[given.second]
     differ = ~apart & (np.abs(given.similarity - true) > 1e-6)  # false where none is given: NaN compares so
     # A pair without a similarity is a label: the two belong together, however similar the texts are.
     low = given.similarity < settings.least

@@ -40,12 +40,12 @@ def background_of(drawn: Sample, settings: Settings) -> ItemBackground:
     from stream_lsh.families.family import signer_of
 
     words, offsets = signer_of(settings.signing).shingle(drawn.texts, drawn.ends)
-    salts = np.zeros(len(drawn), np.uint64)
+    scopes = np.zeros(len(drawn), np.uint64)
     if settings.measure in ("levenshtein", "weighted-jaccard"):
-        lists = Lists(settings.measure == "levenshtein", words, offsets, salts)
+        lists = Lists(settings.measure == "levenshtein", words, offsets, scopes)
         return lists.background(2 * int(settings.curve.asked) + 2)
     words = words.reshape(len(drawn), -1 if len(drawn) else 0)
-    items = Items(settings.measure, settings.dimensions or 0, words, salts)
+    items = Items(settings.measure, settings.dimensions or 0, words, scopes)
     return background(items, settings.curve)
 
 

@@ -58,7 +58,7 @@ class Columns:
         times: int64[n], ms since 1970, or NO_TIME.
         rejected: by place.
         sources: as JSON text, b"" for none; empty without `source_field`.
-        salts: uint64[n], hashes of the scopes; empty without `match_within`.
+        scopes: uint64[n], hashes of the scopes; empty without `match_within`.
         deleted: places of the deletions.
         stamped: places of documents without a time of their own: their time is that of the record. It counts for stream
             time and does not order versions.
@@ -70,7 +70,7 @@ class Columns:
     times: NDArray[np.int64]
     rejected: dict[int, Rejection] = field(default_factory=dict)
     sources: list[bytes] = field(default_factory=list)
-    salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    scopes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     deleted: list[int] = field(default_factory=list)
     stamped: list[int] = field(default_factory=list)
 
@@ -84,7 +84,7 @@ class Columns:
         return Columns(
             self.ids[begin:end], self.texts[start:stop], self.ends[begin:end] - start, self.times[begin:end],
             {i - begin: why for i, why in self.rejected.items() if begin <= i < end}, self.sources[begin:end],
-            self.salts[begin:end], [i - begin for i in self.deleted if begin <= i < end],
+            self.scopes[begin:end], [i - begin for i in self.deleted if begin <= i < end],
             [i - begin for i in self.stamped if begin <= i < end],
         )  # fmt: skip
 
@@ -117,7 +117,7 @@ class Batch(Columns):
         )
 
 
-def salts_of(within: list[bytes]) -> NDArray[np.uint64]:
+def scopes_of(within: list[bytes]) -> NDArray[np.uint64]:
     """Hashes of scopes, given as `within_text` has them; empty if there are none."""
     if not within:
         return np.empty(0, np.uint64)

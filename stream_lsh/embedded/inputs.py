@@ -130,7 +130,7 @@ class Input(ABC):
             parsed.times,
             parsed.rejected,
             parsed.sources,
-            parsed.salts,
+            parsed.scopes,
             parsed.deleted,
             data=lines.data,
             line_starts=lines.starts,

@@ -28,7 +28,7 @@ class Collection:
     are."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
-    salts: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.salts`; or zeros
+    scopes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.scopes`; or zeros
     compared: Ranked | Items | Lists | Contained = field(
         default_factory=lambda: Ranked(np.empty(0, np.int32), np.zeros(1, np.int64), 0)
     )
@@ -75,24 +75,24 @@ def collect(
         if texts:
             ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
             signed = signer.sign(b"".join(texts), ends, want_shingles=True)
-            salts = batch.salts[places] if len(batch.salts) else np.zeros(len(texts), np.uint64)
-            collection.salts = np.concatenate((collection.salts, salts))
+            scopes = batch.scopes[places] if len(batch.scopes) else np.zeros(len(texts), np.uint64)
+            collection.scopes = np.concatenate((collection.scopes, scopes))
             sizes.append(np.diff(signed.offsets))
             apart = settings.measure == "jaccard"
-            shingles.append(signed.shingles ^ np.repeat(salts, sizes[-1]) if apart else signed.shingles)
+            shingles.append(signed.shingles ^ np.repeat(scopes, sizes[-1]) if apart else signed.shingles)
             if copy is not None:
                 new = collection.ids[-len(texts) :]
-                copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, salts.tolist(), strict=True)))
+                copy.write(b"".join(_line(settings, *item) for item in zip(new, texts, scopes.tolist(), strict=True)))
         if full:
             break
     if settings.dimensions is not None:
         words = np.concatenate([np.empty(0, np.uint64), *shingles]).reshape(len(collection), -1 if shingles else 0)
-        collection.compared = Items(settings.measure, settings.dimensions, words, collection.salts)
+        collection.compared = Items(settings.measure, settings.dimensions, words, collection.scopes)
     elif shingles:
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate(sizes))])
         words = np.concatenate(shingles)
         if settings.measure in ("levenshtein", "weighted-jaccard"):
-            collection.compared = Lists(settings.measure == "levenshtein", words, offsets, collection.salts)
+            collection.compared = Lists(settings.measure == "levenshtein", words, offsets, collection.scopes)
         else:
             collection.compared = Ranked.of(words, offsets)
     if settings.measure == "containment" and isinstance(collection.compared, Ranked):
@@ -110,7 +110,7 @@ def copied_settings(settings: Settings) -> Settings:
         "set_field": "set" if settings.set_field is not None else None,
         "vector_field": None,
         "bits_field": None,
-        "match_within": ("salt",) if settings.match_within else (),
+        "match_within": ("scope",) if settings.match_within else (),
         "compare_with": "all",
         "max_verified_matches": 0,
         "max_matches": 0,
@@ -119,12 +119,12 @@ def copied_settings(settings: Settings) -> Settings:
     return Settings(**{**settings.model_dump(), **changes})
 
 
-def _line(settings: Settings, id: bytes, text: bytes, salt: int) -> bytes:
+def _line(settings: Settings, id: bytes, text: bytes, scope: int) -> bytes:
     if settings.item is not None:
         value = text if settings.measure == "weighted-jaccard" else b'"%b"' % text  # it is JSON
-        return b'{"id": %b, "salt": %d, "%b": %b}\n' % (id, salt, settings.item.kind.encode(), value)
+        return b'{"id": %b, "scope": %d, "%b": %b}\n' % (id, scope, settings.item.kind.encode(), value)
     plain = text.decode("utf-8", "surrogatepass")
     if settings.set_field is None:
-        return b'{"id": %b, "salt": %d, "text": %b}\n' % (id, salt, json.dumps(plain).encode("ascii"))
+        return b'{"id": %b, "scope": %d, "text": %b}\n' % (id, scope, json.dumps(plain).encode("ascii"))
     # Elements with a separator inside were escaped when they were joined; they stay so, which keeps them different.
-    return b'{"id": %b, "salt": %d, "set": %b}\n' % (id, salt, json.dumps(plain.split("\x1f")).encode("ascii"))
+    return b'{"id": %b, "scope": %d, "set": %b}\n' % (id, scope, json.dumps(plain.split("\x1f")).encode("ascii"))

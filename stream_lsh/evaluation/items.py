@@ -26,13 +26,13 @@ class Items:
     """Vectors or bit vectors by position.
 
     words: uint64[n, size], as `ItemSigner.shingle` makes them: numbers as the bits of float64, or the bits.
-    salts: uint64[n], equal where two may match. dimensions: numbers or bits of each.
+    scopes: uint64[n], equal where two may match. dimensions: numbers or bits of each.
     """
 
     measure: Measure
     dimensions: int
     words: NDArray[np.uint64]
-    salts: NDArray[np.uint64]
+    scopes: NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.words)
@@ -42,7 +42,7 @@ class Items:
         found = np.empty(len(first), np.float64)
         number = np.int64(MEASURES.index(self.measure))
         _compare(number, self.dimensions, self.words.shape[1], self.words.reshape(-1), first, second, found)
-        return np.where(self.salts[first] == self.salts[second], found, 0.0)
+        return np.where(self.scopes[first] == self.scopes[second], found, 0.0)
 
     def blocks(self, size: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
         """Every pair once or more: (first newer, first older, measures of all newer with all older of a block), about:
@@ -107,7 +107,7 @@ class EveryPair:
         one, other = np.concatenate(older), np.concatenate(newer)
         similarity = self.items.similarities(one, other)
         kept = similarity >= self.least
-        kept &= self.items.salts[one] == self.items.salts[other]
+        kept &= self.items.scopes[one] == self.items.scopes[other]
         one, other, similarity = one[kept], other[kept], similarity[kept]
         order = np.lexsort((one, other))
         return ExactPairs(one[order], other[order], similarity[order])
@@ -117,7 +117,7 @@ class EveryPair:
         size = min(self.BLOCK, len(self.items))
         if not size:
             return 0.0
-        some = Items(self.items.measure, self.items.dimensions, self.items.words[:size], self.items.salts[:size])
+        some = Items(self.items.measure, self.items.dimensions, self.items.words[:size], self.items.scopes[:size])
         EveryPair(some, self.least).run()  # compiling is not what is timed
         began = time.perf_counter()
         EveryPair(some, self.least).run()

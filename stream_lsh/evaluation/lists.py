@@ -25,21 +25,21 @@ _NEAR = 1 - 1e-6  # of a bound on the similarity, which is rounded, too
 @dataclass(frozen=True)
 class Lists:
     """Short texts (edit) or sets with weights, by position. words: uint64, as their signer's `shingle` makes them;
-    document i has words[offsets[i]:offsets[i + 1]]. salts: uint64[n], equal where two may match."""
+    document i has words[offsets[i]:offsets[i + 1]]. scopes: uint64[n], equal where two may match."""
 
     edit: bool
     words: NDArray[np.uint64]
     offsets: NDArray[np.int64]
-    salts: NDArray[np.uint64]
+    scopes: NDArray[np.uint64]
 
     def __len__(self) -> int:
-        return len(self.salts)
+        return len(self.scopes)
 
     def similarities(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
         """Similarity of given pairs, as verdicts have it: float64[len(first)]; 0 where two are not to match, or have
         more than MOST_COUNTED edits between them."""
         found = self._compared(first, second, MOST_COUNTED)
-        return np.where(self.salts[first] == self.salts[second], found, 0.0)
+        return np.where(self.scopes[first] == self.scopes[second], found, 0.0)
 
     def _compared(self, first: NDArray[np.int64], second: NDArray[np.int64], most: int) -> NDArray[np.float64]:
         found = np.empty(len(first))
@@ -65,7 +65,7 @@ class Lists:
         """Some of them."""
         parts = [self.words[self.offsets[place] : self.offsets[place + 1]] for place in places.tolist()]
         offsets = np.cumsum([0, *map(len, parts)])
-        return Lists(self.edit, np.concatenate([self.words[:0], *parts]), offsets, self.salts[places])
+        return Lists(self.edit, np.concatenate([self.words[:0], *parts]), offsets, self.scopes[places])
 
 
 class EveryList:
@@ -89,7 +89,7 @@ class EveryList:
         for begin in range(0, len(order), _BLOCK):
             end = min(begin + _BLOCK, len(order))
             pairs, found = _near(
-                lists.edit, lists.words, lists.offsets, lists.salts, sizes, order, begin, end, self.least
+                lists.edit, lists.words, lists.offsets, lists.scopes, sizes, order, begin, end, self.least
             )
             parts.append(pairs)
             values.append(found)
@@ -123,7 +123,7 @@ def _similarity(edit, words, offsets, one, other, most, scratch):  # type: ignor
 
 
 @njit(allocates=True)
-def _near(edit, words, offsets, salts, sizes, order, begin, end, least):  # type: ignore[no-untyped-def]
+def _near(edit, words, offsets, scopes, sizes, order, begin, end, least):  # type: ignore[no-untyped-def]
     """Of the documents order[begin:end], from small to large, the pairs (older, newer) with larger ones; how similar.
     An empty text is similar to nothing."""
     pairs, values, n = np.empty((256, 2), np.int64), np.empty(256), 0
@@ -138,7 +138,7 @@ def _near(edit, words, offsets, salts, sizes, order, begin, end, least):  # type
             bound = 1.0 / (1.0 + sizes[other] - sizes[one]) if edit else sizes[one] / sizes[other]
             if bound < least * _NEAR:
                 break
-            if salts[one] != salts[other]:
+            if scopes[one] != scopes[other]:
                 continue
             older, newer = min(one, other), max(one, other)
             value = _similarity(edit, words, offsets, newer, older, most, scratch)

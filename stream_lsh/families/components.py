@@ -35,7 +35,7 @@ class Components(NamedTuple):
 def components_of(signing: SigningSettings) -> Components:
     """The layout of the signatures of an index."""
     if signing.measure in OF_BITS or signing.measure == "levenshtein":
-        return Components((signing.signature_size + signing.salt_bits) // 8, np.dtype(np.uint8), 1)
+        return Components((signing.signature_size + signing.scope_bits) // 8, np.dtype(np.uint8), 1)
     if signing.measure == "tf-idf":
         return Components(STORY_TERMS, np.dtype(np.uint32), 32)
     octets = 1 if signing.measure == "containment" else component_bytes(signing.rows)
@@ -56,5 +56,5 @@ def masks_of(signing: SigningSettings) -> NDArray[np.uint64]:
         choices = combinations(range(int(signing.max_distance) + signing.rows), signing.rows)
         for key, chosen in enumerate(choices):
             bits[key, : signing.dimensions] = np.isin(blocks, chosen)
-    bits[:, signing.signature_size : signing.signature_size + signing.salt_bits] = True
+    bits[:, signing.signature_size : signing.signature_size + signing.scope_bits] = True
     return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)

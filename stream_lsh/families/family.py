@@ -25,7 +25,7 @@ class Signs(Protocol):
     settings: SigningSettings
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
         """Sign documents that end at `ends` in `texts`, see `Signer.sign`."""

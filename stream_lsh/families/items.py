@@ -40,7 +40,7 @@ class ItemSigner:
         self._layout = components_of(settings)
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
         """As `Signer.sign`. A text that is no item with these dimensions, such as an empty one, has the size 0."""
@@ -55,8 +55,8 @@ class ItemSigner:
             items = items[items.any(axis=1)]
         sizes = np.zeros(n, np.uint32)
         sizes[there] = settings.dimensions
-        if salts is not None and len(salts):
-            set_apart(signatures, fingerprints, salts)
+        if scopes is not None and len(scopes):
+            set_apart(signatures, fingerprints, scopes)
         signatures[sizes == 0] = 0
         words, offsets = np.empty(0, np.uint64), np.empty(0, np.int64)
         if want_shingles:

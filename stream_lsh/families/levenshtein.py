@@ -125,7 +125,7 @@ class EditSigner:
         self._columns = components_of(settings).columns
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
         """As `Signer.sign`; sizes are numbers of characters."""
@@ -138,12 +138,12 @@ class EditSigner:
             text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
             settings.bands, self._looked, self._key, sizes, fingerprints, words, points, offsets,
         )  # fmt: skip
-        if salts is not None and len(salts):
+        if scopes is not None and len(scopes):
             # The scope changes all keys in the same way, because equal keys are in different places of two signatures.
-            words[:, _FIRST:] ^= random_words(salts, _FIRST)[:, -1:].astype(np.uint32)
+            words[:, _FIRST:] ^= random_words(scopes, _FIRST)[:, -1:].astype(np.uint32)
         signatures = words.astype("<u4").view(np.uint8)
-        if salts is not None and len(salts):
-            set_apart(signatures[:, : COUNT_BITS // 8], fingerprints, salts)
+        if scopes is not None and len(scopes):
+            set_apart(signatures[:, : COUNT_BITS // 8], fingerprints, scopes)
             signatures[sizes == 0] = 0
         if not want_shingles:
             total, offsets = 0, np.empty(0, np.int64)

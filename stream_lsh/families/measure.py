@@ -90,7 +90,7 @@ COUNT_BITS = 1024
 ranked by these only (`layout.HEAD_WORDS`)."""
 PIECE_BITS = 32
 """Bits of a key in such a signature."""
-SALT_BITS = 64
+SCOPE_BITS = 64
 """Bits behind a signature of bits where there is a scope, which changes them. They are in every key, so that documents
 of different scopes do not meet. By the other bits alone they could, because half of these are equal in any two
 documents."""

@@ -14,7 +14,7 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.text.settings import SigningSettings
 
-SALT_BYTES = 8
+SCOPE_BYTES = 8
 _SAMPLED = 1 << 16  # range of the bits of a shingle's hash that decide whether it is a key
 _LOW = np.uint64(_SAMPLED - 1)
 
@@ -31,14 +31,14 @@ class SampledSigner:
         self._signer = Signer(replace(settings, signature_size=1, bands=1, rows=1), key)
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
         """As `Signer.sign`."""
         signed = self._signer.sign(texts, ends, want_shingles=want_shingles, want_signatures=False)
         signatures = np.zeros((len(ends), SIGNATURE_BYTES * want_signatures), np.uint8)
-        if salts is not None and len(salts):
-            set_apart(signatures[:, :SALT_BYTES], signed.fingerprints, salts)
+        if scopes is not None and len(scopes):
+            set_apart(signatures[:, :SCOPE_BYTES], signed.fingerprints, scopes)
             signatures[signed.sizes == 0] = 0
         return replace(signed, signatures=signatures)
 
@@ -48,7 +48,7 @@ class SampledSigner:
 
 
 @njit(allocates=True)
-def sampled(shingles, offsets, salts, secret, sampling):  # type: ignore[no-untyped-def]
+def sampled(shingles, offsets, scopes, secret, sampling):  # type: ignore[no-untyped-def]
     """The keys of n documents: the hashes of one shingle in `sampling`, with the index's secret and each document's
     scope. Which shingles are chosen depends on neither, because verdicts depend on it. Returns uint64[k] and the
     offsets int64[n + 1]."""
@@ -56,7 +56,7 @@ def sampled(shingles, offsets, salts, secret, sampling):  # type: ignore[no-unty
     out, starts, there = np.empty(len(shingles), np.uint64), np.empty(n + 1, np.int64), np.int64(0)
     starts[0] = 0
     for i in range(n):
-        state = secret ^ SEED_BAND ^ salts[i]
+        state = secret ^ SEED_BAND ^ scopes[i]
         for k in range(offsets[i], offsets[i + 1]):
             out[there] = fold_multiply(shingles[k] ^ state, SEED_MIX)
             there += np.int64((shingles[k] & _LOW) < bound)

@@ -130,7 +130,7 @@ class Signer:
         self._component = np.dtype(f"u{component_bytes(settings.rows)}")
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
         """Sign n documents.
@@ -138,7 +138,7 @@ class Signer:
         Args:
             texts: the documents in UTF-8 (encoded with "surrogatepass"), concatenated.
             ends: int64[n], where each ends in `texts`; the first starts at 0.
-            salts: uint64[n], scopes; documents of different scopes never match. None or empty = one scope.
+            scopes: uint64[n], hashes of the scopes; documents of different scopes never match. None or empty = one scope.
             want_shingles: return the shingles' hashes; the scope does not change them.
             want_signatures: make signatures; otherwise they are [n, 0].
 
@@ -161,8 +161,8 @@ class Signer:
             _KINDS.index(settings.kind), settings.k, settings.continuous_k, self._weights, settings.bag, self._seeds,
             self._key, sizes, fingerprints, signatures, shingles, offsets,
         )  # fmt: skip
-        if salts is not None and len(salts):
-            set_apart(signatures, fingerprints, salts)
+        if scopes is not None and len(scopes):
+            set_apart(signatures, fingerprints, scopes)
             signatures[sizes == 0] = 0
         kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps the whole array
         return Signed(sizes, fingerprints, signatures, kept, offsets)
@@ -193,7 +193,7 @@ def prepared(
 
 
 def set_apart(
-    signatures: NDArray[np.unsignedinteger[Any]], fingerprints: NDArray[np.uint64], salts: NDArray[np.uint64]
+    signatures: NDArray[np.unsignedinteger[Any]], fingerprints: NDArray[np.uint64], scopes: NDArray[np.uint64]
 ) -> None:
     """Mix the scopes uint64[n] into signatures and fingerprints. Documents of one scope agree as before, documents of
     different scopes only by chance, even with the same text.
@@ -203,9 +203,9 @@ def set_apart(
     with the scope, which can be computed back from text and key (`kafka.tools.restored`).
     """
     size, kind = signatures.shape[1], signatures.dtype.itemsize
-    words = random_words(salts, -(-size * kind // 8)).astype("<u8")  # the same components on every machine
+    words = random_words(scopes, -(-size * kind // 8)).astype("<u8")  # the same components on every machine
     signatures ^= words.view(f"<u{kind}")[:, :size]
-    fingerprints[:, 0] ^= salts
+    fingerprints[:, 0] ^= scopes
 
 
 def _check(settings: SigningSettings) -> None:

@@ -229,7 +229,7 @@ class TermSigner:
         self._flags = unicode_data().flags
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
         """Sign documents that end at `ends` in `texts`, see `Signer.sign`. Terms are in the place of shingles."""
@@ -250,10 +250,10 @@ class TermSigner:
         )  # fmt: skip
         signatures = np.zeros((n, STORY_TERMS * want_signatures), np.uint32)
         terms = terms[:total]
-        if salts is not None and len(salts):
-            fingerprints[:, 0] ^= salts
-            terms = salted(terms, offsets, salts)
-            signatures[:, :1] = (salts & _TERM_MASK)[:, None]
+        if scopes is not None and len(scopes):
+            fingerprints[:, 0] ^= scopes
+            terms = scoped(terms, offsets, scopes)
+            signatures[:, :1] = (scopes & _TERM_MASK)[:, None]
         return Signed(sizes, fingerprints, signatures, terms if want_shingles else terms[:0], offsets)
 
     def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -262,9 +262,9 @@ class TermSigner:
         return signed.shingles, signed.offsets
 
 
-def salted(terms: NDArray[np.uint64], offsets: NDArray[np.int64], salts: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def scoped(terms: NDArray[np.uint64], offsets: NDArray[np.int64], scopes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Terms of documents in these scopes; document i has terms[offsets[i]:offsets[i + 1]]."""
-    return terms ^ np.repeat((salts & _TERM_MASK) << TERM_SHIFT, np.diff(offsets))
+    return terms ^ np.repeat((scopes & _TERM_MASK) << TERM_SHIFT, np.diff(offsets))
 
 
 class StoryWords:
@@ -292,8 +292,8 @@ class StoryWords:
         terms, where = np.empty(size + 2, np.uint64), np.empty((size + 2, 2), np.uint32)
         norm = np.empty(normalised_capacity(size), np.uint8)
         n = _words(octets, self._quick, self._tables, self._flags, norm, terms, where)
-        salt = own[-1:] if own is not None else np.uint64(0)
-        places = dict(zip(((terms[:n] ^ salt) >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
+        scope = own[-1:] if own is not None else np.uint64(0)
+        places = dict(zip(((terms[:n] ^ scope) >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
         evidence = []
         for signature in others:
             shared = [places[term] for term in (signature >> np.uint32(TERM_SHIFT)).tolist() if term in places]

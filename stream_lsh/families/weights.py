@@ -46,7 +46,7 @@ class WeightsSigner:
         self._tables = tables()
 
     def sign(
-        self, texts: bytes, ends: NDArray[np.int64], salts: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
         want_signatures: bool = True,
     ) -> Signed:  # fmt: skip
         """As `Signer.sign`. A text that is no set, such as an empty one, has the size 0."""
@@ -57,8 +57,8 @@ class WeightsSigner:
         signatures = np.zeros((len(ends), self.settings.signature_size * want_signatures), self._kind)
         if want_signatures:
             _sample(words, logarithms(words[1::2].view(np.float64)), offsets, self._seeds, *self._tables, signatures)
-        if salts is not None and len(salts):
-            set_apart(signatures, fingerprints, salts)
+        if scopes is not None and len(scopes):
+            set_apart(signatures, fingerprints, scopes)
             signatures[sizes == 0] = 0
         if not want_shingles:
             words, offsets = np.empty(0, np.uint64), np.empty(0, np.int64)

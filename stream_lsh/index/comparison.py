@@ -27,15 +27,15 @@ class Likened(NamedTuple):
     terms: list[str]
 
 
-def likened(index: Index, text: str, salt: int, shard: int, row: int) -> Likened:
+def likened(index: Index, text: str, scope: int, shard: int, row: int) -> Likened:
     """Compare a text with a row, as if the text arrived now. Nothing is stored or counted. Must run in the thread that
     writes. A text without terms has similarity 0.
 
     Args:
-        salt: scope of the row (`Columns.salts`), 0 without `match_within`; with another one no term would be equal.
+        scope: hash of the scope of the row (`Columns.scopes`), 0 without `match_within`; with another one no term would be equal.
     """
     data, one = text.encode("utf-8", "surrogatepass"), np.ones(1, np.int64)
-    columns = Columns([b'""'], data, one * len(data), one * NO_TIME, salts=one.view(np.uint64) * np.uint64(salt))
+    columns = Columns([b'""'], data, one * len(data), one * NO_TIME, scopes=one.view(np.uint64) * np.uint64(scope))
     batch, held = index.sign(columns, want_texts=False), index.shards[shard]
     similarity = float(BatchRun(held, batch, store=False, known=False).likened(row)[0])
     if not len(own := batch.shingles.known().shingles):

@@ -165,9 +165,9 @@ class Service:
                 return found, None
             # Compare the newer one as if it were the next document.
             newer, older, (shard, row) = (one, other, rows[1]) if one["seq"] > other["seq"] else (other, one, rows[0])
-            salt = _salt(engine.index.signer, older) if self.settings.match_within else 0
+            scope = _scope(engine.index.signer, older) if self.settings.match_within else 0
             text = compared_part(self.settings, newer["text"])
-            return found, likened(engine.index, text, salt, shard, row)
+            return found, likened(engine.index, text, scope, shard, row)
 
         (one, other), liked = await self.writer.do(Look(read))
         for id, document in ((a, one), (b, other)):
@@ -181,8 +181,8 @@ class Service:
             found = compared_documents(signer, self.settings, a, b)
         else:
             found = Compared(liked.similarity, evidence={"terms": liked.terms})
-        salts = [_salt(signer, document) for document in (a, b)]
-        apart = bool(self.settings.match_within) and salts[0] != salts[1]
+        scopes = [_scope(signer, document) for document in (a, b)]
+        apart = bool(self.settings.match_within) and scopes[0] != scopes[1]
         for document in (a, b):
             del document["hash"]
         return side_by_side(self.settings, a, b, found, apart)
@@ -297,9 +297,9 @@ def _described(engine: Engine, shard: int, row: int, text: bool) -> dict[str, An
     return found
 
 
-def _salt(signer: Signs, document: dict[str, Any]) -> int:
-    """The scope of a document, as a salt of its fingerprint."""
+def _scope(signer: Signs, document: dict[str, Any]) -> int:
+    """The hash of the scope of a document, by its fingerprint."""
     data = document["text"].encode("utf-8", "surrogatepass")
     signed = signer.sign(data, np.array([len(data)]), want_shingles=False, want_signatures=False)
-    salt: int = document["hash"] ^ int(signed.fingerprints[0, 0])
-    return salt
+    scope: int = document["hash"] ^ int(signed.fingerprints[0, 0])
+    return scope

@@ -26,7 +26,7 @@ from stream_lsh.families.measure import (
     DEFAULTS,
     MEASURE_SETTINGS,
     OF_BITS,
-    SALT_BITS,
+    SCOPE_BITS,
     Measure,
     banding_of,
     check_extent,
@@ -323,7 +323,7 @@ class Settings(BaseSettings):
             markup="markup" in steps, nfkc="nfkc" in steps,
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
             measure=self.measure, dimensions=self.dimensions or 0, max_distance=self.max_distance or 0.0,
-            salt_bits=SALT_BITS if self.match_within and self.measure in OF_BITS else 0,
+            scope_bits=SCOPE_BITS if self.match_within and self.measure in OF_BITS else 0,
             sampling=self.sampled if self.measure == "containment" else 0,
             passage=self.min_passage_words if self.measure == "containment" else 0,
         )  # fmt: skip

@@ -21,7 +21,7 @@ class SigningSettings:
         signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
         measure, dimensions, max_distance: see `families.measure`. Documents that are not texts use these and K, b and r
             only.
-        salt_bits: bits behind the K bits of a signature, zero without a scope; all keys include them.
+        scope_bits: bits behind the K bits of a signature, zero without a scope; all keys include them.
         sampling: one shingle in so many is a key (`families.containment`); 0 = keys are bands.
         passage: least number of tokens of a passage in evidence.
     """
@@ -42,7 +42,7 @@ class SigningSettings:
     measure: str = "jaccard"
     dimensions: int = 0
     max_distance: float = 0.0
-    salt_bits: int = 0
+    scope_bits: int = 0
     sampling: int = 0
     passage: int = 0
 

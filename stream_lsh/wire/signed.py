@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import Signs
-from stream_lsh.families.terms import salted
+from stream_lsh.families.terms import scoped
 from stream_lsh.index.batch import ShingleSets, SignedBatch, batch_of, owners
 from stream_lsh.index.rows.keys import Hashes, Keys, ends_of
 from stream_lsh.index.rows.layout import DELETION, SEQ
@@ -30,7 +30,7 @@ class TextShingles:
     def __init__(self, frame: Frame, valid: NDArray[np.bool_], signer: Signs) -> None:
         n = len(valid)
         self._signer = signer
-        self._salts = frame.signatures[:, 0].astype(np.uint64) if signer.settings.measure == "tf-idf" else None
+        self._scopes = frame.signatures[:, 0].astype(np.uint64) if signer.settings.measure == "tf-idf" else None
         self._valid = valid
         self._sets = ShingleSets(np.empty(0, np.uint64), np.zeros(n + 1, np.int64), np.zeros(n, np.bool_))
         self._ahead = 1  # documents shingled at once: in a dense feed nearly all are needed
@@ -52,8 +52,8 @@ class TextShingles:
         self._ahead *= 2
         texts = [self._take(k) for k in missing.tolist()]
         shingles, offsets = self._signer.shingle(b"".join(texts), ends_of(texts))
-        if self._salts is not None:
-            shingles = salted(shingles, offsets, self._salts[missing])
+        if self._scopes is not None:
+            shingles = scoped(shingles, offsets, self._scopes[missing])
         self._add(missing, shingles, offsets)
         return self._sets
 

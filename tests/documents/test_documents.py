@@ -55,13 +55,13 @@ def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, int, 
         document = read_object(line)
         id, text, time, source, within, deleted = fields.extract(document)
         told = "deleted" if deleted else None
-        return id, text.encode("utf-8", "surrogatepass"), time, source, salt_of(within), told
+        return id, text.encode("utf-8", "surrogatepass"), time, source, scope_of(within), told
     except Refused as refused:
-        return refused.id, b"", NO_TIME, b"", salt_of(b""), refused.reason
+        return refused.id, b"", NO_TIME, b"", scope_of(b""), refused.reason
 
 
-def salt_of(values: bytes) -> int:
-    """The salt of values that stand in a line of JSON like this."""
+def scope_of(values: bytes) -> int:
+    """The scope of values that stand in a line of JSON like this."""
     return int(murmur128(values, np.array([len(values)]))[0, 0])
 
 
@@ -291,7 +291,7 @@ def test_a_source_is_a_string_or_an_integer_and_decides_about_nothing(fields: Fi
 
 
 @pytest.mark.parametrize("fields", [Fields(match_within=("lang", "n")), Fields(match_within=("of.lang", "of.n"))])
-def test_equal_values_have_equal_salts_and_others_have_not(fields: Fields) -> None:
+def test_equal_values_have_equal_scopes_and_others_do_not(fields: Fields) -> None:
     same = [(b'"en"', b"1"), (b'"\\u0065n"', b"1")], [(b"null", b"2"), (b"", b"2")], [(b"0", b"-0"), (b"-0", b"0")]
     other = [
         (b'"null"', b"2"), (b'""', b"2"), (b"true", b"false"), (b'"true"', b"false"), (b'"en"', b'"1"'),
@@ -309,7 +309,7 @@ def test_equal_values_have_equal_salts_and_others_have_not(fields: Fields) -> No
     found = parse(lines, fields)
     assert not found.rejected
     numbers: dict[int, int] = {}
-    assert [numbers.setdefault(salt, len(numbers)) for salt in found.salts.tolist()] == groups_of
+    assert [numbers.setdefault(scope, len(numbers)) for scope in found.scopes.tolist()] == groups_of
 
 
 @pytest.mark.parametrize("fields", [Fields(match_within=("lang",)), Fields(match_within=("of.lang",))])
@@ -328,7 +328,7 @@ def test_what_is_no_value_to_match_within(fields: Fields, value: bytes, reason: 
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.text(st.characters(), max_size=20), min_size=1))
-def test_values_from_python_have_the_salts_of_lines(values: list[Any]) -> None:
+def test_values_from_python_have_the_scopes_of_lines(values: list[Any]) -> None:
     lines = [json.dumps({"id": i, "text": "x", "v": value}).encode() for i, value in enumerate(values)]
     # What Python reads back: two lone surrogates that follow each other come as one character.
     back = [json.loads(line)["v"] for line in lines]
@@ -336,7 +336,7 @@ def test_values_from_python_have_the_salts_of_lines(values: list[Any]) -> None:
         [Document(i, "x", within={"v": value}) for i, value in enumerate(back)], Fields(match_within=("v",))
     )
     usable = [i for i in range(len(values)) if i not in found.rejected]  # in Python a lone surrogate is rejected
-    assert found.salts[usable].tolist() == parse(lines, Fields(match_within=("v",))).salts[usable].tolist()
+    assert found.scopes[usable].tolist() == parse(lines, Fields(match_within=("v",))).scopes[usable].tolist()
 
 
 def test_a_part_of_columns() -> None:
@@ -344,7 +344,7 @@ def test_a_part_of_columns() -> None:
     found = parse([b'{"id":%d,"text":"text %d","s":%d}' % (i, i, i % 2) for i in range(5)] + [b"no"], fields)
     part = found.part(2, 6)
     assert (part.ids, part.texts, part.ends.tolist()) == (found.ids[2:], b"text 2text 3text 4", [6, 12, 18, 18])
-    assert part.sources == found.sources[2:] and part.salts.tolist() == found.salts.tolist()[2:]
+    assert part.sources == found.sources[2:] and part.scopes.tolist() == found.scopes.tolist()[2:]
     assert (len(part.times), list(part.rejected), list(found.rejected)) == (4, [3], [5])
 
 
@@ -434,10 +434,10 @@ def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None
     found = parse(lines, fields)
     expected = [slowly(line, fields) for line in lines]
     sources = found.sources if fields.source_field is not None else [b""] * len(found)
-    salts = found.salts.tolist() if fields.match_within else [salt_of(b"")] * len(found)
-    assert len(found.salts) == (len(found) if fields.match_within else 0)
+    scopes = found.scopes.tolist() if fields.match_within else [scope_of(b"")] * len(found)
+    assert len(found.scopes) == (len(found) if fields.match_within else 0)
     told = ["deleted" if i in found.deleted else reason for i, reason in enumerate(reasons(found))]
-    columns = (found.ids, texts(found), found.times.tolist(), sources, salts, told)
+    columns = (found.ids, texts(found), found.times.tolist(), sources, scopes, told)
     assert list(zip(*columns, strict=True)) == expected
 
 

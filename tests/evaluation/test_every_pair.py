@@ -25,7 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "euclidean": {"dimensions": 24, "max_distance": 3.0},
     "hamming": {"dimensions": 72, "max_distance": 6},
 }
-SALTS = np.array([i % 3 == 0 for i in range(120)], np.uint64)
+SCOPES = np.array([i % 3 == 0 for i in range(120)], np.uint64)
 """Two documents match only if they have the same one."""
 
 
@@ -36,7 +36,7 @@ def settings_of(measure: str) -> Settings:
 def items_of(measure: str, count: int = 150, far: float = 0.0) -> Items:
     """Random items, half of them near to another; some of them equal."""
     chance = np.random.default_rng(7)
-    salts = chance.integers(0, 2, count).astype(np.uint64)
+    scopes = chance.integers(0, 2, count).astype(np.uint64)
     dimensions = SETTINGS[measure]["dimensions"]
     if measure == "hamming":
         bits = chance.integers(0, 2, (count, 128)).astype(np.uint8)
@@ -45,38 +45,38 @@ def items_of(measure: str, count: int = 150, far: float = 0.0) -> Items:
         for i in range(count // 2, count):
             bits[i, :72] = bits[chance.integers(0, i), :72] ^ flips[i]
         words = np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
-        return Items("hamming", 72, words, salts)
+        return Items("hamming", 72, words, scopes)
     vectors = chance.standard_normal((count, dimensions))
     for i in range(count // 2, count):
         vectors[i] = vectors[chance.integers(0, i)] + chance.uniform(0, 0.9) * chance.standard_normal(dimensions)
     vectors[-3:] = vectors[0]
     vectors = (vectors + far).astype(np.float32).astype(np.float64)
-    return Items(measure, dimensions, np.ascontiguousarray(vectors).view(np.uint64), salts)  # type: ignore[arg-type]
+    return Items(measure, dimensions, np.ascontiguousarray(vectors).view(np.uint64), scopes)  # type: ignore[arg-type]
 
 
 def short_texts() -> tuple[list[str], Lists]:
     chance = random.Random(3)
-    texts = ["".join(chance.choices("abcé漢 ", k=chance.randrange(9))) for _ in SALTS]
+    texts = ["".join(chance.choices("abcé漢 ", k=chance.randrange(9))) for _ in SCOPES]
     points = np.array([ord(x) for text in texts for x in text], np.uint64)
-    return texts, Lists(True, points, np.cumsum([0, *map(len, texts)]), SALTS)
+    return texts, Lists(True, points, np.cumsum([0, *map(len, texts)]), SCOPES)
 
 
 def weighted_sets() -> tuple[list[dict[str, float]], Lists]:
     chance = np.random.default_rng(3)
-    sets = [{f"e{x}": float(chance.integers(1, 8)) / 4 for x in chance.choice(12, 5)} for _ in SALTS]
+    sets = [{f"e{x}": float(chance.integers(1, 8)) / 4 for x in chance.choice(12, 5)} for _ in SCOPES]
     sets[7] = sets[3]
     texts = [weights_text(one, "", b"").encode() for one in sets]
     signer = signer_of(Settings(measure="weighted-jaccard").signing)
     words, offsets = signer.shingle(b"".join(texts), np.cumsum(list(map(len, texts))))
-    return sets, Lists(False, words, offsets, SALTS)
+    return sets, Lists(False, words, offsets, SCOPES)
 
 
 Alike = Callable[[int, int], float]
 
 
-def by_definition(alike: Alike, salts: NDArray[np.uint64], least: float) -> list[tuple[int, int, float]]:
+def by_definition(alike: Alike, scopes: NDArray[np.uint64], least: float) -> list[tuple[int, int, float]]:
     """Older and newer document, and how alike they are."""
-    places = ((older, newer) for newer in range(len(salts)) for older in range(newer) if salts[older] == salts[newer])
+    places = ((older, newer) for newer in range(len(scopes)) for older in range(newer) if scopes[older] == scopes[newer])
     return [(*pair, value) for pair in places if (value := alike(*pair)) >= least]
 
 
@@ -97,13 +97,13 @@ def every(what: str, least: float) -> tuple[EveryPair | EveryList, list[tuple[in
     """The exhaustive comparison, and what it is to find."""
     if what == "levenshtein":
         texts, short = short_texts()
-        return EveryList(short, least), by_definition(of_texts(texts), SALTS, least)
+        return EveryList(short, least), by_definition(of_texts(texts), SCOPES, least)
     if what == "weighted-jaccard":
         sets, all_sets = weighted_sets()
-        expected = by_definition(lambda i, j: weighted_jaccard(sets[i], sets[j]), SALTS, least)
+        expected = by_definition(lambda i, j: weighted_jaccard(sets[i], sets[j]), SCOPES, least)
         return EveryList(all_sets, least), expected
     items = items_of(what)
-    return EveryPair(items, least), by_definition(of_items(items), items.salts, least)
+    return EveryPair(items, least), by_definition(of_items(items), items.scopes, least)
 
 
 def listed(pairs: Any) -> list[tuple[int, int, float]]:
@@ -135,9 +135,9 @@ def test_every_pair_of_the_definition_and_no_other(
 @pytest.mark.parametrize("measure", ["cosine", "euclidean"])
 def test_a_pair_at_the_very_limit_is_in_and_one_beyond_it_is_not(measure: str) -> None:
     items = items_of(measure, far=1000.0 if measure == "euclidean" else 0.0)
-    alike = sorted(pair[2] for pair in by_definition(of_items(items), items.salts, 0.5 if measure == "cosine" else 0.1))
+    alike = sorted(pair[2] for pair in by_definition(of_items(items), items.scopes, 0.5 if measure == "cosine" else 0.1))
     for limit in alike[:: max(1, len(alike) // 8)]:
-        assert listed(EveryPair(items, limit).run()) == by_definition(of_items(items), items.salts, limit)
+        assert listed(EveryPair(items, limit).run()) == by_definition(of_items(items), items.scopes, limit)
 
 
 def test_similarities_are_those_of_the_book() -> None:
@@ -151,7 +151,7 @@ def test_similarities_are_those_of_the_book() -> None:
             angle = np.cos(np.radians(cosine_distance(one, other)))
             expected = angle if measure == "cosine" else 1 / (1 + euclidean_distance(one, other))
             assert found == pytest.approx(expected, abs=1e-9)
-        assert (items.similarities(first, second)[items.salts[first] != items.salts[second]] == 0).all()
+        assert (items.similarities(first, second)[items.scopes[first] != items.scopes[second]] == 0).all()
 
 
 def test_similarities_of_texts_and_sets() -> None:
@@ -168,7 +168,7 @@ def test_nothing_and_one() -> None:
     for measure in SETTINGS:
         none = items_of(measure, 4)
         for count in (0, 1):
-            few = Items(none.measure, none.dimensions, none.words[:count], none.salts[:count])
+            few = Items(none.measure, none.dimensions, none.words[:count], none.scopes[:count])
             assert len(EveryPair(few, 0.9).run()) == 0
             assert (EveryPair(few, 0.9).seconds() > 0) == (count > 0)
             assert background(few, settings_of(measure).curve).pairs == 0

@@ -23,11 +23,11 @@ from stream_lsh.settings.model import Settings
 TEXTS = st.text("ab漢 é", max_size=14)
 
 
-def signed(texts: list[str], distance: int, salts: NDArray[np.uint64] | None = None, **more: Any) -> Signed:
+def signed(texts: list[str], distance: int, scopes: NDArray[np.uint64] | None = None, **more: Any) -> Signed:
     settings = Settings(measure="levenshtein", max_distance=distance, **more)
     raw = [text.encode() for text in texts]
     ends = np.cumsum([len(one) for one in raw])
-    return signer_of(settings.signing).sign(b"".join(raw), ends, salts, want_shingles=True)
+    return signer_of(settings.signing).sign(b"".join(raw), ends, scopes, want_shingles=True)
 
 
 def distance_of(one: str, other: str, most: int) -> int:
@@ -101,7 +101,7 @@ def test_characters_not_bytes_are_compared_and_as_they_are_normalised() -> None:
     assert signed(["ﬁne"], 2, normalize="nfkc").sizes.tolist() == [4]
 
 
-def test_salts_set_texts_apart() -> None:
+def test_scopes_set_texts_apart() -> None:
     made = signed(["one title"] * 3, 2, np.array([5, 5, 6], np.uint64))
     assert (made.signatures[0] == made.signatures[1]).all()
     pieces = made.signatures[:, COUNT_BITS // 8 :].copy().view("<u4")

@@ -37,11 +37,11 @@ EUCLIDEAN: dict[str, Any] = {"measure": "euclidean", "dimensions": 16, "max_dist
 HAMMING: dict[str, Any] = {"measure": "hamming", "dimensions": 64, "max_distance": 3}
 
 
-def signed(settings: Settings, items: list[Any], salts: NDArray[np.uint64] | None = None) -> Signed:
+def signed(settings: Settings, items: list[Any], scopes: NDArray[np.uint64] | None = None) -> Signed:
     kind = "bits" if settings.measure == "hamming" else "vector"
     found = columns([Document(number, **{kind: item}) for number, item in enumerate(items)], Fields(item=settings.item))
     assert not found.rejected
-    return signer_of(settings.signing).sign(found.texts, found.ends, salts, want_shingles=True)
+    return signer_of(settings.signing).sign(found.texts, found.ends, scopes, want_shingles=True)
 
 
 def similar(settings: Settings, one: Any, other: Any) -> float:
@@ -305,12 +305,12 @@ def test_lines_are_those_that_the_signature_says() -> None:
 
 @pytest.mark.parametrize("given", [COSINE, EUCLIDEAN, HAMMING, {**COSINE, "threshold": 0.1},
                                    {"measure": "hamming", "dimensions": 64, "max_distance": 60}])  # fmt: skip
-def test_salts_set_apart(given: dict[str, Any]) -> None:
-    """Equal items meet in all keys with the same salt, and in none with another."""
+def test_scopes_set_vectors_apart(given: dict[str, Any]) -> None:
+    """Equal items meet in all keys with the same scope, and in none with another."""
     settings = Settings(**given, match_within=["lang"])
     item = some(settings, 1)[0]
-    salts = np.array([2**40, 2**40, 2**41, 3**40, 2**64 - 1], np.uint64)
-    made = signed(settings, [item] * 5, salts)
+    scopes = np.array([2**40, 2**40, 2**41, 3**40, 2**64 - 1], np.uint64)
+    made = signed(settings, [item] * 5, scopes)
     hashes = Hashes(settings.signing, bytes(16))
     ids = np.zeros((5, 2), np.uint64)
     keys = hashes.keys(made.signatures, made.fingerprints, ids)[0].reshape(5, -1)[:, :-1]

@@ -57,9 +57,9 @@ def test_keys_are_a_share_and_the_same_wherever_the_shingle_is() -> None:
     keys, starts = sampled(shingles, offsets, nothing, np.uint64(5), 4)
     assert abs(starts[1] - 20_000 / 4) < 5 * math.sqrt(20_000 * 3 / 16)
     assert set(keys[starts[1] :].tolist()) < set(keys[: starts[1]].tolist())
-    # Under another secret, and with a salt, there are as many, and all of them are others.
-    for secret, salts in ((6, nothing), (5, np.array([1, 2], np.uint64))):
-        others, begins = sampled(shingles, offsets, salts, np.uint64(secret), 4)
+    # Under another secret, and with a scope, there are as many, and all of them are others.
+    for secret, scopes in ((6, nothing), (5, np.array([1, 2], np.uint64))):
+        others, begins = sampled(shingles, offsets, scopes, np.uint64(secret), 4)
         assert begins.tolist() == starts.tolist()
         assert not {*others.tolist()} & {*keys.tolist()}
     every, _ = sampled(shingles, offsets, nothing, np.uint64(5), 1)

@@ -139,28 +139,28 @@ def test_what_stored_signatures_depend_on() -> None:
 
 
 @pytest.mark.parametrize(("rows", "size"), [(1, 128), (3, 128), (5, 128), (5, 100), (5, 1024)])
-def test_salts_set_documents_apart_and_change_nothing_else(rows: int, size: int) -> None:
-    """With one salt documents agree as without, with different ones only by accident; fingerprints tell the salt."""
+def test_scopes_set_documents_apart_and_change_nothing_else(rows: int, size: int) -> None:
+    """With one scope documents agree as without, with different ones only by accident; fingerprints tell the scope."""
     settings = make_settings(rows=rows, bands=20, signature_size=size)
     text = " ".join(f"word{number}" for number in range(60))
     texts = [text, text, text + " and more", text, text + " and more", text]
-    salts = np.array([5, 5, 5, 6, 6, 2**64 - 1], np.uint64)
+    scopes = np.array([5, 5, 5, 6, 6, 2**64 - 1], np.uint64)
     plain = Signer(settings).sign(*pack(texts), want_shingles=True)
-    salted = Signer(settings).sign(*pack(texts), salts, want_shingles=True)
+    scoped = Signer(settings).sign(*pack(texts), scopes, want_shingles=True)
     for name in ("sizes", "shingles", "offsets"):
-        assert np.array_equal(getattr(plain, name), getattr(salted, name)), name
-    assert np.array_equal(salted.fingerprints[:, 0] ^ plain.fingerprints[:, 0], salts)
-    assert np.array_equal(salted.fingerprints[:, 1], plain.fingerprints[:, 1])
+        assert np.array_equal(getattr(plain, name), getattr(scoped, name)), name
+    assert np.array_equal(scoped.fingerprints[:, 0] ^ plain.fingerprints[:, 0], scopes)
+    assert np.array_equal(scoped.fingerprints[:, 1], plain.fingerprints[:, 1])
     for a, b in itertools.combinations(range(len(texts)), 2):
-        agree = np.count_nonzero(salted.signatures[a] == salted.signatures[b])
-        if salts[a] == salts[b]:
+        agree = np.count_nonzero(scoped.signatures[a] == scoped.signatures[b])
+        if scopes[a] == scopes[b]:
             assert agree == np.count_nonzero(plain.signatures[a] == plain.signatures[b]) > size / 2
         else:  # the expected number is size / 256 with one byte a component
             assert agree <= 3 + size / 64
-    again = Signer(settings).sign(*pack(texts[3:]), salts[3:], want_shingles=False)
-    assert np.array_equal(again.signatures, salted.signatures[3:])
-    empty = Signer(settings).sign(*pack([" ", text]), salts[:2], want_shingles=False)
-    assert not empty.signatures[0].any() and np.array_equal(empty.signatures[1], salted.signatures[0])
+    again = Signer(settings).sign(*pack(texts[3:]), scopes[3:], want_shingles=False)
+    assert np.array_equal(again.signatures, scoped.signatures[3:])
+    empty = Signer(settings).sign(*pack([" ", text]), scopes[:2], want_shingles=False)
+    assert not empty.signatures[0].any() and np.array_equal(empty.signatures[1], scoped.signatures[0])
     none = Signer(settings).sign(*pack(texts), np.empty(0, np.uint64), want_shingles=False)
     assert np.array_equal(none.signatures, plain.signatures)
 

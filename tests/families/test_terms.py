@@ -104,13 +104,13 @@ def test_the_logarithm() -> None:
     assert log2(8.0) == 3.0
 
 
-def test_salts_keep_documents_apart() -> None:
+def test_scopes_keep_documents_apart() -> None:
     text = b"Thames rose three metres"
-    salts = np.array([12345, 12345, 999], np.uint64)
-    signed = SIGNER.sign(text * 3, np.cumsum([len(text)] * 3), salts, want_shingles=True)
+    scopes = np.array([12345, 12345, 999], np.uint64)
+    signed = SIGNER.sign(text * 3, np.cumsum([len(text)] * 3), scopes, want_shingles=True)
     a, b, c = (set(signed.shingles[i * 5 : i * 5 + 5].tolist()) for i in range(3))
     assert a == b and not a & c
-    assert signed.shingles[4] >> TERM_SHIFT == 12345  # what all have, with this salt
+    assert signed.shingles[4] >> TERM_SHIFT == 12345  # what all have, with this scope
 
 
 def test_words_are_told() -> None:

@@ -26,11 +26,11 @@ LARGE: dict[str, Any] = {"signature_size": 4096, "bands": 2, "rows": 16}
 """Many components, of 32 bits: none is the same by accident."""
 
 
-def signed(sets: list[Any], salts: NDArray[np.uint64] | None = None, **more: Any) -> Signed:
+def signed(sets: list[Any], scopes: NDArray[np.uint64] | None = None, **more: Any) -> Signed:
     settings = Settings(measure="weighted-jaccard", **{"threshold": 0.3, **more})
     texts = [weights_text(one, "", b"").encode("utf-8", "surrogatepass") for one in sets]
     return signer_of(settings.signing).sign(
-        b"".join(texts), np.cumsum(list(map(len, texts))), salts, want_shingles=True
+        b"".join(texts), np.cumsum(list(map(len, texts))), scopes, want_shingles=True
     )
 
 
@@ -85,7 +85,7 @@ def test_logarithms_and_quantiles() -> None:
     assert np.abs(np.exp(logs) - gammas).max() < 1e-4
 
 
-def test_salts_set_sets_apart() -> None:
+def test_scopes_set_sets_apart() -> None:
     made = signed([{"a": 1, "b": 2}] * 3, np.array([5, 5, 6], np.uint64), **LARGE)
     assert (made.signatures[0] == made.signatures[1]).all()
     assert (made.signatures[0] == made.signatures[2]).mean() < 0.01

@@ -48,15 +48,15 @@ class Hashes:
         """Hashes uint64[n, 2] of ids, given as JSON text."""
         return siphash128(b"".join(ids), ends_of(ids), self._key)
 
-    def sample(self, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def sample(self, shingles: NDArray[np.uint64], scope: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The sampled keys of one document.
 
         Args:
-            salt: uint64[1], the scope.
+            scope: uint64[1], the hash of the scope.
         """
         offsets = np.array([0, len(shingles)])
         keys: NDArray[np.uint64]
-        keys, _ = sampled(shingles, offsets, np.ascontiguousarray(salt), self.secret, self._signing.sampling)
+        keys, _ = sampled(shingles, offsets, np.ascontiguousarray(scope), self.secret, self._signing.sampling)
         _as_keys(keys)
         return keys
 
@@ -72,8 +72,8 @@ class Hashes:
         """
         if self.samples:
             shingles, offsets = sets or (np.empty(0, np.uint64), np.zeros(len(ids) + 1, np.int64))
-            salts = np.ascontiguousarray(as_words(signatures)[:, 0])
-            hashed, starts = sampled(shingles, offsets, salts, self.secret, self._signing.sampling)
+            scopes = np.ascontiguousarray(as_words(signatures)[:, 0])
+            hashed, starts = sampled(shingles, offsets, scopes, self.secret, self._signing.sampling)
             return _laid_out(hashed, starts, texts, ids)
         if self._signing.measure == "tf-idf":
             bands = story_keys(signatures, texts, self.secret)

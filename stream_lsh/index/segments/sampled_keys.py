@@ -47,9 +47,9 @@ class SampledKeys:
 
 
 def post_sample(
-    memory: Memtable, hashes: Hashes, row: int, shingles: NDArray[np.uint64], salt: NDArray[np.uint64]
+    memory: Memtable, hashes: Hashes, row: int, shingles: NDArray[np.uint64], scope: NDArray[np.uint64]
 ) -> None:
-    """Post the last row under a sample of these shingles. salt: uint64[1], the scope."""
-    keys = hashes.sample(shingles, salt)
+    """Post the last row under a sample of these shingles. scope: uint64[1], the hash of the scope."""
+    keys = hashes.sample(shingles, scope)
     memory.reserve(len(keys))
     post_all(memory, keys, row - int(memory.first))

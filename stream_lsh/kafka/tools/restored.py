@@ -73,12 +73,12 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     columns = Columns(ids, b"".join(texts), ends, times, rejected, deleted=deleted)
     if settings.match_within:
         hashed = np.array([stored.get(i, NOTHING)[1] for i in rows], np.uint64)
-        columns = replace(columns, salts=_salts(columns, hashed, settings, changes[0].key))
+        columns = replace(columns, scopes=_scopes(columns, hashed, settings, changes[0].key))
     return columns, found
 
 
-def _salts(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> NDArray[np.uint64]:
-    """The scopes that documents were signed with, as salts: the difference between their stored fingerprints and those
+def _scopes(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> NDArray[np.uint64]:
+    """The hashes of the scopes that documents were signed with: the difference between their stored fingerprints and those
     of the texts alone. (The values of `match_within` are not stored.)"""
     signed = signer_of(settings.signing, key).sign(columns.texts, columns.ends, want_shingles=False)
     return hashed ^ signed.fingerprints[:, 0]

@@ -107,7 +107,7 @@ def test_a_document_that_fits_into_no_frame_is_refused_and_the_others_are_not() 
     assert [ids for f in found for ids in f.source.ids] == [b'"0-0"', b'"0-1"', b'"0-2"', b'"0-3"']
 
 
-def test_documents_keep_their_salts_where_frames_are_cut() -> None:
+def test_documents_keep_their_scopes_where_frames_are_cut() -> None:
     settings = KafkaSettings(match_within=["lang"], frame_documents=3)
     values = [b'{"id":%d,"text":"the same text in all languages","lang":"%d"}' % (i, i % 2) for i in range(7)]
     records = [
@@ -117,7 +117,7 @@ def test_documents_keep_their_salts_where_frames_are_cut() -> None:
     cut = framed(settings, [Chunk(0, records, 0, 7)])
     assert [frame.documents for frame in cut] == [3, 3, 1]
     whole = columns_of(records, settings)
-    expected = signer(settings.signing).sign(whole.texts, whole.ends, whole.salts, want_shingles=False)
+    expected = signer(settings.signing).sign(whole.texts, whole.ends, whole.scopes, want_shingles=False)
     found = [Frame.decode(frame.data, settings) for frame in cut]
     assert np.array_equal(np.concatenate([frame.signatures for frame in found]), expected.signatures)
     assert np.array_equal(np.concatenate([frame.fingerprints for frame in found]), expected.fingerprints)

@@ -50,8 +50,8 @@ def test_a_value_is_read_as_the_same_line_of_a_file(given: dict[str, object]) ->
     assert found.ids == expected.ids
     assert found.texts == expected.texts
     assert found.ends.tolist() == expected.ends.tolist()
-    assert found.salts.tolist() == expected.salts.tolist()
-    assert len(found.salts) == (len(LINES) if settings.match_within else 0)
+    assert found.scopes.tolist() == expected.scopes.tolist()
+    assert len(found.scopes) == (len(LINES) if settings.match_within else 0)
     assert {i: why.reason for i, why in found.rejected.items()} == {
         i: why.reason for i, why in expected.rejected.items()
     }
