@@ -181,7 +181,7 @@ class _Watcher:
         sources = sum(slot > oldest for slot in watched.sources.values())
         return {"members": documents} if sources >= rule.sources else None
 
-    def lives(self, watched: Watched, now: int) -> bool:
+    def is_active(self, watched: Watched, now: int) -> bool:
         """Whether it still matters what was remembered."""
         if watched.fired is not None and now - watched.fired < self.rule.cooldown_ms:
             return True
@@ -254,7 +254,7 @@ class Watch:
         if len(watcher.table) >= MOST:
             oldest, old = watcher.table.popitem(last=False)
             watcher.changed.discard(oldest)
-            self.forgotten += watcher.lives(old, now)
+            self.forgotten += watcher.is_active(old, now)
             number = old.number  # whose value is written over
         elif self._free:
             number = self._free.pop()

@@ -196,8 +196,8 @@ def _send_from_kafka(settings: KafkaSettings, receiver: str, courier: Courier, *
     require_kafka()
     from stream_lsh.embedded.signals import Signals
     from stream_lsh.kafka.client.connection import explained
-    from stream_lsh.kafka.run.lives import keep_running
     from stream_lsh.kafka.run.metrics import Probe
+    from stream_lsh.kafka.run.restarts import keep_running
     from stream_lsh.kafka.tools.sending import ROLE, SendStage, check
 
     async def work(stop: asyncio.Event, _: asyncio.Event) -> None:

@@ -49,15 +49,15 @@ def growth(members: Iterable[Member]) -> Growth:
             until = (
                 member.removed_at if member.removed_at != NO_TIME else latest[bisect_left(seqs, member.removed_by) - 1]
             )
-            went = max(came, until) if timed else member.removed_by
-            changes.append((went, 0, -1, b"", 0))
-    had = lives = 0
+            removed = max(came, until) if timed else member.removed_by
+            changes.append((removed, 0, -1, b"", 0))
+    total = live = 0
     sources = {b""}
     steps: dict[int, tuple[int, int, int, int]] = {}
-    for at, more, live, source, update in sorted(changes, key=lambda change: change[0]):
-        had, lives = had + more, lives + live
+    for at, more, more_live, source, update in sorted(changes, key=lambda change: change[0]):
+        total, live = total + more, live + more_live
         sources.add(source)
-        steps[at] = had, lives, len(sources) - 1, update + steps.get(at, (0, 0, 0, 0))[3]
+        steps[at] = total, live, len(sources) - 1, update + steps.get(at, (0, 0, 0, 0))[3]
     columns = list(zip(*steps.values(), strict=True))
     return Growth(timed, list(steps), *map(list, columns))
 

@@ -138,7 +138,8 @@ class Signer:
         Args:
             texts: the documents in UTF-8 (encoded with "surrogatepass"), concatenated.
             ends: int64[n], where each ends in `texts`; the first starts at 0.
-            scopes: uint64[n], hashes of the scopes; documents of different scopes never match. None or empty = one scope.
+            scopes: uint64[n], hashes of the scopes; documents of different scopes never match. None or empty = one
+                scope.
             want_shingles: return the shingles' hashes; the scope does not change them.
             want_signatures: make signatures; otherwise they are [n, 0].
 

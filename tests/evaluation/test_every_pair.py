@@ -76,7 +76,9 @@ Alike = Callable[[int, int], float]
 
 def by_definition(alike: Alike, scopes: NDArray[np.uint64], least: float) -> list[tuple[int, int, float]]:
     """Older and newer document, and how alike they are."""
-    places = ((older, newer) for newer in range(len(scopes)) for older in range(newer) if scopes[older] == scopes[newer])
+    places = (
+        (older, newer) for newer in range(len(scopes)) for older in range(newer) if scopes[older] == scopes[newer]
+    )
     return [(*pair, value) for pair in places if (value := alike(*pair)) >= least]
 
 
@@ -135,7 +137,9 @@ def test_every_pair_of_the_definition_and_no_other(
 @pytest.mark.parametrize("measure", ["cosine", "euclidean"])
 def test_a_pair_at_the_very_limit_is_in_and_one_beyond_it_is_not(measure: str) -> None:
     items = items_of(measure, far=1000.0 if measure == "euclidean" else 0.0)
-    alike = sorted(pair[2] for pair in by_definition(of_items(items), items.scopes, 0.5 if measure == "cosine" else 0.1))
+    alike = sorted(
+        pair[2] for pair in by_definition(of_items(items), items.scopes, 0.5 if measure == "cosine" else 0.1)
+    )
     for limit in alike[:: max(1, len(alike) // 8)]:
         assert listed(EveryPair(items, limit).run()) == by_definition(of_items(items), items.scopes, limit)
 

@@ -1,4 +1,4 @@
-"""A window on Kafka: the changelog becomes no longer than what lives, and whoever begins with that says the same."""
+"""A window on Kafka: the changelog gets no longer than the live rows, and a standby from it has the same replies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STORIES = {"measure": "tf-idf", "groups": True, "text_field": ("text",), **UPDAT
         1,
     ),
 )
-def test_the_changelog_is_as_long_as_what_lives(
+def test_the_changelog_is_as_long_as_the_live_rows(
     broker: Any, prefix: str, tmp_path: Path, shards: int, compare_with: str, given: dict[str, Any]
 ) -> None:
     feed = plain.history(FIRST + 2 * MORE, 2, 3)
@@ -89,7 +89,7 @@ def test_the_changelog_is_as_long_as_what_lives(
         assert len(found.documents) == len(feed)
         kinds = Counter(json_of(record.value)["kind"] for record in found.verdicts)
         assert min(kinds["deleted"], kinds["outdated"]) > 20 or "key_is_id" not in given, kinds
-        until(lambda: rows_left(pipeline) < FIRST, why="the changelogs have more than what lives")
+        until(lambda: rows_left(pipeline) < FIRST, why="the changelogs have more than the live rows")
 
 
 def rows_left(pipeline: Pipeline) -> int:

@@ -23,7 +23,7 @@ FIRST = [sum(SIZES[:i]) for i in range(len(SIZES) + 1)]
 
 
 class Sequencer(NamedTuple):
-    """A life: the next frame, and the last one that the judge had committed when it began. A zombie commits nothing."""
+    """A run: the next frame, and the last one that the judge had committed when it began. A zombie commits nothing."""
 
     at: int
     done: int
@@ -31,7 +31,7 @@ class Sequencer(NamedTuple):
 
 
 class Judge(NamedTuple):
-    """A life: the next frame, and what it remembers of the documents that were decided before, by place."""
+    """A run: the next frame, and what it remembers of the documents that were decided before, by place."""
 
     at: int
     known: tuple[tuple[int, str], ...]
@@ -93,27 +93,27 @@ def fates(frame: int, told: tuple[bytes, ...], known: dict[int, str]) -> tuple[s
 
 def steps(state: State, transactional: bool) -> Iterator[State]:
     """What can happen next without anybody's death."""
-    for i, life in enumerate(state.sequencers):
+    for i, run in enumerate(state.sequencers):
 
-        def by(life: Sequencer, i: int = i, **changed: object) -> State:
+        def by(run: Sequencer, i: int = i, **changed: object) -> State:
             return state._replace(
-                sequencers=(*state.sequencers[:i], life, *state.sequencers[i + 1 :]), **changed
+                sequencers=(*state.sequencers[:i], run, *state.sequencers[i + 1 :]), **changed
             )  # fmt: skip
 
-        if life.at < len(SIZES):
-            if life.at <= life.done:
-                yield by(life._replace(at=life.at + 1))
+        if run.at < len(SIZES):
+            if run.at <= run.done:
+                yield by(run._replace(at=run.at + 1))
                 continue
-            places = told_with(FIRST[life.at], SIZES[life.at], BLOCK)
+            places = told_with(FIRST[run.at], SIZES[run.at], BLOCK)
             told = {tuple[bytes, ...]()}
             if places is not None:  # however much it has read by then, if it is enough
                 read = [state.decisions[:n] for n in range(len(state.decisions) + 1)]
                 told = {told_by(some, *places) for some in read if decided(some).documents >= places[1]}
-                assert len(told) <= 1, f"frame {life.at} says what depends on when"
+                assert len(told) <= 1, f"frame {run.at} says what depends on when"
             for said in told:
-                yield by(life._replace(at=life.at + 1), frames=(*state.frames, (life.at, said)))
-        if not life.zombie and life.at > state.sequenced:
-            yield state._replace(sequenced=life.at)
+                yield by(run._replace(at=run.at + 1), frames=(*state.frames, (run.at, said)))
+        if not run.zombie and run.at > state.sequenced:
+            yield state._replace(sequenced=run.at)
     there = applied(state)
     for judge in state.judges:
         if judge.at < len(there):
@@ -130,11 +130,11 @@ def steps(state: State, transactional: bool) -> Iterator[State]:
 
 def deaths(state: State) -> Iterator[State]:
     """Who begins again: a sequencer, with the one before as a zombie or without; a judge."""
-    life = state.sequencers[-1]
+    run = state.sequencers[-1]
     new = Sequencer(state.sequenced, state.judged - 1)
     once = state._replace(kills=state.kills + 1)
     yield once._replace(sequencers=(new,))
-    yield once._replace(sequencers=(life._replace(zombie=True), new))
+    yield once._replace(sequencers=(run._replace(zombie=True), new))
     log, last = decided(state.decisions), state.judged - 1
     documents = FIRST[state.judged]
     known = {

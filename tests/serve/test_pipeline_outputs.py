@@ -1,4 +1,4 @@
-"""What a service makes of the records of the outputs: over its lives, and of what it cannot read."""
+"""What a service makes of the records of the outputs: over its runs, and of what it cannot read."""
 
 from __future__ import annotations
 

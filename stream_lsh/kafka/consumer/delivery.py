@@ -15,8 +15,8 @@ from stream_lsh.kafka.client.clients import producing, seen
 from stream_lsh.kafka.consumer.group_member import Positions
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 
 Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int | None]

@@ -17,7 +17,7 @@ from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import ANSWER_MS, Stopped, consuming, seen, unless
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Failed, Unanswered
+from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 
 SILENCE, SESSIONS = 30.0, 3.0  # a run ends after this many seconds (of a group: session timeouts) without an answer

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from aiokafka import AIOKafkaProducer
 
 from stream_lsh.kafka.client.clients import ANSWER_MS
-from stream_lsh.kafka.run.lives import Failed, Unanswered
+from stream_lsh.kafka.run.restarts import Failed, Unanswered
 
 Record = tuple[str, int, bytes]
 """Topic, partition and value."""

@@ -15,8 +15,8 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.group_member import Expelled, GroupMember
 from stream_lsh.kafka.consumer.output import MOST_BYTES, InOrder, Underway
 from stream_lsh.kafka.consumer.position import Bounds, bounds_of
-from stream_lsh.kafka.run.lives import Unanswered
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 
 POLL_SECONDS = 0.2

@@ -27,8 +27,8 @@ from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
 from stream_lsh.kafka.names import Topics, wanted
-from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.forward")

@@ -28,8 +28,8 @@ from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.groups.copy import FOLDER, Copy, Folded
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 

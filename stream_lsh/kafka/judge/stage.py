@@ -28,8 +28,8 @@ from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.replies import Reply, head
 

@@ -39,8 +39,8 @@ from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.match.watchdog import LOOK_SECONDS, Again, Stall, Watchdog
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import FOREIGN, Probe, served
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
 

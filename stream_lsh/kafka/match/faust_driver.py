@@ -25,8 +25,8 @@ from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer
 from stream_lsh.kafka.consumer.position import Bounds, bounds
 from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Unanswered
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 
 FETCH_WAIT_MS = 25

@@ -15,8 +15,8 @@ from stream_lsh.kafka.consumer.output import InOrder, Record, Send
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Failed, Unanswered
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.sequenced import Sequenced
 

@@ -19,7 +19,7 @@ from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.match.backlog import Backlog
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.replica import Answer, Replica
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.sequenced import Sequenced

@@ -10,7 +10,7 @@ from typing import ClassVar
 from faust.exceptions import FaustError
 
 from stream_lsh.kafka.match.app import MatchApp
-from stream_lsh.kafka.run.lives import Failed, Stage
+from stream_lsh.kafka.run.restarts import Failed, Stage
 
 log = logging.getLogger("stream_lsh.kafka.match")
 

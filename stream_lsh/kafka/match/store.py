@@ -19,7 +19,7 @@ from faust.types import TP, EventT
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.match.faust_driver import Host
 from stream_lsh.kafka.match.held import Held
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 
 log = logging.getLogger("stream_lsh.kafka.match")
 

@@ -36,8 +36,8 @@ from stream_lsh.index.store.errors import refusal
 from stream_lsh.index.store.files import raise_limit
 from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.health import Health
-from stream_lsh.kafka.run.lives import Stage, keep_running
 from stream_lsh.kafka.run.metrics import Probe, Registry, served
+from stream_lsh.kafka.run.restarts import Stage, keep_running
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.worker")

@@ -20,8 +20,8 @@ from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.client.connection import FINAL, explain
 from stream_lsh.kafka.run import logs
-from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.run.process import DRAIN, STAGES, Job, command, dump, outlast, run
+from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import check
 

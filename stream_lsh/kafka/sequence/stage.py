@@ -28,8 +28,8 @@ from stream_lsh.kafka.consumer.position import Reading, committed
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Places

@@ -20,8 +20,8 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
-from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending

@@ -22,8 +22,8 @@ from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.forward.partition import LETTER
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.reindex import partitions_of, read_from, reading
 

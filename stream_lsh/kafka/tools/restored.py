@@ -78,7 +78,7 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
 
 
 def _scopes(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> NDArray[np.uint64]:
-    """The hashes of the scopes that documents were signed with: the difference between their stored fingerprints and those
+    """Hashes of the scopes that documents were signed with: the difference between their stored fingerprints and those
     of the texts alone. (The values of `match_within` are not stored.)"""
     signed = signer_of(settings.signing, key).sign(columns.texts, columns.ends, want_shingles=False)
     return hashed ^ signed.fingerprints[:, 0]

@@ -13,8 +13,8 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Stage
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
 
 ROLE = "send"

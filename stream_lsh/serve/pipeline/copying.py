@@ -14,7 +14,7 @@ from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.names import Topics, largest_record
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
 ROLE = "serve"

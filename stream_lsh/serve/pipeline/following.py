@@ -24,7 +24,7 @@ from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.groups.copy import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Note
 from stream_lsh.serve.events import Kind

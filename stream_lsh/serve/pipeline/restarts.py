@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import FINAL, cause, explain
-from stream_lsh.kafka.run.lives import may_pass
+from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 
 PAUSES = (0.1, 2.0)  # seconds between two runs: at first, and at most

@@ -18,8 +18,8 @@ from support.kafka.stages import running
 from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.client.clients import Stopped, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
-from stream_lsh.kafka.run.lives import may_pass
 from stream_lsh.kafka.run.process import STAGES
+from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 
 

@@ -20,7 +20,7 @@ from support.missing import missing
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.client import connection
 from stream_lsh.kafka.client.connection import FINAL, NoToken, TokenFile, admin, client_options, explain, explained
-from stream_lsh.kafka.run.lives import may_pass
+from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
 

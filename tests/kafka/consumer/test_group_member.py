@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRa
 
 from stream_lsh.kafka.consumer import group_member as module
 from stream_lsh.kafka.consumer.group_member import Gone, GroupMember
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_lsh.kafka.consumer.output import InOrder
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 
 
 class Play:

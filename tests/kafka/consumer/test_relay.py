@@ -20,8 +20,8 @@ from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.consumer import group_member
 from stream_lsh.kafka.consumer.output import MOST_BYTES
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Failed, Stage, Unanswered
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed, Stage, Unanswered
 from stream_lsh.kafka.sequence.stage import SequenceStage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
@@ -44,8 +44,8 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def life(stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
-    """A single life of a stage."""
+async def run(stage: Stage) -> AsyncIterator[asyncio.Task[None]]:
+    """A single run of a stage."""
     stop = asyncio.Event()
     task = asyncio.create_task(stage.run(stop))
     try:
@@ -66,7 +66,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 async def ends_unanswered(stage: Stage, words: str) -> None:
-    async with life(stage) as task:
+    async with run(stage) as task:
         with pytest.raises((Unanswered, KafkaTimeoutError), match=words):
             await ended(task)
 
@@ -100,13 +100,13 @@ async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_lar
     assert all([record.value for record in found] == [record.value for record in copies[0]] for found in copies)
 
 
-async def test_a_reader_that_has_died_ends_the_life(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_reader_ends_the_run(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Probe("sign")
 
     def broken(*_: Any) -> None:
         raise OverflowError("unforeseen")
 
-    async with life(SignStage(settings, watch)) as task:
+    async with run(SignStage(settings, watch)) as task:
         await until(lambda: watch.last_idle is not None, "it is idle")
         monkeypatch.setattr(Fetcher, "_get_actions_per_node", broken)
         with pytest.raises(Failed, match=r"stopped reading .*documents: OverflowError\('unforeseen'\)"):

@@ -33,7 +33,7 @@ def make(make: Make) -> Make:
     return partial(make, **OPTIONS)
 
 
-async def test_unchanged_in_order_and_once_over_several_lives(make: Make) -> None:
+async def test_unchanged_in_order_and_once_over_several_runs(make: Make) -> None:
     settings, watch = await make(), Probe("forward")
     first = await write_documents(settings, 400)
     await write_verdicts(settings, first)

@@ -57,7 +57,7 @@ async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepte
 
 @pytest.mark.parametrize("lost", ["documents", "verdicts"])
 async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Every time, as long as the loss is not accepted: where it begins was committed by the first life."""
+    """Every time, as long as the loss is not accepted: where it begins was committed by the first run."""
     settings, documents, place = await scene(make, lost)
     await write_plain(settings, documents)
     await write_verdicts(settings, documents[:10])

@@ -60,7 +60,7 @@ class Judge:
 
 @st.composite
 def shard_logs(draw: st.DrawFn, frames: int) -> list[int]:
-    """Some failing lives, one that lasts, and late sends of zombies anywhere."""
+    """Some failing runs, one that lasts, and late sends of zombies anywhere."""
     log: list[int] = []
     committed = 0
     for _ in range(draw(st.integers(0, 3))):

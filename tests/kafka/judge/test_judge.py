@@ -25,7 +25,7 @@ from stream_lsh.kafka.judge.gather import Gather
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.judge.stage import JudgeStage
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run import lives as stage
+from stream_lsh.kafka.run import restarts
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
@@ -96,7 +96,7 @@ async def feed_and_kill(settings: KafkaSettings, log: Sequence[bytes], victim: V
     await asyncio.to_thread(victim.wait_until_dead)
 
 
-async def test_verdicts_and_pairs_over_several_lives(
+async def test_verdicts_and_pairs_over_several_runs(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With several rounds of one reading."""
@@ -235,7 +235,7 @@ async def test_a_source_partition_that_the_outputs_do_not_have(
 ) -> None:
     settings = await make(partitions=1)
     frames = answered(settings, tmp_path, 60)
-    monkeypatch.setattr(stage, "PATIENCE", 1.0)
+    monkeypatch.setattr(restarts, "PATIENCE", 1.0)
     await reply(settings, log_of(frames))
     with pytest.raises(BrokerError, match=r"has 1 partitions.*topics create"):
         await ended(JudgeStage, settings)

@@ -40,7 +40,7 @@ from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.replica import Replica
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark
@@ -366,7 +366,7 @@ def test_which_cycles_count() -> None:
     assert cycle.cleaned == 77
 
 
-async def life(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) -> list[bytes]:
+async def run(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) -> list[bytes]:
     """A worker that reads what is left of the changelog, and answers."""
     held = Held(settings, 0)
     try:
@@ -412,9 +412,9 @@ async def test_a_cleaned_changelog_is_enough(
             copy.apply(list(enumerate(log.values))[(copy.changelog_offset or 0) + 1 :])
     if disk == "behind":
         with pytest.raises(Failed, match="begins again from its changelog"):
-            await life(settings, log, [])
+            await run(settings, log, [])
     with caplog.at_level(logging.WARNING):
-        assert await life(settings, log, data[half:]) == wanted[half:]
+        assert await run(settings, log, data[half:]) == wanted[half:]
     assert "knows nothing of" not in caplog.text
     owner.replica.close()
 
@@ -444,8 +444,8 @@ async def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(tmp_pa
         owner.cycle()
         assert log.start > start
         with pytest.raises(Failed, match="begins again from its changelog"):
-            await life(settings, log, [])
-    assert await life(settings, log, data[number:]) == wanted[number:]
+            await run(settings, log, [])
+    assert await run(settings, log, data[number:]) == wanted[number:]
     owner.replica.close()
 
 
@@ -459,11 +459,11 @@ async def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
     owner.replica.close()
     log.values.pop()
     with pytest.raises(StoreError, match=r"with a cleaning cycle that has no end.*disk of another worker.*reindex"):
-        await life(settings, log, [])
+        await run(settings, log, [])
 
 
 def test_what_others_have_written_meanwhile_has_to_be_read(tmp_path: Path) -> None:
-    """The owner cannot know whether its cycle counts: its life ends, and it does not shorten the changelog."""
+    """The owner cannot know whether its cycle counts: its run ends, and it does not shorten the changelog."""
     settings = settings_of(**UPDATES)
     log = Changelog()
     owner = Owner(settings, tmp_path / "owner", log)

@@ -21,8 +21,8 @@ from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread, Recove
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import WAITING_BYTES, FrameStore
-from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
 
@@ -39,7 +39,7 @@ async def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(m
 
 
 async def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:
-    """Faust is still stopping when the stage has waited long enough; the next life would find the shards open."""
+    """Faust is still stopping when the stage has waited long enough; the next run would find the shards open."""
 
     app = MatchApp(KafkaSettings(data_folder=tmp_path), Probe("match"))
     closed = asyncio.Event()

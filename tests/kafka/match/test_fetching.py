@@ -17,8 +17,8 @@ from faust.types import TP
 from stream_lsh.kafka.match.app import MatchApp
 from stream_lsh.kafka.match.faust_driver import ConsumerThread
 from stream_lsh.kafka.match.watchdog import UNANSWERED_LOOKS, UNREAD_LOOKS, Stall
-from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
 PARTITIONS = 3
@@ -140,7 +140,7 @@ class Play:
         return task
 
     async def look(self) -> bool:
-        """Look whether anything stands still, a second after the look before; whether this life goes on."""
+        """Look whether anything stands still, a second after the look before; whether this run goes on."""
         self.now += 1.0
         found = self.app._look()
         await self.settle()

@@ -15,8 +15,8 @@ from stream_lsh.kafka.match import flow as module
 from stream_lsh.kafka.match.flow import Flow
 from stream_lsh.kafka.match.held import Matched
 from stream_lsh.kafka.match.replica import Answer
-from stream_lsh.kafka.run.lives import Failed
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.wire.bases import HAS_ROWS, Mark
 
 MARK = Mark(HAS_ROWS, 0, 0, 1, 1)

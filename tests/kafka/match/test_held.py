@@ -24,7 +24,7 @@ from stream_lsh.kafka.match import held as module
 from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.replica import Replica
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
 SIZE = 8
@@ -72,7 +72,7 @@ async def kept(settings: KafkaSettings, changes: Sequence[bytes], last: int) -> 
         await followed(held, changes, 0, last)
 
 
-async def life(
+async def run(
     settings: KafkaSettings, changes: Sequence[bytes], start: int, end: int, log: Sequence[bytes]
 ) -> list[bytes | None]:
     """Follow a changelog with the offsets [start, end), and answer."""
@@ -91,7 +91,7 @@ Whole = tuple[list[bytes], list[bytes]]
 
 
 async def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A life that crashes while a shard is opened leaves nothing that is open."""
+    """A run that crashes while a shard is opened leaves nothing that is open."""
     settings = settings_of(tmp_path)
     real, begun, go = Held._new, threading.Event(), threading.Event()
 
@@ -163,12 +163,12 @@ async def test_a_folder_behind_what_is_left_of_the_changelog(
     if not accept_loss:
         for _ in range(2):
             with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
-                await life(settings, changes, start, end, log[12:])
+                await run(settings, changes, start, end, log[12:])
         assert (settings.data_folder / "shard-0" / "db" / "CURRENT").exists()
     else:
         with pytest.raises(Failed, match="begins again"):
-            await life(settings, changes, start, end, log[12:])
-        assert all(await life(settings, changes, start, end, log[12:]))
+            await run(settings, changes, start, end, log[12:])
+        assert all(await run(settings, changes, start, end, log[12:]))
 
 
 @pytest.mark.parametrize("left", ["some", "none"])
@@ -275,7 +275,7 @@ async def test_a_folder_that_the_system_refuses_stays(
         def list_cf(path: str, *_: object) -> object:
             raise Exception(f"IO error: While open a file for random read: {path}/000004.sst: {os.strerror(number)}")
 
-    async def life() -> None:
+    async def run() -> None:
         held = Held(settings, 0)
         try:
             with monkeypatch.context() as patched:
@@ -289,7 +289,7 @@ async def test_a_folder_that_the_system_refuses_stays(
 
     await kept(settings, whole[1], FRAMES)
     with pytest.raises(StoreError, match="nothing is damaged") as info:
-        await life()
+        await run()
     assert not isinstance(info.value, DamagedError)
     async with holding(settings, 0, FRAMES) as held:
         assert held.read == FRAMES - 1
@@ -382,8 +382,8 @@ async def test_with_a_window_what_is_left_of_the_changelog_is_enough(
             (settings.data_folder / "shard-0" / "db" / "CURRENT").unlink()
         if disk == "behind":
             with pytest.raises(Failed, match="begins again"):
-                await life(settings, changes, start, end, log[end:])
-        assert await life(settings, changes, start, end, log[end:]) == replies[end:]
+                await run(settings, changes, start, end, log[end:])
+        assert await run(settings, changes, start, end, log[end:]) == replies[end:]
     assert ("has left the window; deleting" in caplog.text) == (disk == "behind")
     assert "knows nothing of" not in caplog.text
 
@@ -400,7 +400,7 @@ async def test_with_a_window_a_changelog_that_has_lost_more_is_no_whole_one(
         if disk == "behind":
             await kept(settings, changes, 5)
             with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
-                await life(settings, changes, start + 12, end, log[end:])
+                await run(settings, changes, start + 12, end, log[end:])
         else:
-            assert all(await life(settings, changes, start + 12, end, log[end:]))
+            assert all(await run(settings, changes, start + 12, end, log[end:]))
     assert ("earlier documents are missing, which are within the window" in caplog.text) == (disk == "none")

@@ -43,7 +43,7 @@ class Pipe:
 
     def __init__(self, settings: Settings, log: list[bytes], folder: Path) -> None:
         self.settings, self.log, self.folder = settings, [Sequenced.decode(data, settings) for data in log], folder
-        self.lives = 0
+        self.runs = 0
         self.replicas = [self.opened(shard, folder / str(shard)) for shard in range(settings.shards)]
         self.sent: list[list[bytes]] = []  # frames, one a shard
         self.changes: list[list[bytes]] = [[] for _ in range(settings.shards)]
@@ -100,13 +100,13 @@ class Pipe:
     def trouble(self, chance: random.Random) -> None:
         """Somebody begins again, or says again what he has said."""
         shard, kind = chance.randrange(self.settings.shards), chance.randrange(5)
-        self.lives += 1
+        self.runs += 1
         if kind == 0:  # a worker comes back with its disk
             self.replicas[shard].close()
             self.replicas[shard] = self.opened(shard, self.replicas[shard].folder)
         elif kind == 1:  # or without
             self.replicas[shard].close()
-            copy = Replica(self.settings, shard, self.folder / f"{shard}-{self.lives}")
+            copy = Replica(self.settings, shard, self.folder / f"{shard}-{self.runs}")
             at = 0
             while at < len(self.changes[shard]):  # in some pieces, some of them opened in between
                 n = chance.choice((1, 5, 40))
@@ -180,7 +180,7 @@ def test_as_embedded_whoever_begins_again(
     log = frames(settings, documents, seed if settings.window is None else 0)
     pipe = played(settings, log, tmp_path, seed, often=0.5 if settings.window else 0.8)
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
-    assert pipe.lives > n // (100 if settings.window else 75) or not seed
+    assert pipe.runs > n // (100 if settings.window else 75) or not seed
     told = [Decisions.decode(data, settings) for data in pipe.decided]
     if not settings.updates:
         assert sum(len(decisions.names) for decisions in told) > n // 5

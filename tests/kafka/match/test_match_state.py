@@ -24,8 +24,8 @@ from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.match.faust_driver import Consumer
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import keep_running
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import keep_running
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.skip import look, skip
 from stream_lsh.kafka.tools.topics import create

@@ -124,7 +124,7 @@ def test_a_frame_behind_an_empty_tail_is_waited_for() -> None:
 # -- frames at the brokers that are not fetched
 
 
-def test_unread_frames_are_told_and_later_end_the_life() -> None:
+def test_unread_frames_are_logged_and_later_end_the_run() -> None:
     play = Play()
     play.look(REST)
     found = play.looks(2 * PATIENCE, UNREAD)
@@ -166,7 +166,7 @@ def test_a_clock_that_jumps_is_no_time_that_frames_wait() -> None:
 
 
 def test_frames_that_were_deleted_end_the_life() -> None:
-    """Retention has overtaken the shard; its next life says what is lost. The client stands at the new beginning."""
+    """Retention has overtaken the shard; its next run says what is lost. The client stands at the new beginning."""
     play = Play()
     found = play.looks(UNREAD_LOOKS + 5, replace(REST, read=60, bounds=(60, 60)))
     assert stalls(found) == [(UNREAD_LOOKS, Stall.UNREAD, True)]

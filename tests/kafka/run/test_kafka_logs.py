@@ -13,7 +13,7 @@ from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBat
 from aiokafka.structs import TopicPartition
 
 from stream_lsh.kafka.run import logs
-from stream_lsh.kafka.run.lives import may_pass
+from stream_lsh.kafka.run.restarts import may_pass
 
 NEVER = "exception was never retrieved"
 

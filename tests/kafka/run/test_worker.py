@@ -59,7 +59,7 @@ class Worker:
         return [(line[0], int(line[1])) for line in lines if line[2] == what]
 
     def started(self, number: int) -> dict[str, int]:
-        """The latest process of each role, when so many lives have begun."""
+        """The latest process of each role, when so many runs have begun."""
         until(lambda: len(self.notes("started")) >= number)
         return dict(self.notes("started"))
 
@@ -143,7 +143,7 @@ def test_only_the_role_stops_that_cannot_go_on(start: Start, processes: str) -> 
     worker.order("forward", "give up")
     until(lambda: "forward has stopped: the shelf is empty; fill it" in worker.said())
     worker.order("judge", "fail")
-    assert worker.started(4)["judge"] == before["judge"]  # a new life in the same process: it works on
+    assert worker.started(4)["judge"] == before["judge"]  # a new run in the same process: it works on
     assert worker.process.poll() is None and not worker.notes("drained")
     worker.process.terminate()
     assert worker.end() == 3

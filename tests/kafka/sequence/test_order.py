@@ -183,7 +183,7 @@ def test_metadata_of_the_version_before_is_refused_with_the_remedy() -> None:
 
 
 class Signer:
-    """A life of a signer over several partitions, from what is committed."""
+    """A run of a signer over several partitions, from what is committed."""
 
     def __init__(self, committed: dict[int, int], partitions: list[int]) -> None:
         self.positions = {p: committed.get(p, 0) for p in partitions}

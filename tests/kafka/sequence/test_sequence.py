@@ -116,7 +116,7 @@ async def test_it_waits_for_the_judge(make: Make) -> None:
     for last, decided, expected in ((-1, None, 6), (3, 4, 10), (8, None, 10), (9, None, 16)):
         if last >= 0:  # a judge of before does not say how many documents: all that was sent must be done first
             await commit(settings, "judge", topics.matches, last + 1, Judged(last, documents=decided).metadata())
-        async with running(SequenceStage, settings):  # also in a life that finds it so
+        async with running(SequenceStage, settings):  # also in a run that finds it so
             await until_sequenced(settings, expected)
             await asyncio.sleep(0.7)
             assert await passed() == expected
@@ -124,7 +124,7 @@ async def test_it_waits_for_the_judge(make: Make) -> None:
     async with running(SequenceStage, settings, watch):
         await until(
             lambda: watch.last_idle is not None, "it waits"
-        )  # what was judged before its life it would not send again
+        )  # what was judged before its run it would not send again
         await commit(settings, "judge", topics.matches, 18, Judged(17).metadata())
         await until_sequenced(settings, 19)
         await asyncio.sleep(0.7)

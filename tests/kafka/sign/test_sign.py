@@ -169,7 +169,7 @@ async def make_again(settings: KafkaSettings) -> None:
 
 
 async def sign_ten(settings: KafkaSettings) -> None:
-    """A signer's life, in which partition 0 has ten documents."""
+    """A signer's run, in which partition 0 has ten documents."""
     await produce(settings, [line(i) for i in range(10)], 1)
     async with running(SignStage, settings):
         await until_signed(settings, 10)

@@ -176,15 +176,15 @@ def test_killed_anywhere_each_is_sent_once(settings: KafkaSettings, monkeypatch:
             raise Killed
 
     monkeypatch.setattr(Delivery, "__call__", dies)
-    lives = 0
+    runs = 0
     while True:
-        lives += 1
+        runs += 1
         try:
             asyncio.run(replay(settings, Wanted()))
             break
         except Killed:
-            assert lives < 50
-    assert lives > 5
+            assert runs < 50
+    assert runs > 5
     assert [value for _, value, *_ in sent(settings, 0)] == [b"%d" % number for number in range(20)]
 
 

@@ -69,7 +69,7 @@ class Worker:
         self.log = log
         self.processes = processes
         self.process: subprocess.Popen[bytes] | Forked | None = None
-        self._began = 0  # where the log of this life begins
+        self._began = 0  # where the log of this run begins
 
     def start(self, *more: str, largest_file: int | None = None) -> None:
         """Start it, perhaps again. more: of its command line. largest_file: in bytes, as on a full disk."""
@@ -98,7 +98,7 @@ class Worker:
 
     @property
     def started(self) -> bool:
-        """Whether all its roles have begun in this life."""
+        """Whether all its roles have begun in this run."""
         with self.log.open("rb") as log:
             log.seek(self._began)
             jobs = _STARTED.findall(log.read())

@@ -19,9 +19,9 @@ from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.run.lives import Stage, keep_running
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.process import COMPILED
+from stream_lsh.kafka.run.restarts import Stage, keep_running
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame, Places
@@ -259,7 +259,7 @@ def chained(settings: KafkaSettings, copies: Sequence[ConsumerRecord]) -> list[t
 async def running(
     stage: type[Stage], settings: KafkaSettings, watch: Probe | None = None
 ) -> AsyncIterator[asyncio.Task]:
-    """A stage at work, life after life; at the end it is stopped, and what went wrong raised."""
+    """A stage at work, run after run; at the end it is stopped, and what went wrong raised."""
     stop, watch = asyncio.Event(), watch or Probe(stage.role)
     if stage.role in COMPILED:
         warm()

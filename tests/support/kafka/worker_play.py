@@ -17,7 +17,7 @@ from stream_lsh.cli.failures import guarded, name_command
 from stream_lsh.embedded.signals import interruption
 from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.kafka.run import supervisor as worker
-from stream_lsh.kafka.run.lives import Stage
+from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.run.supervisor import plan, work
 from stream_lsh.kafka.settings import KafkaSettings
 

@@ -1,4 +1,4 @@
-"""What a service does when a life of its readers ends: it tries again, or says why it cannot."""
+"""What a service does when a run of its readers ends: it tries again, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from aiokafka import errors
 
 from stream_lsh.errors import BrokerError, StoreError, StreamLshError
-from stream_lsh.kafka.run.lives import Failed
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.serve.pipeline import restarts
 from stream_lsh.serve.pipeline.restarts import Restarts
@@ -23,7 +23,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ended(*ends: BaseException | None, patience: float = 300) -> tuple[BaseException, list[bool]]:
-    """What it ends with whose lives end so, one after the other (None: it was up to date before, and Kafka went away);
+    """What it ends with whose runs end so, one after the other (None: it was up to date before, and Kafka went away);
     and whether it was up to date, as that changed."""
     left, moved = list(ends), list[bool]()
 

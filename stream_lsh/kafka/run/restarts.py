@@ -23,7 +23,7 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import lacking
 
-log = logging.getLogger("stream_lsh.kafka.run.lives")
+log = logging.getLogger("stream_lsh.kafka.run.restarts")
 
 SHORTEST, LONGEST = 0.1, 5.0  # seconds between two runs
 QUIET = 60.0  # seconds without work after which a run counts as successful, as if it had committed

@@ -1,4 +1,4 @@
-"""One life after the other: when a role begins again, when it gives up, and what it lets through."""
+"""One run after the other: when a role begins again, when it gives up, and what it lets through."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aiokafka import errors
 
 from stream_lsh.errors import BrokerError, StoreError
 from stream_lsh.kafka.client.clients import Stopped
-from stream_lsh.kafka.run import lives as stage
+from stream_lsh.kafka.run import restarts
 from stream_lsh.kafka.run.health import Health
-from stream_lsh.kafka.run.lives import Failed, Stage, keep_running
 from stream_lsh.kafka.run.metrics import Probe
+from stream_lsh.kafka.run.restarts import Failed, Stage, keep_running
 from stream_lsh.kafka.settings import KafkaSettings
 
 # A port that nothing listens on: the reason why no connection came about is looked for there.
@@ -32,13 +32,13 @@ class Clock:
 
 
 class Play:
-    """Lives by script: each entry is called with the stage; what it raises ends the life, the last one stops all."""
+    """Runs by script: each entry is called with the stage; what it raises ends the run, the last one stops all."""
 
     def __init__(self, *script: Callable[[Stage], None]) -> None:
         self.clock = Clock()
         self.watch = Probe("sign", health=Health(self.clock))
         self.stop = asyncio.Event()
-        self.lives = 0
+        self.runs = 0
         self.delays: list[float] = []
         play = self
 
@@ -46,7 +46,7 @@ class Play:
             role = "sign"
 
             async def run(self, stop: asyncio.Event) -> None:
-                number, play.lives = play.lives, play.lives + 1
+                number, play.runs = play.runs, play.runs + 1
                 if number < len(script):
                     script[number](self)
                 else:
@@ -71,14 +71,14 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         found.append(seconds)
         return stop.is_set()
 
-    monkeypatch.setattr(stage, "waited", noted)
-    monkeypatch.setattr(stage.random, "uniform", lambda low, high: 1.0)
+    monkeypatch.setattr(restarts, "waited", noted)
+    monkeypatch.setattr(restarts.random, "uniform", lambda low, high: 1.0)
     yield found
 
 
 def fails(error: BaseException, after: float = 0.0) -> Callable[[Stage], None]:
-    def act(life: Stage) -> None:
-        clock = life.watch.health.clock
+    def act(run: Stage) -> None:
+        clock = run.watch.health.clock
         assert isinstance(clock, Clock)
         clock.now += after
         raise error
@@ -86,8 +86,8 @@ def fails(error: BaseException, after: float = 0.0) -> Callable[[Stage], None]:
     return act
 
 
-def commits_and_fails(life: Stage) -> None:
-    life.watch.committed()
+def commits_and_fails(run: Stage) -> None:
+    run.watch.committed()
     raise Failed("a send was refused")
 
 
@@ -95,7 +95,7 @@ async def test_waits_longer_after_each_failure(delays: list[float]) -> None:
     play = Play(*[fails(errors.KafkaTimeoutError())] * 9)
     await play.run()
     assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
-    assert play.lives == 10 and float(play.sample("restarts_total")) == 9
+    assert play.runs == 10 and float(play.sample("restarts_total")) == 9
 
 
 async def test_begins_anew_after_progress(delays: list[float]) -> None:
@@ -121,7 +121,7 @@ async def test_begins_anew_after_progress(delays: list[float]) -> None:
 async def test_what_may_pass_is_tried_again(error: BaseException) -> None:
     play = Play(fails(error))
     await play.run()
-    assert play.lives == 2
+    assert play.runs == 2
 
 
 @pytest.mark.parametrize(
@@ -131,48 +131,48 @@ async def test_what_cannot_be_helped_passes_through(error: Exception) -> None:
     play = Play(fails(error))
     with pytest.raises(type(error)) as found:
         await play.run()
-    assert found.value is error and play.lives == 1
+    assert found.value is error and play.runs == 1
 
 
 async def test_gives_up_without_progress() -> None:
     play = Play(*[fails(errors.KafkaTimeoutError(), after=100)] * 9)
     with pytest.raises(BrokerError, match="Given up after 300 s"):
         await play.run()
-    assert play.lives == 3
+    assert play.runs == 3
 
 
 async def test_progress_sets_the_clock_of_giving_up() -> None:
     failure = fails(errors.KafkaTimeoutError(), after=100)
     play = Play(failure, failure, commits_and_fails, failure, failure)
     await play.run()
-    assert play.lives == 6
+    assert play.runs == 6
 
 
 async def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
-    def quiet(life: Stage) -> None:
-        clock = life.watch.health.clock
+    def quiet(run: Stage) -> None:
+        clock = run.watch.health.clock
         assert isinstance(clock, Clock)
         clock.now += 3600
-        life.watch.idle()
+        run.watch.idle()
         raise Failed("the broker is restarted once an hour")
 
     play = Play(*[quiet] * 5)
     await play.run()
-    assert play.lives == 6 and delays == pytest.approx([0.1] * 5)
+    assert play.runs == 6 and delays == pytest.approx([0.1] * 5)
 
 
 async def test_time_in_which_all_was_well_is_no_failure() -> None:
-    def idle_then_away(life: Stage) -> None:
-        clock = life.watch.health.clock
+    def idle_then_away(run: Stage) -> None:
+        clock = run.watch.health.clock
         assert isinstance(clock, Clock)
         clock.now += 50
-        life.watch.idle()
-        fails(errors.KafkaTimeoutError(), after=30)(life)
+        run.watch.idle()
+        fails(errors.KafkaTimeoutError(), after=30)(run)
 
     play = Play(idle_then_away, *[fails(errors.KafkaTimeoutError(), after=90)] * 3)
     with pytest.raises(BrokerError, match="Given up after 300 s"):
         await play.run()
-    assert play.lives == 4
+    assert play.runs == 4
 
 
 async def test_the_same_failure_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,14 +186,14 @@ async def test_the_same_failure_is_told_now_and_then(caplog: pytest.LogCaptureFi
 
 
 async def test_a_glance_at_an_empty_input_is_no_progress() -> None:
-    def glance(life: Stage) -> None:
-        life.watch.idle()
-        fails(errors.NotEnoughReplicasError(), after=50)(life)
+    def glance(run: Stage) -> None:
+        run.watch.idle()
+        fails(errors.NotEnoughReplicasError(), after=50)(run)
 
     play = Play(*[glance] * 9)
     with pytest.raises(BrokerError):
         await play.run()
-    assert play.lives == 6
+    assert play.runs == 6
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_refusals_end_it_at_once(error: Exception, words: str) -> None:
     play = Play(fails(error))
     with pytest.raises(BrokerError, match=words):
         await play.run()
-    assert play.lives == 1
+    assert play.runs == 1
 
 
 async def test_the_cause_of_a_failure_counts() -> None:
@@ -222,39 +222,39 @@ async def test_an_error_that_is_raised_from_itself_ends_nowhere_else() -> None:
     error.__cause__ = error
     play = Play(fails(error))
     await play.run()
-    assert play.lives == 2
+    assert play.runs == 2
 
 
 async def test_a_missing_topic_has_a_little_time_to_appear() -> None:
     missing = fails(errors.UnknownTopicOrPartitionError(), after=4)
     play = Play(missing, missing)
     await play.run()
-    assert play.lives == 3
+    assert play.runs == 3
     play = Play(*[missing] * 9)
     with pytest.raises(BrokerError, match="topics create"):
         await play.run()
-    assert play.lives == 5
+    assert play.runs == 5
     # Of a moment, after long trouble of another kind.
     play = Play(*[fails(ConnectionResetError(), after=4)] * 6, missing, missing)
     await play.run()
-    assert play.lives == 9
+    assert play.runs == 9
 
 
 async def test_a_life_that_ends_by_itself_is_a_failure() -> None:
-    play = Play(lambda life: None)
+    play = Play(lambda run: None)
     await play.run()
-    assert play.lives == 2
+    assert play.runs == 2
 
 
 async def test_an_error_while_stopping_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    def stopped(life: Stage) -> None:
+    def stopped(run: Stage) -> None:
         play.stop.set()
         raise errors.KafkaTimeoutError()
 
     play = Play(stopped)
     with caplog.at_level("WARNING"):
         await play.run()
-    assert play.lives == 1 and "stopped with an error" in caplog.text
+    assert play.runs == 1 and "stopped with an error" in caplog.text
 
 
 async def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,24 +262,24 @@ async def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pyt
         play.stop.set()
         return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(stage, "cause", never)
+    monkeypatch.setattr(restarts, "cause", never)
     play = Play(fails(errors.KafkaConnectionError()))
     await asyncio.wait_for(play.run(), 2)
-    assert play.lives == 1
+    assert play.runs == 1
 
 
 async def test_a_stage_that_has_not_begun_yet_just_stops() -> None:
-    def stopped(life: Stage) -> None:
+    def stopped(run: Stage) -> None:
         play.stop.set()
         raise Stopped
 
     play = Play(stopped)
     await play.run()
-    assert play.lives == 1
+    assert play.runs == 1
 
 
 async def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:
-    def closes(life: Stage) -> None:
+    def closes(run: Stage) -> None:
         try:
             raise StoreError("the index is damaged")
         finally:
