@@ -16,7 +16,7 @@ from stream_lsh.errors import DamagedError, StoreError, StreamLshError
 from stream_lsh.families.measure import unused
 from stream_lsh.index.index import TRIES
 from stream_lsh.index.postings.run import REMEDY, Run, read_header
-from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, DeletedRows
+from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, DeletedRows
 from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.segments.erased_rows import erased_of
 from stream_lsh.index.segments.identity import check_format
@@ -121,7 +121,7 @@ def _problems(folder: Path, found: _Stored, store: Store | None) -> Iterator[str
         if store is not None:
             places = [(segment["number"], segment["first"]) for segment in shard["segments"]]
             try:
-                DeletedRows.of(_gone(shard)).restore(store, number, places, shard["rows"], shard.get(DEAD_ROWS, 0))
+                DeletedRows.of(_gone(shard)).restore(store, number, places, shard["rows"], shard.get(DELETED_ROWS, 0))
             except StreamLshError as error:
                 yield str(error)
 
@@ -156,7 +156,7 @@ def _of_segment(
 def _worded(folder: Path, found: _Stored, problems: list[str], check: bool) -> dict[str, object]:
     index, job = found.index, found.job
     created, committed = index["created"], job.get("time", index["created"])
-    held = [shard["rows"] - _gone(shard) - shard.get(DEAD_ROWS, 0) for shard in found.shards]
+    held = [shard["rows"] - _gone(shard) - shard.get(DELETED_ROWS, 0) for shard in found.shards]
     rows = sum(held)
     bytes_on_disk = {name: disk_bytes(folder / name) for name in ("db", FOLDER) if (folder / name).is_dir()}
     total = sum(bytes_on_disk.values())

@@ -110,7 +110,7 @@ class Shard:
             segments=np.empty((0, 3), np.int64), signature_at=shape.signature_at, log_at=shape.log_at,
             read=np.empty(shape.width, np.uint64), begin=np.empty(layout.MASK, np.uint64), known=-1, kept=base,
             ring=np.empty(ring * shape.head_words, np.uint64), notes=np.empty(ring, np.uint8), seen=base,
-            seen_log=-1, guides=base, dead=DeletedRows.of(base),
+            seen_log=-1, guides=base, deleted_rows=DeletedRows.of(base),
         )  # fmt: skip
         self.stored = Stored(number, self.rows, self.segments)
         self._segment = base  # first row of the memtable
@@ -219,8 +219,8 @@ class Shard:
         """Make room for the deletions and replacements of this many documents, which add up to twice as many rows."""
         if not self.segments:  # there are no rows
             return
-        self.rows.dead.reach(self.count + 2 * documents, self.first)
-        self.rows.dead.room_for(documents)
+        self.rows.deleted_rows.reach(self.count + 2 * documents, self.first)
+        self.rows.deleted_rows.room_for(documents)
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Shard:
     @property
     def held(self) -> int:
         """Number of live rows."""
-        return self.count - self.first - int(self.rows.dead.count)
+        return self.count - self.first - int(self.rows.deleted_rows.count)
 
     @property
     def _base(self) -> int:
@@ -254,12 +254,12 @@ class Shard:
             for segment in self.segments:
                 segment.postings.settle()
             self._look()  # runs in memory are files now, and their arrays are freed
-        dead = self.rows.dead.take(self.number, self.segments.places, self.count)
-        values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._decisions, **dead}
+        marks = self.rows.deleted_rows.take(self.number, self.segments.places, self.count)
+        values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._decisions, **marks}
         self._decisions = {}
-        self.rows.dead.take_replaced()  # erasing has read it before
+        self.rows.deleted_rows.take_versions()  # erasing has read it before
         self.ids.forget(self._base)
-        manifest.rows, manifest.dead = self.count, int(self.rows.dead.count)
+        manifest.rows, manifest.deleted_rows = self.count, int(self.rows.deleted_rows.count)
         manifest.provisional = self.late.facts if self.limits.late else None
         for segment in self.segments:
             segment.postings.rows = self._posted - segment.first
@@ -297,7 +297,7 @@ class Shard:
         self._at -= 1
         self._look()
         rows, first = self.rows, self.first
-        rows.dead.forget(first)
+        rows.deleted_rows.forget(first)
         if rows.seen < first:
             rows.seen = rows.guides = first
             rows.seen_log = -1
@@ -395,7 +395,9 @@ class Shard:
                 if self._workers is not None and self.full:  # after the last rows too: the next batch needs the room
                     self.flush()
         self._look()
-        self.rows.dead.restore(self._store, self.number, self.segments.places, self._manifest.rows, self._manifest.dead)
+        self.rows.deleted_rows.restore(
+            self._store, self.number, self.segments.places, self._manifest.rows, self._manifest.deleted_rows
+        )
         self.ids.restore(self._base, self._manifest.rows)
         row = self._base
         while row < self.late.first and (

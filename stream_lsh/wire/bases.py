@@ -55,7 +55,7 @@ class Base:
 
     Attributes:
         values: by key of the store.
-        dead: the deleted ones of these rows (`deleted_rows.died`).
+        deleted_rows: the deleted ones of these rows (`deleted_rows.newly_deleted`).
         facts: where a cycle begins: `segments`, their numbers and first rows, and `answered`, the last frame whose
             reply is not needed any more. Where it ends: `erased`, the number of erased versions, and `at`, when it
             began (seconds since 1970).
@@ -65,12 +65,12 @@ class Base:
     key: bytes
     mark: Mark
     values: Mapping[bytes, bytes] = field(default_factory=dict)
-    dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    deleted_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self, settings: Settings) -> bytes:
         head = _HEAD.pack(self.shard, *self.mark, self.key)
-        sections = [head, *join_values(self.values), self.dead, orjson.dumps(self.facts)]
+        sections = [head, *join_values(self.values), self.deleted_rows, orjson.dumps(self.facts)]
         return pack(b"B", VERSION, settings.fingerprint, sections)
 
     @classmethod

@@ -79,7 +79,7 @@ class Change:
         values: rows, ids, texts and source positions by key of the store.
         reply: the shard's reply, which cannot be computed again once later frames are stored.
         late: the provisional rows behind the frame, with several shards and `kept`.
-        dead: deleted rows (`deleted_rows.died`), with updates.
+        deleted_rows: deleted rows (`deleted_rows.newly_deleted`), with updates.
         seen: with a window.
         waits: JSON of the facts for the erase queue, b"" = none.
     """
@@ -93,7 +93,7 @@ class Change:
     values: Mapping[bytes, bytes]
     reply: bytes
     late: ProvisionalRows | None = None
-    dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    deleted_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     seen: Seen | None = None
     waits: bytes = b""
 
@@ -103,7 +103,7 @@ class Change:
             b"C", VERSION, settings.fingerprint,
             [
                 head, *join_values(self.values), self.reply,
-                *([LATE.pack(*self.late)] if self.late else []), *([self.dead] if settings.updates else []),
+                *([LATE.pack(*self.late)] if self.late else []), *([self.deleted_rows] if settings.updates else []),
                 *([self.seen.encode()] if self.seen else []), *([self.waits] if self.waits else []),
             ],
         )  # fmt: skip
@@ -128,7 +128,8 @@ class Change:
             None if settings.window is None else Seen.decode(sections[parts - 1]),
             b"".join(map(bytes, sections[parts:])),
         )  # fmt: skip
-        if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
+        rows = found.deleted_rows
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < last << 2:
             raise FormatError(f"a change is damaged: it deletes rows that do not exist, of {last}")
         at = first
         for segment, row in found.segments():

@@ -20,7 +20,7 @@ from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.deleted_rows import CHUNK
-from stream_lsh.index.store.rocksdb import DEAD, Store, rows_key
+from stream_lsh.index.store.rocksdb import DELETED_MARKS, Store, rows_key
 from stream_lsh.settings.model import Settings
 
 FEED = [Document(str(i), f"{i} {i} {i + 1}", time=START) for i in range(CHUNK + 5)]
@@ -35,7 +35,7 @@ def met(index: Index, text: str) -> int:
 
 @pytest.fixture(scope="module")
 def gone() -> Iterator[Path]:
-    """An index in whose first and second chunk of bits something died, before its last commit."""
+    """An index in whose first and second chunk of bits something was deleted, before its last commit."""
     settings = Settings(
         shingles="words:1", bands=4, rows=1, signature_size=16, segment_documents=1000, on_conflict="update"
     )
@@ -52,7 +52,7 @@ def gone() -> Iterator[Path]:
         yield folder
 
 
-def test_what_died_is_known_to_later_processes(gone: Path) -> None:
+def test_deleted_rows_are_deleted_in_later_processes(gone: Path) -> None:
     with opened(Settings(), gone) as index:
         assert index.count == CHUNK + 4
         assert [met(index, FEED[i].text or "") for i in (6, 7, 8, CHUNK, CHUNK + 1)] == [1, 0, 1, 1, 0]
@@ -61,12 +61,12 @@ def test_what_died_is_known_to_later_processes(gone: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["lost", *rotating(["changed", "of rows that are not there"], 1)])
-def test_what_says_who_died_is_damaged(gone: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_marks_of_deleted_rows(gone: Path, tmp_path: Path, damage: str) -> None:
     folder = shutil.copytree(gone, tmp_path / "index")
     store = Store(folder / "db")
-    ((row, bits),) = store.rows_of(DEAD, 0, 4)
+    ((row, bits),) = store.rows_of(DELETED_MARKS, 0, 4)
     assert row == CHUNK
-    key = rows_key(DEAD, 0, 4, row)
+    key = rows_key(DELETED_MARKS, 0, 4, row)
     if damage == "lost":
         store.write({}, ranges=[(key, key + b"\0")])
     else:
@@ -80,7 +80,7 @@ def test_what_says_who_died_is_damaged(gone: Path, tmp_path: Path, damage: str) 
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_a_batch_of_nobody_may_come_first(tmp_path: Path, shards: int) -> None:
+def test_an_empty_batch_may_come_first(tmp_path: Path, shards: int) -> None:
     with opened(Settings(on_conflict="update", shards=shards), tmp_path) as index:
         for batch in ([], [Document("a", "one two three four five six seven")], []):
             found = index.match(index.sign(columns(batch)), np.arange(index.count, index.count + len(batch)))

@@ -127,7 +127,7 @@ def test_rows_behind_two_to_the_32_bytes(tmp_path: Path) -> None:
             segments=np.array([[0, -1, 0], [first, file.file, file.start]]), signature_at=shape.signature_at,
             read=np.empty(shape.width, np.uint64), begin=np.empty(MASK, np.uint64), known=-1,
             kept=first + flushed + 50, ring=np.empty(16, np.uint64), notes=np.empty(1, np.uint8), log_at=shape.log_at,
-            seen=first, seen_log=-1, guides=first, dead=DeletedRows.of(first),
+            seen=first, seen_log=-1, guides=first, deleted_rows=DeletedRows.of(first),
         )  # fmt: skip
         for k in (0, 1, 49):
             assert word(kernel, first + flushed + k, SEQ) == rows[k, SEQ]

@@ -304,7 +304,7 @@ def decisions() -> Decisions:
     return Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b""], gone, representatives)
 
 
-GONE = replace(change(), shard=0, values={}, dead=np.array([5 << 2 | 1, 102 << 2 | 3]))
+GONE = replace(change(), shard=0, values={}, deleted_rows=np.array([5 << 2 | 1, 102 << 2 | 3]))
 RECORDS: list[tuple[Settings, Any]] = [
     (SETTINGS, frame()), (SETTINGS, sequenced()), (SETTINGS, sequenced(np.array([True, False, True, True]))),
     (SETTINGS, reply()), (SETTINGS, reply(carried=False)), (SETTINGS, Reply(1, 9, 8, matches_of(4), [], None, None)),

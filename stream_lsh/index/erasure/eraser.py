@@ -323,13 +323,13 @@ class Erasing:
 
 def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
     """The facts of the versions of a shard that were deleted since the last call; times in seconds since 1970."""
-    went = shard.rows.dead.take_replaced()
+    versions = shard.rows.deleted_rows.take_versions()
     # With `compare_with = all` deleted rows can be the only link to others; with several shards other shards have the
     # ids.
     if not shard.limits.unique or shard.limits.late:
         return {}
     # Without updates no other row has these ids.
-    return dict(facts_of(went, shard.number, now, after, named=shard.limits.update))
+    return dict(facts_of(versions, shard.number, now, after, named=shard.limits.update))
 
 
 def _page(shard: Shard, row: int) -> tuple[int, int]:

@@ -60,17 +60,17 @@ class Waiting:
 
 
 def facts_of(
-    went: NDArray[np.int64], shard: int, now: int, after: int, *, named: bool
+    versions: NDArray[np.int64], shard: int, now: int, after: int, *, named: bool
 ) -> Iterator[tuple[str, list[Any]]]:
     """Names and facts of deleted versions.
 
     Args:
-        went: as `deleted_rows.DeletedRows.went` has them.
+        versions: as `deleted_rows.DeletedRows.versions` has them.
         named: the ids of these versions may be in the rows of documents that were dropped for them.
     """
-    own = went.copy()
-    own[:, 1] = np.where((went[:, 1] >= 0) & named, went[:, 1] + 1, NONE_DROPPED)
-    representatives = went[(went[:, 1] >= 0) & (went[:, 1] != went[:, 0])]
+    own = versions.copy()
+    own[:, 1] = np.where((versions[:, 1] >= 0) & named, versions[:, 1] + 1, NONE_DROPPED)
+    representatives = versions[(versions[:, 1] >= 0) & (versions[:, 1] != versions[:, 0])]
     representatives[:, 0], representatives[:, 1] = representatives[:, 1], REPRESENTATIVE_ROW
     all = np.concatenate((own, representatives))
     all = all[np.argsort(all[:, 2], kind="stable")]

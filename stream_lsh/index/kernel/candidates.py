@@ -96,7 +96,7 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     first, row, entries = batch.starts[i], rows.seen, limits.bucket
     if not limits.unique and rows.guides < rows.seen:
         row, entries = rows.guides, ENTRIES * limits.bucket
-    if not limits.unique and any_deleted(rows.dead):
+    if not limits.unique and any_deleted(rows.deleted_rows):
         entries = ENTRIES * limits.bucket
     bands, cut, out = batch.starts[i + 1] - first - 2, _FIRST, scratch.out
     # With `all` its text is looked up like a band; otherwise it was looked up before.
@@ -105,7 +105,7 @@ def gather(i, work):  # type: ignore[no-untyped-def]
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
         most = min(entries, len(scratch.met) - scratch.met_count - 1)
-        if limits.unique and any_deleted(rows.dead):
+        if limits.unique and any_deleted(rows.deleted_rows):
             n, more = read_live(batch.keys[at], slot, batch.hits, at, most, work)
         else:
             n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
@@ -120,18 +120,18 @@ def gather(i, work):  # type: ignore[no-untyped-def]
         return cut
     for m in range(scratch.met_count):
         if scratch.met[m, 1] >= limits.expand and note_of(rows, scratch.met[m, 0]) & FOLLOWED:
-            dead = any_deleted(rows.dead)
-            most = ENTRIES * limits.behind if dead else limits.behind
+            deleted_rows = any_deleted(rows.deleted_rows)
+            most = ENTRIES * limits.behind if deleted_rows else limits.behind
             n, more = behind(scratch.met[m, 0], FOLLOWERS, rows.guides, most, work)
             if n < 0 or scratch.met_count + n > len(scratch.met):
                 return NOTHING
             cut_off = more > 0 and out[n - 1] >= rows.seen
-            if dead:
+            if deleted_rows:
                 n, further = up_to(rows, n, out, limits.behind)
                 cut_off |= further
             cut += cut_off
             _meet(i, n, NOTHING, work)
-    if (rows.guides < rows.seen or any_deleted(rows.dead)) and not pass_by(work):
+    if (rows.guides < rows.seen or any_deleted(rows.deleted_rows)) and not pass_by(work):
         return NOTHING
     return cut
 
@@ -164,7 +164,7 @@ def gather_provisional(i, work):  # type: ignore[no-untyped-def]
     forget(scratch)
     scratch.old_first = True
     scratch.candidates = 0
-    entries = ENTRIES * limits.bucket if any_deleted(work.rows.dead) else limits.bucket
+    entries = ENTRIES * limits.bucket if any_deleted(work.rows.deleted_rows) else limits.bucket
     for j in range(batch.starts[i], batch.starts[i + 1] - 1):  # under its text too
         if len(scratch.out) - n < entries:
             return NOTHING
@@ -187,7 +187,7 @@ def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
     there = _FIRST
     for k in range(n):
         met = row_met_at(rows, out[k])
-        if met >= 0 and met != rows.dead.aside:
+        if met >= 0 and met != rows.deleted_rows.aside:
             out[there] = met
             there += 1
     if there <= limit:
@@ -277,7 +277,7 @@ def copies(row, work):  # type: ignore[no-untyped-def]
     no room; and how many more there are. Where rows are deleted ENTRIES times as many are read; the copies behind these
     are counted without a check."""
     rows, most, out = work.rows, work.limits.copies, work.scratch.out
-    if not any_deleted(rows.dead):
+    if not any_deleted(rows.deleted_rows):
         return behind(row, COPIES, rows.seen, most, work)
     n, more = behind(row, COPIES, rows.seen, ENTRIES * most, work)
     if n > 0:
@@ -289,7 +289,7 @@ def copies(row, work):  # type: ignore[no-untyped-def]
 def oldest_copy(row, work):  # type: ignore[no-untyped-def]
     """The oldest visible copy of a row, among the first ones or the newest; there is one among the newest."""
     rows, memory, scratch, most = work.rows, work.memory, work.scratch, np.int64(1)
-    if any_deleted(rows.dead):
+    if any_deleted(rows.deleted_rows):
         most = min(ENTRIES * work.limits.copies, np.int64(len(scratch.out)))
     key = key_behind(name_of(rows, row, work.limits), COPIES)
     probe(key, work.runs, scratch.hits)

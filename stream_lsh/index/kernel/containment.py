@@ -56,7 +56,7 @@ def gather_sharing(i, work):  # type: ignore[no-untyped-def]
         cut += more
         alone |= more
     _rank(left, keys, work)
-    if not limits.unique and (rows.guides < rows.seen or any_deleted(rows.dead)) and not pass_by(work):
+    if not limits.unique and (rows.guides < rows.seen or any_deleted(rows.deleted_rows)) and not pass_by(work):
         return NOTHING
     return cut if alone else _FIRST
 
@@ -69,13 +69,13 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
     slot, out, key = scratch.slots[j], scratch.out, batch.keys[at]
     if empty(work.memory, slot) and nowhere(batch.hits, at):
         return _FIRST, False
-    row, entries, dead = rows.seen, limits.bucket, any_deleted(rows.dead)
+    row, entries, deleted_rows = rows.seen, limits.bucket, any_deleted(rows.deleted_rows)
     if not limits.unique and rows.guides < rows.seen:
         row, entries = rows.guides, ENTRIES * limits.bucket
-    if not limits.unique and dead:
+    if not limits.unique and deleted_rows:
         entries = ENTRIES * limits.bucket
     most = min(entries, len(scratch.met) - scratch.met_count - 1)
-    if limits.unique and dead:
+    if limits.unique and deleted_rows:
         n, more = read_live(key, slot, batch.hits, at, most, work)
     else:
         n, more = read(key, slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)

@@ -53,7 +53,7 @@ def with_text(i, work):  # type: ignore[no-untyped-def]
     """The row of a kept document with the text of document i, or -1; the oldest, because a new representative may have
     the text of a document that was kept meanwhile."""
     rows, out, place = work.rows, work.scratch.out, work.batch.starts[i + 1] - work.batch.starts[i] - 2
-    if not any_deleted(rows.dead):
+    if not any_deleted(rows.deleted_rows):
         return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
     at, oldest = work.batch.starts[i] + place, NOTHING
     n, _ = read_live(work.batch.keys[at], work.scratch.slots[place], work.batch.hits, at, _SAME_TEXT, work)

@@ -22,7 +22,7 @@ def read_live(key, slot, hits, at, limit, work):  # type: ignore[no-untyped-def]
     Returns their number, and whether there are more.
     """
     rows, scratch = work.rows, work.scratch
-    deleted_ranges, aside, out = rows.dead.deleted_ranges, rows.dead.aside, scratch.out
+    deleted_ranges, aside, out = rows.deleted_rows.deleted_ranges, rows.deleted_rows.aside, scratch.out
     n, below, most = _FIRST, BEHIND_ALL, limit + _ONE
     newest, oldest, passed = NOTHING, NOTHING, _FIRST  # deleted rows since the last live one
     more = True

@@ -94,7 +94,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     old = in_place_of = NOTHING
     if what & DELETION and not (what & OWNED and work.limits.store):
         return DONE
-    changing = any_deleted(work.rows.dead) or work.limits.update or what & DELETION
+    changing = any_deleted(work.rows.deleted_rows) or work.limits.update or what & DELETION
     if changing and work.limits.unique and len(scratch.out) < AT_LEAST:
         return NO_ROOM
     if what & OWNED:
@@ -106,11 +106,11 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
         if old >= 0 and was_deleted(work.rows, old):
             old = NOTHING
     columns[i, STATUS] = NEW
-    before, work.rows.dead.aside = results.found, old
+    before, work.rows.deleted_rows.aside = results.found, old
     code, original, follows = matches_of(i, work)
     if old >= 0 and code == DONE and work.limits.unique and original < 0:
         code, in_place_of = keeps_representative(i, old, work)
-    work.rows.dead.aside = NOTHING
+    work.rows.deleted_rows.aside = NOTHING
     if old >= 0 and code == DONE and work.limits.store:
         code = replace(i, old, in_place_of, work)
     if code == DONE:

@@ -154,7 +154,7 @@ def representative_of(group, row, work):  # type: ignore[no-untyped-def]
         for k in range(n):
             member = scratch.out[k]
             first = member + 1
-            if member == row or mark_of(rows.dead, member) != MARK_LIVE:
+            if member == row or mark_of(rows.deleted_rows, member) != MARK_LIVE:
                 continue
             if word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED):
                 return member
@@ -246,7 +246,7 @@ def _mark_version_deleted(i, row, met_by, work):  # type: ignore[no-untyped-def]
     columns, rows = work.results.columns, work.rows
     columns[i, REPLACES], columns[i, LEFT] = np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
     deleted = work.batch.what[i] & DELETION != 0
-    mark_version_deleted(rows.dead, row, met_by, rows.total, columns[i, REPLACES], columns[i, LEFT], deleted)
+    mark_version_deleted(rows.deleted_rows, row, met_by, rows.total, columns[i, REPLACES], columns[i, LEFT], deleted)
 
 
 @njit
@@ -300,7 +300,7 @@ def _added(at, mark, rows):  # type: ignore[no-untyped-def]
     """A row was added that is no document."""
     rows.notes[at & (len(rows.notes) - 1)] = FOLLOWS
     rows.total = at + 1
-    mark_deleted(rows.dead, at, mark)
+    mark_deleted(rows.deleted_rows, at, mark)
 
 
 @njit

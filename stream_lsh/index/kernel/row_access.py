@@ -147,7 +147,7 @@ def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
 @njit
 def visible(rows, row):  # type: ignore[no-untyped-def]
     """Whether a row is live and in the window."""
-    return row >= rows.seen and mark_of(rows.dead, row) == MARK_LIVE
+    return row >= rows.seen and mark_of(rows.deleted_rows, row) == MARK_LIVE
 
 
 @njit
@@ -179,8 +179,8 @@ def live(rows, n, out):  # type: ignore[no-untyped-def]
 def row_met_at(rows, row):  # type: ignore[no-untyped-def]
     """The row that is met where this row is posted: itself, or that of its representative; -1 if it is deleted. The row
     `aside` counts as live here."""
-    mark = lasting_mark_of(rows.dead, row)
+    mark = lasting_mark_of(rows.deleted_rows, row)
     if mark == MARK_REPRESENTATIVE:
         row = np.int64(word(rows, row, OF))
-        mark = lasting_mark_of(rows.dead, row) if row >= rows.seen else MARK_DELETED
+        mark = lasting_mark_of(rows.deleted_rows, row) if row >= rows.seen else MARK_DELETED
     return row if mark == MARK_LIVE else _UNKNOWN

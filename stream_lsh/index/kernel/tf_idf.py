@@ -277,14 +277,14 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
     """Meet the rows in the buckets of document i, with the weights of the keys that they share with it. Returns how
     many buckets were not read to the end, or -1 if there is no room."""
     batch, limits, scratch, frequencies = work.batch, work.limits, work.scratch, work.frequencies
-    cut, left, dead = _FIRST, limits.bucket * STORY_KEYS, any_deleted(work.rows.dead)
+    cut, left, deleted_rows = _FIRST, limits.bucket * STORY_KEYS, any_deleted(work.rows.deleted_rows)
     for j in range(frequencies.keys):
         k, part = frequencies.rarest[j], left // (frequencies.keys - j)
         slot, at = scratch.slots[k], batch.starts[i] + k
         if empty(work.memory, slot) and nowhere(batch.hits, at):
             continue
         most = min(part, len(scratch.met) - scratch.met_count - 1)
-        if dead:
+        if deleted_rows:
             n, more = read_live(batch.keys[at], slot, batch.hits, at, most, work)
         else:
             n, more = read(

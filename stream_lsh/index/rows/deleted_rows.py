@@ -18,10 +18,10 @@ from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Bytes, Number, Numbers2, Struct, Words
 from stream_lsh.index.rows.deleted_ranges import DeletedRanges
-from stream_lsh.index.store.rocksdb import DEAD, Store, parts_of, rows_key
+from stream_lsh.index.store.rocksdb import DELETED_MARKS, Store, parts_of, rows_key
 
-DEAD_ROWS = "dead"  # in a shard's manifest: number of deleted rows; missing if there are none
-WENT = 6  # columns of a deleted version
+DELETED_ROWS = "deleted_rows"  # in a shard's manifest: number of deleted rows; missing if there are none
+VERSION_COLUMNS = 6  # columns of a deleted version
 CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
 MARK_LIVE, MARK_DELETED, MARK_REPRESENTATIVE = np.uint64(0), np.uint64(1), np.uint64(3)
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
@@ -41,10 +41,10 @@ class DeletedRows(Struct):
         changed: the chunks written to since the last commit.
         count: number of existing rows that have a mark.
         aside: a row that counts as deleted for the moment, -1 = none.
-        went: int64[room, WENT], the versions deleted since the last commit, which are to be erased. Columns: row; its
-            representative row, the row itself, or -1 if it was no representative; number of rows at that time; number;
-            group; 1 if its id was deleted.
-        gone: how many lines of `went` are in use.
+        versions: int64[room, VERSION_COLUMNS], the versions deleted since the last commit, which are to be erased.
+            Columns: row; its representative row, the row itself, or -1 if it was no representative; number of rows at
+            that time; number; group; 1 if its id was deleted.
+        version_count: how many lines of `versions` are in use.
         deleted_ranges: of the buckets read so far.
     """
 
@@ -53,8 +53,8 @@ class DeletedRows(Struct):
     first: Number
     count: Number
     aside: Number
-    went: Numbers2  # [room, WENT]
-    gone: Number
+    versions: Numbers2  # [room, VERSION_COLUMNS]
+    version_count: Number
     deleted_ranges: DeletedRanges
 
     @classmethod
@@ -63,7 +63,7 @@ class DeletedRows(Struct):
         none = np.empty(0, np.uint64), np.empty(0, np.uint8)
         return cls(
             marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE,
-            went=np.empty((0, WENT), np.int64), gone=0, deleted_ranges=DeletedRanges.of(),
+            versions=np.empty((0, VERSION_COLUMNS), np.int64), version_count=0, deleted_ranges=DeletedRanges.of(),
         )  # fmt: skip
 
     def reach(self, row: int, oldest: int) -> None:
@@ -74,22 +74,22 @@ class DeletedRows(Struct):
         first = max(int(self.first), oldest // CHUNK * CHUNK)
         chunks, kept = -(-(row - first) // CHUNK), max(0, (have - first) // CHUNK)
         chunks += chunks >> 1
-        gone = len(self.changed) - kept
+        dropped = len(self.changed) - kept
         marks, changed = np.zeros(chunks * _WORDS, np.uint64), np.zeros(chunks, np.uint8)
-        marks[: kept * _WORDS], changed[:kept] = self.marks[gone * _WORDS :], self.changed[gone:]
+        marks[: kept * _WORDS], changed[:kept] = self.marks[dropped * _WORDS :], self.changed[dropped:]
         self.marks, self.changed, self.first = marks, changed, first
 
     def room_for(self, versions: int) -> None:
         """Make room for this many deletions before the next commit."""
-        if (least := int(self.gone) + versions) > len(self.went):
-            went = np.empty((2 * least, WENT), np.int64)
-            went[: self.gone] = self.went[: self.gone]
-            self.went = went
+        if (least := int(self.version_count) + versions) > len(self.versions):
+            more = np.empty((2 * least, VERSION_COLUMNS), np.int64)
+            more[: self.version_count] = self.versions[: self.version_count]
+            self.versions = more
 
-    def take_replaced(self) -> NDArray[np.int64]:
-        """The versions of `went`, which is emptied."""
-        found = self.went[: self.gone].copy()
-        self.gone = 0
+    def take_versions(self) -> NDArray[np.int64]:
+        """The rows of `versions`, which is emptied."""
+        found = self.versions[: self.version_count].copy()
+        self.version_count = 0
         return found
 
     def forget(self, row: int) -> None:
@@ -109,7 +109,7 @@ class DeletedRows(Struct):
                 a, b = max(start, begin), min(later[1] if later else last, begin + CHUNK)
                 if a < b and bits[a - begin : b - begin].any():
                     packed = np.packbits(bits[a - begin : b - begin], bitorder="little")
-                    values[rows_key(DEAD, shard, number, a)] = packed.tobytes()
+                    values[rows_key(DELETED_MARKS, shard, number, a)] = packed.tobytes()
         self.changed[:] = 0
         return values
 
@@ -124,14 +124,14 @@ class DeletedRows(Struct):
         """
         found = 0
         for number, first in segments:
-            for row, value in store.rows_of(DEAD, shard, number):
+            for row, value in store.rows_of(DELETED_MARKS, shard, number):
                 bits = _bits(value)
-                dead = np.flatnonzero(bits.any(axis=1))
-                if row < first or row + dead.max(initial=0) >= last:
+                deleted = np.flatnonzero(bits.any(axis=1))
+                if row < first or row + deleted.max(initial=0) >= last:
                     raise _damaged(store, shard)
                 self.reach(last, segments[0][1])
-                marks = (bits[dead] @ _BITS).astype(np.uint64)
-                places = (row + dead - int(self.first)).astype(np.uint64)
+                marks = (bits[deleted] @ _BITS).astype(np.uint64)
+                places = (row + deleted - int(self.first)).astype(np.uint64)
                 np.bitwise_or.at(self.marks, places >> np.uint64(5), marks << (places & np.uint64(31)) * np.uint64(2))
                 found += int(bits[:, 0].sum())
         if found != count:
@@ -139,11 +139,11 @@ class DeletedRows(Struct):
         self.count = count
 
 
-def died(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
+def newly_deleted(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
     """The rows that are deleted by values of `DeletedRows.take` and not yet in the store: row << 2 | mark."""
     found = [np.empty(0, np.int64)]
     for key, value in values.items():
-        if not key.startswith(DEAD):
+        if not key.startswith(DELETED_MARKS):
             continue
         bits, before = _bits(value), _bits(store.value(key) or b"")
         bits[: len(before)] ^= before[: len(bits)]
@@ -152,15 +152,15 @@ def died(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def marked(store: Store, shard: int, segments: Sequence[Place], dead: NDArray[np.int64]) -> dict[bytes, bytes]:
-    """The values in which these rows are deleted too, of a shard that is not open. dead: as from `died`."""
+def marked(store: Store, shard: int, segments: Sequence[Place], deleted: NDArray[np.int64]) -> dict[bytes, bytes]:
+    """The values in which these rows are deleted too, of a shard that is not open. deleted: as from `newly_deleted`."""
     values = {}
-    rows, bits = dead >> 2, (dead[:, None] >> np.array([0, 1]) & 1).astype(np.uint8)
+    rows, bits = deleted >> 2, (deleted[:, None] >> np.array([0, 1]) & 1).astype(np.uint8)
     for (number, first), later in zip_longest(segments, segments[1:]):
         mine = (rows >= first) & (rows < (later[1] if later else np.iinfo(np.int64).max))
         begins = np.maximum(rows // CHUNK * CHUNK, first)
         for begin in np.unique(begins[mine]).tolist():
-            key, here = rows_key(DEAD, shard, number, begin), mine & (begins == begin)
+            key, here = rows_key(DELETED_MARKS, shard, number, begin), mine & (begins == begin)
             before, after = _bits(store.value(key) or b""), np.zeros((CHUNK, 2), np.uint8)
             after[: len(before)] = before
             after[rows[here] - begin] |= bits[here]
@@ -168,10 +168,10 @@ def marked(store: Store, shard: int, segments: Sequence[Place], dead: NDArray[np
     return values
 
 
-def dead_between(store: Store, shard: int, segment: int, first: int, last: int) -> NDArray[np.int64]:
-    """The deleted rows in [first, last) of a segment by the store, as from `died`."""
-    found, before = [np.empty(0, np.int64)], store.before(DEAD, shard, segment, first)
-    for begin, value in store.rows_of(DEAD, shard, segment, first if before is None else before[0]):
+def deleted_between(store: Store, shard: int, segment: int, first: int, last: int) -> NDArray[np.int64]:
+    """The deleted rows in [first, last) of a segment by the store, as from `newly_deleted`."""
+    found, before = [np.empty(0, np.int64)], store.before(DELETED_MARKS, shard, segment, first)
+    for begin, value in store.rows_of(DELETED_MARKS, shard, segment, first if before is None else before[0]):
         if begin >= last:
             break
         bits = _bits(value)[max(0, first - begin) : last - begin]
@@ -180,9 +180,9 @@ def dead_between(store: Store, shard: int, segment: int, first: int, last: int) 
     return np.concatenate(found)
 
 
-def dead_in(store: Store, shard: int, segment: int) -> int:
+def deleted_count(store: Store, shard: int, segment: int) -> int:
     """Number of deleted rows of a segment, by the store."""
-    return sum(int(_bits(value)[:, 0].sum()) for _, value in store.rows_of(DEAD, shard, segment))
+    return sum(int(_bits(value)[:, 0].sum()) for _, value in store.rows_of(DELETED_MARKS, shard, segment))
 
 
 def _bits(marks: bytes) -> NDArray[np.uint8]:
@@ -197,39 +197,39 @@ def _damaged(store: Store, shard: int) -> DamagedError:
 
 
 @njit
-def any_deleted(dead):  # type: ignore[no-untyped-def]
+def any_deleted(deleted_rows):  # type: ignore[no-untyped-def]
     """Whether any row may be deleted."""
-    return dead.count > 0 or dead.aside >= 0
+    return deleted_rows.count > 0 or deleted_rows.aside >= 0
 
 
 @njit
-def mark_of(dead, row):  # type: ignore[no-untyped-def]
+def mark_of(deleted_rows, row):  # type: ignore[no-untyped-def]
     """The mark of a row; MARK_DELETED for the row `aside`."""
-    return MARK_DELETED if row == dead.aside else lasting_mark_of(dead, row)
+    return MARK_DELETED if row == deleted_rows.aside else lasting_mark_of(deleted_rows, row)
 
 
 @njit
-def lasting_mark_of(dead, row):  # type: ignore[no-untyped-def]
+def lasting_mark_of(deleted_rows, row):  # type: ignore[no-untyped-def]
     """The same, without `aside`."""
-    place = row - dead.first
-    if place >> 5 >= len(dead.marks):
+    place = row - deleted_rows.first
+    if place >> 5 >= len(deleted_rows.marks):
         return MARK_LIVE
-    return dead.marks[place >> 5] >> np.uint64(2 * (place & _ROW)) & _MARK
+    return deleted_rows.marks[place >> 5] >> np.uint64(2 * (place & _ROW)) & _MARK
 
 
 @njit
-def mark_deleted(dead, row, mark):  # type: ignore[no-untyped-def]
+def mark_deleted(deleted_rows, row, mark):  # type: ignore[no-untyped-def]
     """Mark a row as deleted. There must be room for the mark."""
-    place = row - dead.first
-    dead.count += mark_of(dead, row) == MARK_LIVE
-    dead.marks[place >> 5] |= mark << np.uint64(2 * (place & _ROW))
-    dead.changed[place >> 12] = 1
+    place = row - deleted_rows.first
+    deleted_rows.count += mark_of(deleted_rows, row) == MARK_LIVE
+    deleted_rows.marks[place >> 5] |= mark << np.uint64(2 * (place & _ROW))
+    deleted_rows.changed[place >> 12] = 1
 
 
 @njit
-def mark_version_deleted(dead, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
+def mark_version_deleted(deleted_rows, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
     """Mark a version as deleted, and enter it for erasing. There must be room."""
-    mark_deleted(dead, row, MARK_DELETED)
-    dead.went[dead.gone, 0], dead.went[dead.gone, 1], dead.went[dead.gone, 2] = row, met_by, rows
-    dead.went[dead.gone, 3], dead.went[dead.gone, 4], dead.went[dead.gone, 5] = seq, group, deleted
-    dead.gone += 1
+    mark_deleted(deleted_rows, row, MARK_DELETED)
+    version = deleted_rows.versions[deleted_rows.version_count]
+    version[0], version[1], version[2], version[3], version[4], version[5] = row, met_by, rows, seq, group, deleted
+    deleted_rows.version_count += 1

@@ -121,7 +121,7 @@ class Rows(Struct):
     seen: Number
     seen_log: Number  # its stream time, -1 = not read yet
     guides: Number
-    dead: DeletedRows
+    deleted_rows: DeletedRows
 
 
 FOLLOWS, FOLLOWED = _numbers(1, 2)  # it follows another row or is its copy; others follow it

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from stream_lsh.index.rows.deleted_rows import DEAD_ROWS
+from stream_lsh.index.rows.deleted_rows import DELETED_ROWS
 from stream_lsh.index.rows.row_file import flush_name
 from stream_lsh.index.segments.segments import Segments
 from stream_lsh.index.store.rocksdb import ROWS, Range, Store, name_key, rows_key
@@ -24,7 +24,7 @@ class Manifest:
         base: first row of a shard that has no manifest.
 
     Attributes:
-        rows, dead: number of committed rows, and of the deleted rows among them.
+        rows, deleted_rows: number of committed rows, and of the deleted rows among them.
         provisional: `ProvisionalRows.facts` at that commit; None where the shard has no provisional rows.
         segments: their lines, as they were when the manifest was read.
     """
@@ -32,7 +32,7 @@ class Manifest:
     def __init__(self, store: Store, shard: int, base: int) -> None:
         known: Mapping[str, Any] = store.named(f"shard/{shard}") or {"rows": base, "segments": []}
         self.rows: int = known["rows"]
-        self.dead: int = known.get(DEAD_ROWS, 0)
+        self.deleted_rows: int = known.get(DELETED_ROWS, 0)
         self.provisional: dict[str, Any] | None = known.get("provisional")
         self.segments: list[dict[str, Any]] = known["segments"]
         self.first: int = self.segments[0]["first"] if self.segments else self.rows
@@ -69,8 +69,8 @@ class Manifest:
         # may follow.
         known = [g.manifest() for g in segments if g.first < self.rows]
         facts: dict[str, Any] = {"rows": self.rows, "segments": known}
-        if self.dead:
-            facts[DEAD_ROWS] = self.dead
+        if self.deleted_rows:
+            facts[DELETED_ROWS] = self.deleted_rows
         if self.provisional is not None:
             facts["provisional"] = self.provisional
         values = {name_key(f"shard/{self._shard}"): orjson.dumps(facts)}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import ForeignError, FormatError, StoreError
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, waiting
 from stream_lsh.index.kernel.document_frequency import folded, superseded
-from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in, died, marked
+from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count, marked, newly_deleted
 from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.index.segments.manifest import ranges_of
 from stream_lsh.index.segments.provisional_rows import facts
@@ -52,7 +52,7 @@ class _Applied:
     values: dict[bytes, bytes] = field(default_factory=dict)
     deleted: list[bytes] = field(default_factory=list)
     begun: list[tuple[int, int]] = field(default_factory=list)
-    dead: list[NDArray[np.int64]] = field(default_factory=list)
+    deleted_rows: list[NDArray[np.int64]] = field(default_factory=list)
     late: ProvisionalRows | None = None
     size: int = 0
 
@@ -203,7 +203,7 @@ class Copy:
                     )
                 applied.values.update(change.values)
                 applied.begun += change.segments()
-                applied.dead.append(change.dead)
+                applied.deleted_rows.append(change.deleted_rows)
                 applied.late = change.late
                 applied.values.update({name_key(name): fact for name, fact in change.waiting()})
                 applied.values.update(self._answers.add(change, applied.deleted, applied.values))
@@ -239,22 +239,22 @@ class Copy:
         manifest |= {"rows": self.count, "segments": known}
         if applied.late is not None:
             manifest["provisional"] = facts(*applied.late)
-        values |= self._buried(manifest, np.concatenate([np.empty(0, np.int64), *applied.dead]))
+        values |= self._deletions(manifest, np.concatenate([np.empty(0, np.int64), *applied.deleted_rows]))
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         passed = superseded(values)
         self.store.write(values | self._facts(), applied.deleted, passed)
         if self.forgetting is not None:
             self._forget_copied(self.forgetting, manifest)
 
-    def _buried(self, manifest: dict[str, Any], gone: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """The values that mark these rows as deleted, as `died` gives them. Updates their count in the manifest."""
+    def _deletions(self, manifest: dict[str, Any], gone: NDArray[np.int64]) -> dict[bytes, bytes]:
+        """The values that mark these rows (of `newly_deleted`) as deleted. Updates their count in the manifest."""
         segments = [(item["number"], item["first"]) for item in manifest["segments"]]
         gone = gone[gone >> 2 >= (segments[0][1] if segments else self.count)]  # without rows of trimmed segments
         if not len(gone):
             return {}
         values = marked(self.store, self.number, segments, gone)
-        new = died(values, self.store)
-        manifest[DEAD_ROWS] = manifest.get(DEAD_ROWS, 0) + len(new)
+        new = newly_deleted(values, self.store)
+        manifest[DELETED_ROWS] = manifest.get(DELETED_ROWS, 0) + len(new)
         return values
 
     def _apply_base(self, base: Base, offset: int, start: int) -> None:
@@ -284,7 +284,7 @@ class Copy:
                 self.cycle.told = mark.frame
         elif mark.part == HAS_ROWS and self.cycle.taking == mark.frame:
             values |= base.values
-            values |= self._buried(manifest, base.dead)
+            values |= self._deletions(manifest, base.deleted_rows)
         elif mark.part == HAS_ROWS and mark.last <= self.count and self.cycle.taking is None and not self.outrun:
             shape, lines = Shape(self.settings), manifest["segments"]
             values |= erased_by(base, self.store, self.folder, lines, shape)
@@ -326,8 +326,8 @@ class Copy:
         )  # fmt: skip
         if gone:
             manifest["segments"] = [item for item in known if item["number"] > gone[-1]]
-            if DEAD_ROWS in manifest:  # segments are deleted with their marks
-                manifest[DEAD_ROWS] -= sum(dead_in(self.store, self.number, number) for number in gone)
+            if DELETED_ROWS in manifest:  # segments are deleted with their marks
+                manifest[DELETED_ROWS] -= sum(deleted_count(self.store, self.number, number) for number in gone)
             ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
             values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
             self.store.write(values | self._facts(), ranges=ranges)

@@ -18,7 +18,7 @@ from stream_lsh.wire.source import MOST_ROWS
 
 KEPT_FRAMES = 256  # minimum number of answers that are stored
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
-_DEAD = struct.Struct("<I")  # number of rows in `Change.dead`, with updates
+_DELETED_ROWS = struct.Struct("<I")  # number of rows in `Change.deleted_rows`, with updates
 _SIZE = struct.Struct("<I")  # bytes of `Change.seen`, with a window
 _WAITS = 1 << 31  # flag in the number of keys: `Change.waits` follows, with its size as for `Change.seen`
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
@@ -61,12 +61,14 @@ class KeptAnswers:
             change.predecessor, change.first, change.last, len(change.values) | (_WAITS if change.waits else 0)
         )
         late, seen = LATE.pack(*change.late) if change.late else b"", b""
-        dead = _DEAD.pack(len(change.dead)) + change.dead.tobytes() if settings.updates else b""
+        marks = b""
+        if settings.updates:
+            marks = _DELETED_ROWS.pack(len(change.deleted_rows)) + change.deleted_rows.tobytes()
         if change.seen is not None:
             seen = _sized(change.seen.encode())
         waits = _sized(change.waits) if change.waits else b""
         copied = b"".join(_sized(value) for key, value in change.values.items() if key.startswith(_COPIED))
-        parts = (head, late, dead, seen, waits, *change.values, copied, change.reply)
+        parts = (head, late, marks, seen, waits, *change.values, copied, change.reply)
         return {self._key(change.offset): b"".join(parts)}
 
     def forget(self, frame: int) -> list[bytes]:
@@ -101,11 +103,11 @@ class KeptAnswers:
         if self._settings.late:
             late = LATE.unpack_from(value, begin)
             begin += LATE.size
-        dead = np.empty(0, np.int64)
+        deleted = np.empty(0, np.int64)
         if self._settings.updates:
-            (m,) = _DEAD.unpack_from(value, begin)
-            dead = np.frombuffer(value, np.int64, m, begin + _DEAD.size)
-            begin += _DEAD.size + dead.nbytes
+            (m,) = _DELETED_ROWS.unpack_from(value, begin)
+            deleted = np.frombuffer(value, np.int64, m, begin + _DELETED_ROWS.size)
+            begin += _DELETED_ROWS.size + deleted.nbytes
         if self._settings.window is not None:
             found, begin = _sized_at(value, begin)
             seen = Seen.decode(found)
@@ -120,7 +122,7 @@ class KeptAnswers:
             if mine.startswith(_COPIED):
                 here[mine], at = _sized_at(value, at)
         values = self._values(keys, here, last, flushed)
-        return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, dead, seen, waits)
+        return Change(self._shard, frame, predecessor, first, last, key, values, value[at:], late, deleted, seen, waits)
 
     def _values(
         self, keys: list[bytes], here: Mapping[bytes, bytes], last: int, flushed: Callable[[int, int], bytes]

@@ -23,13 +23,13 @@ from stream_lsh.index.erasure.eraser import Erasing, left_by
 from stream_lsh.index.evidence import explained
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
-from stream_lsh.index.rows.deleted_rows import died
+from stream_lsh.index.rows.deleted_rows import newly_deleted
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 from stream_lsh.index.source_positions import Places
 from stream_lsh.index.store.errors import plainly
-from stream_lsh.index.store.rocksdb import DEAD, name_key
+from stream_lsh.index.store.rocksdb import DELETED_MARKS, name_key
 from stream_lsh.kafka.match.cleaning import Cleaning
 from stream_lsh.kafka.match.copy import Copy
 from stream_lsh.kafka.match.forgetting import Forgetting
@@ -211,16 +211,16 @@ class Replica(Copy):
             waits = left_by(shard, frame.source.signed_at // 1000, self._erase_after)
         local, passed = shard.take()
         local |= self._places.take()
-        values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DEAD)))
+        values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DELETED_MARKS)))
         local |= {name_key(name): orjson.dumps(fact) for name, fact in waits.items()}
         self.count = shard.count
         late = (shard.late.block, shard.late.first, shard.late.second) if block else None
-        dead = died(local, self.store)
+        deleted_rows = newly_deleted(local, self.store)
         if seen is not None:  # deleted rows of expired segments are left out, whether these are still here or not
-            dead = dead[dead >> 2 >= seen.first]
+            deleted_rows = deleted_rows[deleted_rows >> 2 >= seen.first]
         change = Change(
             self.number, sequenced.offset, sequenced.predecessor, first, self.count, sequenced.key, values, reply, late,
-            dead, seen, orjson.dumps(waits) if waits else b"",
+            deleted_rows, seen, orjson.dumps(waits) if waits else b"",
         )  # fmt: skip
         deleted: list[bytes] = []
         kept = self._answers.add(change, deleted, {})

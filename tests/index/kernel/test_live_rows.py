@@ -14,7 +14,7 @@ from stream_lsh.index.rows.deleted_ranges import BITS, DeletedRanges, pass_over,
 from stream_lsh.settings.model import Settings
 
 
-def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
+def test_deleted_rows_are_skipped_and_not_read_again(tmp_path: Path) -> None:
     """Three thousand in every bucket, in memory and in files: a newcomer meets the one that lives behind them."""
     settings = Settings(
         shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, max_bucket_rows=2, on_conflict="update",
@@ -25,7 +25,7 @@ def test_the_dead_are_passed_over_and_not_read_again(tmp_path: Path) -> None:
     with opened(settings, tmp_path) as index:
         fed(index, documents, 0, 500)
         fed(index, [Document(i, deleted=True) for i in range(1, 3000)], 3000, 500)
-        deleted_ranges = index.shards[0].rows.dead.deleted_ranges
+        deleted_ranges = index.shards[0].rows.deleted_rows.deleted_ranges
         for _ in range(3):
             (answer,) = asked(index, [Document("new", documents[0].text)])
             assert (answer["duplicate_of"], answer.get("not_compared")) == (0, None)

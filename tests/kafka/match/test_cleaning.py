@@ -266,10 +266,10 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
     folder = copies[0].folder
     copies.pop(0).close()
     copies.append(followed(settings, folder, log))
-    dead, words = marks(owner.replica), counts(owner.replica)
+    deleted_rows, words = marks(owner.replica), counts(owner.replica)
     assert (len(words) > 200) == (measure == "tf-idf")
     for replica in (owner.replica, *copies):
-        assert marks(replica) == dead
+        assert marks(replica) == deleted_rows
         assert counts(replica) == words
         assert list(waiting(replica.store)) == []
         replica.activate()

@@ -74,7 +74,7 @@ def test_a_reply_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert counted > 3
 
 
-def test_what_died_before_a_trimmed_changelog_begins(tmp_path: Path) -> None:
+def test_deletions_before_a_trimmed_changelog(tmp_path: Path) -> None:
     settings, documents = settings_of(**UPDATES), changing(600)
     log = frames(settings, documents)
     (source, changes), copy = played(settings, log, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
@@ -87,14 +87,14 @@ def test_what_died_before_a_trimmed_changelog_begins(tmp_path: Path) -> None:
     source.close()
 
 
-def test_a_change_in_which_nobody_that_is_there_dies(tmp_path: Path) -> None:
+def test_a_change_that_deletes_no_stored_row(tmp_path: Path) -> None:
     settings = settings_of(**UPDATES)
     replica = Replica(settings, 0, tmp_path / "a")
     replica.activate()
     change = Change.decode(change_of(answer(replica, frames(settings, changing(5))[0])), settings)
     for row in (-1, change.last):
         with pytest.raises(FormatError, match="it deletes rows that do not exist"):
-            Change.decode(replace(change, dead=np.array([row << 2 | 1])).encode(settings), settings)
+            Change.decode(replace(change, deleted_rows=np.array([row << 2 | 1])).encode(settings), settings)
     replica.close()
 
 

@@ -112,7 +112,7 @@ def check_representatives(settings: Settings, answers: Sequence[Answer], documen
 
 
 def check_marks(one: Replica, other: Replica) -> None:
-    """The same rows are dead. With a window each forgets them when it forgets their rows."""
+    """The same rows are deleted. With a window each forgets them when it forgets their rows."""
     assert one.settings.window is not None or marks(one) == marks(other)
 
 
@@ -156,7 +156,7 @@ def disturbed(settings: Settings, log: Sequence[bytes], whole: Sequence[Answer],
             live.activate()
             assert live.match(data) == whole[number]
         said(number)
-        if chance.random() < 0.2:  # said again when others have died since
+        if chance.random() < 0.2:  # said again when others were deleted since
             back = chance.randrange(0 if settings.window is None else max(0, number - 4), number + 1)
             assert live.match(log[back]) == whole[back]
             said(back)

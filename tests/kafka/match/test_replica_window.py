@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.kafka.replica_play import UPDATES, WINDOW, answer, change_of, feed_of, frames, settings_of
 
-from stream_lsh.index.rows.deleted_rows import DEAD_ROWS, dead_in
+from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count
 from stream_lsh.index.store.rocksdb import FREQUENCIES, Store, parts_of
 from stream_lsh.kafka.match.replica import Replica
 
@@ -33,7 +33,7 @@ def test_a_changelog_that_has_lost_what_can_be_seen_is_no_window(tmp_path: Path)
 
 @pytest.mark.parametrize("given", [UPDATES, {**UPDATES, "measure": "tf-idf"}])
 def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str, object]) -> None:
-    """Rows in no file, too, and what says that some were dead; how many are is what those are that are left."""
+    """Rows in no file, too, and marks of deleted rows; their number is that of the marks that are left."""
     settings = settings_of(**{**given, **WINDOW})
     log = frames(settings, feed_of(settings, 460))
     source, copy = Replica(settings, 0, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
@@ -43,9 +43,9 @@ def test_a_copy_lets_go_what_has_left_the_window(tmp_path: Path, given: dict[str
     source.close()
     copy.close()
     store = Store(copy.folder / "db", read_only=True)
-    dead = sum(dead_in(store, 0, number) for number in store.segments())
-    assert (store.named("shard/0") or {}).get(DEAD_ROWS, 0) == dead
-    assert not settings.updates or 10 < dead < 100
+    deleted_rows = sum(deleted_count(store, 0, number) for number in store.segments())
+    assert (store.named("shard/0") or {}).get(DELETED_ROWS, 0) == deleted_rows
+    assert not settings.updates or 10 < deleted_rows < 100
     rows = {parts_of(key)[2] for key, _ in store.scan(b"r")}
     assert rows and min(rows) > 10 and len(rows) < 20
     assert set(store.segments()) == rows

@@ -17,7 +17,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.index import Index
 from stream_lsh.index.segments.stream_time import StreamTime, begun
-from stream_lsh.index.store.rocksdb import DEAD
+from stream_lsh.index.store.rocksdb import DELETED_MARKS
 from stream_lsh.judging.verdicts import judge, pair_lines, verdict_lines
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.settings.model import Settings
@@ -185,10 +185,10 @@ def undisturbed(settings: Settings, log: Sequence[bytes], folder: Path, shard: i
 
 
 def marks(replica: Replica) -> list[tuple[int, int]]:
-    """Which rows are dead, and how."""
+    """Which rows are deleted, and their marks."""
     found = []
     for segment in replica.store.segments():
-        for first, value in replica.store.rows_of(DEAD, replica.number, segment):
+        for first, value in replica.store.rows_of(DELETED_MARKS, replica.number, segment):
             bits = np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little").reshape(-1, 2)
             found += [(first + row, int(bits[row] @ (1, 2))) for row in np.flatnonzero(bits.any(axis=1)).tolist()]
     return found
