@@ -30,7 +30,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
-    from stream_lsh.embedded.rehearsal import Told
+    from stream_lsh.embedded.rehearsal import Rehearsed
     from stream_lsh.embedded.sending import Courier
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -94,12 +94,12 @@ def test(rules: Path, folder: Path, as_json: bool, quiet: bool) -> None:
 
     rehearsed = rehearse(folder, found)
     lines = as_json or not sys.stdout.isatty()
-    for told in rehearsed.told:
-        click.echo(told.line if lines else sentence(told), nl=not lines)
+    for alert in rehearsed.alerts:
+        click.echo(alert.line if lines else sentence(alert), nl=not lines)
     if not quiet:
         forgotten = f"; {count(rehearsed.forgotten, 'time')} a rule had no room for a group or a source"
         documents = count(rehearsed.documents, "document")
-        complain(f"{count(len(rehearsed.told), 'alert')} in {documents}{forgotten if rehearsed.forgotten else ''}")
+        complain(f"{count(len(rehearsed.alerts), 'alert')} in {documents}{forgotten if rehearsed.forgotten else ''}")
         complain(NOT_KNOWN)
 
 
@@ -219,9 +219,9 @@ def _variable(option: str, name: str) -> str:
     return value
 
 
-def sentence(told: Told) -> str:
+def sentence(found: Rehearsed) -> str:
     """An alert as a person reads it."""
-    alert = told.alert
+    alert = found.alert
     what = ", ".join(f"{name} {value}" for name, value in alert.found.items())
     where = f"group {alert.subject}" if isinstance(alert.subject, int) else f"source {alert.subject}"
-    return f"{moment(alert.time)}  {alert.rule.name}: {where}, {what}, at document {told.seq} {told.id.decode()}"
+    return f"{moment(alert.time)}  {alert.rule.name}: {where}, {what}, at document {found.seq} {found.id.decode()}"

@@ -99,11 +99,11 @@ def _window(window: Forgetting) -> Iterator[str]:
         yield f"documents from {moment(window.stream_time - 1000 * seconds_of(window.window))} on are remembered"
 
 
-def _alerts(told: Alerted) -> Iterator[str]:
-    yield count(told.alerts, "alert")
-    if told.forgotten:
+def _alerts(of: Alerted) -> Iterator[str]:
+    yield count(of.alerts, "alert")
+    if of.forgotten:
         yield (
-            f"the rules had no room for {count(told.forgotten, 'group or source', 'groups or sources')} of the index, "
+            f"the rules had no room for {count(of.forgotten, 'group or source', 'groups or sources')} of the index, "
             "and can alert late or twice: use a shorter `within` or `cooldown`"
         )
 

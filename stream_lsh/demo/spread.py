@@ -79,10 +79,10 @@ def make_spread(seed: int) -> list[Entry]:
     for n, paper in enumerate(random.sample(first[1:], CORRECTED)):
         do(200 + 6 * n, paper, CORRECTS, _by(paper, new))
     do(270, AGENCY.key, WITHDRAWS, ())
-    gone = [(paper, edition) for _, paper, edition, what, _ in found if what == PRINTS and paper != papers[0]]
-    random.shuffle(gone)
-    for n, (paper, edition) in enumerate(gone):
-        do(280 + 150 * (n / len(gone)) ** 2, paper, WITHDRAWS, (), edition)
+    withdrawn = [(paper, edition) for _, paper, edition, what, _ in found if what == PRINTS and paper != papers[0]]
+    random.shuffle(withdrawn)
+    for n, (paper, edition) in enumerate(withdrawn):
+        do(280 + 150 * (n / len(withdrawn)) ** 2, paper, WITHDRAWS, (), edition)
     return [
         _entry(START + at * MINUTE, paper.lower(), edition, what, text)
         for at, paper, edition, what, text in sorted(found, key=lambda step: step[0])

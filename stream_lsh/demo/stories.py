@@ -144,15 +144,15 @@ def _story(
     entries = [week.feed.entries[place] for place in places]
     days = Counter((entry.document["ts"] - START) // DAY for entry in entries)
     terms = Counter(term for place in places for term in terms_of(verdicts[place]))
-    ((event, told),) = Counter(entry.story for entry in entries).most_common(1)
+    ((event, largest),) = Counter(entry.story for entry in entries).most_common(1)
     return Story(
         members=tuple(places),
         days=tuple(days[day] for day in range(len(DAYS))),
         sources=len({entry.document["source"] for entry in entries}),
         terms=tuple(term for term, _ in terms.most_common(TERMS)),
         event=event,
-        others=len(places) - told,
-        missed=len(articles[event]) - told,
+        others=len(places) - largest,
+        missed=len(articles[event]) - largest,
     )
 
 

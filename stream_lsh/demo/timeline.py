@@ -41,12 +41,12 @@ def rows(spreading: Spreading) -> Iterator[Row]:
     """All records, together as far as the same happened with them; an alert ends a row."""
     events = {event["seq"]: event for event in spreading.events}
     alerts = {alert["seq"]: alert for alert in spreading.alerts}
-    told = 0
+    fired = 0
 
     def key(item: tuple[int, Entry]) -> tuple[str, str, int]:
-        nonlocal told
-        told += item[0] - 1 in alerts
-        return item[1].what, events.get(item[0], {}).get("event", ""), told
+        nonlocal fired
+        fired += item[0] - 1 in alerts
+        return item[1].what, events.get(item[0], {}).get("event", ""), fired
 
     for _, items in groupby(enumerate(spreading.entries), key):
         some = list(items)
@@ -59,8 +59,8 @@ def timeline(spreading: Spreading, width: int, narrow: int) -> Group:
     """The table, and the final representative."""
     table = plain_table("A story that spreads, is corrected and withdrawn")
     wide = width >= narrow
-    for name in ("after", "what papers do", "event", "members", "living", "sources", *([""] if wide else [])):
-        table.add_column(name, justify="right" if name in ("members", "living", "sources") else "left", overflow="fold")
+    for name in ("after", "what papers do", "event", "members", "live", "sources", *([""] if wide else [])):
+        table.add_column(name, justify="right" if name in ("members", "live", "sources") else "left", overflow="fold")
     for row in rows(spreading):
         event = row.event
         cells = [str(event.get(name, "")) for name in ("total_members", "live_members", "sources")]

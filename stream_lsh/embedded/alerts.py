@@ -72,8 +72,8 @@ class Alerts:
         return {FACT: {"log": self._log.facts, "forgotten": self._watch.forgotten}, **changed}
 
     @property
-    def told(self) -> Alerted:
-        """Of this run."""
+    def counts(self) -> Alerted:
+        """The counts of this run."""
         return Alerted(self._alerts, self._watch.forgotten)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import zstandard
 
 PIECE = 1 << 20
-"""At most this many bytes come out at once (of zstd, which cannot be told, at most some 128 MiB: a malicious one)."""
+"""At most this many bytes come out at once (of a malicious zstd file, some 128 MiB)."""
 
 _ZSTD_FEED = 4096
 

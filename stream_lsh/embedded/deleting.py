@@ -15,7 +15,7 @@ from stream_lsh.embedded.erasure import erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.preparation import prepare
-from stream_lsh.embedded.sink import Sink, gone_lines
+from stream_lsh.embedded.sink import Sink, removal_lines
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement
@@ -80,7 +80,7 @@ class _Deleting:
             raise UsageError(f"{str(ids[i])[:100]}: {rejection.detail}")
         judged = self._engine.add(found)
         judgement, events = judged.judgement, judged.events
-        self._sink.put("unique", gone_lines(judgement, self._place_of))
+        self._sink.put("unique", removal_lines(judgement, self._place_of))
         if events is not None:
             for lines in events.lines(found.ids, judgement.seqs):
                 self._sink.put("groups", lines)

@@ -95,16 +95,16 @@ def erase(folder: Path, *, everything: bool = False) -> Erasure:
 
 def erase_due(index: Index, now: float) -> None:
     """Erase all that is due from an index that is not fed now, and what an interrupted run has left in its folder."""
-    went, job = index.going(now), index.store.named("job")
-    if went is not None and job is not None:
-        Journal(index).erase(went)
+    since, job = index.due_since(now), index.store.named("job")
+    if since is not None and job is not None:
+        Journal(index).erase(since)
         known = job["outputs"]
         paths = {place: place for place, output in known.items() if output["tail"]}
         for place in [place for place in paths if not Path(place).exists()]:
             del paths[place], known[place]  # with the lines that were to be added to it
         sink = Sink.of(paths, known, True, index.folder, index.settings.verify)
         try:
-            sink.let_go(went)
+            sink.let_go(since)
             marks = {place: {name: known[place].get(name) for name in ("name", "mark", "piped")} for place in paths}
             known = sink.checkpoint(True, 0)
             for place in paths:

@@ -16,8 +16,8 @@ from stream_lsh.embedded.group_store import (
     encoded,
     group_of,
     members_key,
+    parse_departure,
     row_key,
-    went,
 )
 from stream_lsh.index.erasure.queue import Version
 from stream_lsh.index.store.rocksdb import MEMBERS, Range, Store
@@ -37,8 +37,8 @@ def without_ids(store: Store, versions: Sequence[Version]) -> tuple[dict[bytes, 
         seqs = [seq for _, seq in theirs]
         for seq in seqs:
             key = departure_key(group, seq)
-            if (value := store.value(key)) is not None and went(key, value)[3]:
-                values[key] = departure(*went(key, value)[1:3], NO_ID)
+            if (value := store.value(key)) is not None and parse_departure(key, value)[3]:
+                values[key] = departure(*parse_departure(key, value)[1:3], NO_ID)
         members = _members(store, group, seqs)
         values |= members
         first, last = min(members, default=members_key(group, 0)), members_key(group, seqs[-1])

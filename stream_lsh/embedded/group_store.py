@@ -26,13 +26,13 @@ FACT = "groups"
 MEMBER = np.dtype(
     [("seq", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("id", "<u2"), ("source", "<u2"), ("kind", "u1")]
 )  # id, source: their lengths in bytes
-FOUNDER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
+FIRST_MEMBER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
 _COUNT = struct.Struct("<I")
 _ONE, _TWO = struct.Struct(">cQ"), struct.Struct(">cQQ")
 _DEPARTURE = struct.Struct("<qq")  # number and event time of the document that made it go; behind it the id
 
 Block = tuple[NDArray[Any], list[bytes]]
-"""Rows of FOUNDER, and the sources."""
+"""Rows of FIRST_MEMBER, and the sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Departures:
 
     def of(self, seq: int) -> tuple[int | None, int, bool]:
         """For a version: `removed_by`, `removed_at` and `update` of `Member`."""
-        went, until = self.by.get(seq, (None, NO_TIME))
-        return went, until, seq in self.updates
+        removed_by, removed_at = self.by.get(seq, (None, NO_TIME))
+        return removed_by, removed_at, seq in self.updates
 
 
 def row_key(group: int) -> bytes:
@@ -98,12 +98,12 @@ def departure_key(group: int, seq: int) -> bytes:
 
 
 def departure(by: int, time: int, id: bytes) -> bytes:
-    """What is known of such a version: number and event time of the document that made it go; the id if it was kept."""
+    """What is known of such a version: number and event time of the document that removed it; the id if it was kept."""
     return _DEPARTURE.pack(by, time) + id
 
 
-def went(key: bytes, value: bytes) -> tuple[int, int, int, bytes]:
-    """The number of the version of such a key and value, number and event time of what made it go, and the id."""
+def parse_departure(key: bytes, value: bytes) -> tuple[int, int, int, bytes]:
+    """Number of the version of such a key and value; number and event time of the document that removed it; the id."""
     return _TWO.unpack(key)[2], *_DEPARTURE.unpack_from(value), value[_DEPARTURE.size :]
 
 
@@ -131,7 +131,7 @@ def departures(store: Readable, group: int) -> Departures:
     """The versions that left a group."""
     by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
     for key, value in store.scan(_ONE.pack(DEPARTED, group)):
-        seq, document, time, id = went(key, value)
+        seq, document, time, id = parse_departure(key, value)
         by[seq] = document, time
         if id:
             kept[seq] = id
@@ -140,20 +140,20 @@ def departures(store: Readable, group: int) -> Departures:
 
 def dropped(store: Readable, group: int) -> Iterator[Member]:
     """The documents that were dropped for a group, in the order of the log."""
-    gone = departures(store, group)
+    departed = departures(store, group)
     for _, value in store.scan(_ONE.pack(MEMBERS, group)):
         found, ids, sources = decoded(value, MEMBER, "id", "source")
         columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
         for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
-            yield Member(seq, id, time, source, Kind(kind), similarity, *gone.of(seq))
+            yield Member(seq, id, time, source, Kind(kind), similarity, *departed.of(seq))
 
 
 def kept(store: Readable, group: Group) -> Iterator[Member]:
     """The representatives of a group so far, in the order of the log, with those that were dropped at first."""
-    gone = departures(store, group.group)
-    for seq, id in sorted({group.seq: group.id, **gone.kept}.items()):
+    departed = departures(store, group.group)
+    for seq, id in sorted({group.seq: group.id, **departed.kept}.items()):
         time, source = first_member(store, seq)
-        yield Member(seq, id, time, source, Kind.UNIQUE, None, *gone.of(seq))
+        yield Member(seq, id, time, source, Kind.UNIQUE, None, *departed.of(seq))
 
 
 def members(store: Readable, group: Group) -> Iterator[Member]:
@@ -181,7 +181,7 @@ def in_block(block: Block, seq: int) -> tuple[int, bytes]:
 def first_member(store: Readable, seq: int) -> tuple[int, bytes]:
     """Event time and source of a kept document."""
     found = block_of(store, seq)
-    return (NO_TIME, b"") if found is None else in_block(decoded(found[1], FOUNDER, "source"), seq)
+    return (NO_TIME, b"") if found is None else in_block(decoded(found[1], FIRST_MEMBER, "source"), seq)
 
 
 def lengths(texts: Sequence[bytes]) -> NDArray[np.int64]:

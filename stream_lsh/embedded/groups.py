@@ -130,7 +130,7 @@ class Groups:
         )  # no version leaves with it
         for event in np.flatnonzero((events.changes >= Change.UPDATED) & ~late).tolist():
             i, group = int(events.places[event]), events.groups[events.of[event]].group
-            id = judgement.ids[i] if judgement.stood[i] else b""
+            id = judgement.ids[i] if judgement.was_representative[i] else b""
             key = departure_key(group, int(judgement.replaces[i]))
             self._departures[key] = departure(int(judgement.seqs[i]), int(times[i]), id)
 

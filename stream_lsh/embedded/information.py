@@ -121,7 +121,9 @@ def _problems(folder: Path, found: _Stored, store: Store | None) -> Iterator[str
         if store is not None:
             places = [(segment["number"], segment["first"]) for segment in shard["segments"]]
             try:
-                DeletedRows.of(_gone(shard)).restore(store, number, places, shard["rows"], shard.get(DELETED_ROWS, 0))
+                DeletedRows.of(_rows_removed(shard)).restore(
+                    store, number, places, shard["rows"], shard.get(DELETED_ROWS, 0)
+                )
             except StreamLshError as error:
                 yield str(error)
 
@@ -156,7 +158,7 @@ def _of_segment(
 def _worded(folder: Path, found: _Stored, problems: list[str], check: bool) -> dict[str, object]:
     index, job = found.index, found.job
     created, committed = index["created"], job.get("time", index["created"])
-    held = [shard["rows"] - _gone(shard) - shard.get(DELETED_ROWS, 0) for shard in found.shards]
+    held = [shard["rows"] - _rows_removed(shard) - shard.get(DELETED_ROWS, 0) for shard in found.shards]
     rows = sum(held)
     bytes_on_disk = {name: disk_bytes(folder / name) for name in ("db", FOLDER) if (folder / name).is_dir()}
     total = sum(bytes_on_disk.values())
@@ -198,7 +200,7 @@ def _used(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in settings.answers.items() if name not in idle}
 
 
-def _gone(shard: Mapping[str, Any]) -> int:
+def _rows_removed(shard: Mapping[str, Any]) -> int:
     """How many rows of a shard are not there any more."""
     return int(shard["segments"][0]["first"] if shard["segments"] else shard["rows"])
 

@@ -117,8 +117,8 @@ class Job:
             finally:
                 sink.close()
             now = time.time()
-            if journal is not None and (went := index.going(now)) is not None:
-                journal.erase(went)
+            if journal is not None and (since := index.due_since(now)) is not None:
+                journal.erase(since)
             index.erase(now)  # what commits have not come to
         return summary
 
@@ -244,10 +244,10 @@ class _Run:
         self._torn = True
         judged = self._engine.add(batch, signed)
         self._places.add(batch, judged.found)
-        gone, lines = self._sink.write(batch, judged, self._places.of)
+        removals, lines = self._sink.write(batch, judged, self._places.of)
         if self._journal is not None and source.name is not None:
             kept, seq = judged.judgement.kinds == Kind.UNIQUE, int(judged.judgement.seqs[0])
-            self._journal.add(source.name, seq, source.reached, batch.position, kept, gone, lines)
+            self._journal.add(source.name, seq, source.reached, batch.position, kept, removals, lines)
         self._sink.piped |= source.name is None
         self._count(source, batch, judged)
         source.reached = batch.position
@@ -273,10 +273,10 @@ class _Run:
         # speak of rows that are not there.
         self._torn = True
         now = time.time()
-        if (went := self._index.going(now)) is not None:
-            self._sink.let_go(went)
+        if (since := self._index.due_since(now)) is not None:
+            self._sink.let_go(since)
             if self._journal is not None:
-                self._journal.erase(went)
+                self._journal.erase(since)
         values: dict[bytes, bytes | None] = {**self._places.take()}
         if self._journal is not None:
             for source in self._moved.values():
@@ -342,7 +342,7 @@ class _Run:
             unfinished={source.input.name: source.input.left for source in self._feed.sources if source.input.left},
             compare_with=self._index.settings.compare_with,
             window=self._window(),
-            alerts=self._engine.alerts.told if self._engine.alerts is not None else None,
+            alerts=self._engine.alerts.counts if self._engine.alerts is not None else None,
             folder=str(folder) if folder is not None else None,
             again=self._again,
             inputs=tuple(InputCount(one.input.name, one.documents, one.rejected) for one in self._feed.sources),

@@ -30,8 +30,8 @@ _LAST = 1 << 63
 @dataclass(frozen=True, slots=True)
 class Entry:
     """seq: of its first document. input: the name of its file in the index. begin, end: where in it the documents are.
-    kept: bool[n], which were. gone: positions of the documents before which `unique` has lines. lines: outputs that got
-    lines. time: of the commit, seconds since 1970."""
+    kept: bool[n], which were. removals: positions of the documents before which `unique` has lines. lines: outputs that
+    got lines. time: of the commit, seconds since 1970."""
 
     seq: int
     segment: int
@@ -39,7 +39,7 @@ class Entry:
     begin: Position
     end: Position
     kept: NDArray[np.bool_]
-    gone: Sequence[int]
+    removals: Sequence[int]
     lines: Sequence[str]
     time: int
 
@@ -53,7 +53,7 @@ class _Part:
     begin: Position
     end: Position
     kept: list[NDArray[np.bool_]] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
+    removals: list[int] = field(default_factory=list)
     lines: dict[str, list[bytes]] = field(default_factory=dict)
     documents: int = 0
 
@@ -69,12 +69,12 @@ class Journal:
 
     def add(
         self, input: str, seq: int, begin: Position, end: Position, kept: NDArray[np.bool_],
-        gone: Sequence[tuple[int, bytes]], lines: Mapping[str, bytes],
+        removals: Sequence[tuple[int, bytes]], lines: Mapping[str, bytes],
     ) -> None:  # fmt: skip
         """Add the documents of a batch.
 
         Args:
-            kept: bool[n]. gone: lines of `unique` for deleted and replaced versions, each with the position of the
+            kept: bool[n]. removals: lines of `unique` for deleted and replaced versions, each with the position of the
                 document that follows it. lines: what the other outputs got.
         """
         part = self._parts[-1] if self._parts else None
@@ -83,8 +83,8 @@ class Journal:
             self._parts.append(part)
         part.end = end
         part.kept.append(kept)
-        part.gone += [part.documents + i for i, _ in gone]
-        for name, more in (("unique", b"".join([line for _, line in gone])), *lines.items()):
+        part.removals += [part.documents + i for i, _ in removals]
+        for name, more in (("unique", b"".join([line for _, line in removals])), *lines.items()):
             part.lines.setdefault(name, []).append(more)
         part.documents += len(kept)
 
@@ -96,8 +96,8 @@ class Journal:
             segment = self._segment(part.seq + part.documents - 1)
             head = {
                 "input": part.input, "begin": [part.begin.offset, part.begin.line],
-                "end": [part.end.offset, part.end.line], "documents": part.documents, "time": time, "gone": part.gone,
-                "lines": list(part.lines),
+                "end": [part.end.offset, part.end.line], "documents": part.documents, "time": time,
+                "removals": part.removals, "lines": list(part.lines),
             }  # fmt: skip
             bits = np.packbits(np.concatenate(part.kept))
             values[rows_key(JOURNAL, 0, segment, part.seq)] = orjson.dumps(head) + b"\n" + bits.tobytes()
@@ -125,7 +125,7 @@ class Journal:
             head: dict[str, Any] = orjson.loads(text)
             kept = np.unpackbits(np.frombuffer(bits, np.uint8), count=head["documents"]).astype(np.bool_)
             return Entry(
-                seq, segment, head["input"], Position(*head["begin"]), Position(*head["end"]), kept, head["gone"],
+                seq, segment, head["input"], Position(*head["begin"]), Position(*head["end"]), kept, head["removals"],
                 head["lines"], head["time"],
             )  # fmt: skip
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:

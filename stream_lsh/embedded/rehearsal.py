@@ -14,7 +14,16 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.alerts.watch import Alert, Seen, Watch
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import check_fields
-from stream_lsh.embedded.group_store import FOUNDER, MEMBER, decoded, departures, dropped, group_of, row, went
+from stream_lsh.embedded.group_store import (
+    FIRST_MEMBER,
+    MEMBER,
+    decoded,
+    departures,
+    dropped,
+    group_of,
+    parse_departure,
+    row,
+)
 from stream_lsh.embedded.group_table import NO_TIMES, reading_groups
 from stream_lsh.errors import UsageError
 from stream_lsh.index.segments.stream_time import StreamTime
@@ -30,9 +39,9 @@ _DOCUMENT = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An alert that would have been. id: of its document as JSON text, null where nothing has kept it: that of a kept
-    document alone. source: likewise."""
+class Rehearsed:
+    """An alert that the rules would have fired. id, source: of its document; the id is JSON text, null if it is not
+    stored: of a kept document only."""
 
     alert: Alert
     seq: int
@@ -47,9 +56,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What rules would have said. documents: that they were asked about. forgotten: as `Watch` counts it."""
+    """The alerts that rules would have fired. documents: how many were judged. forgotten: as `Watch` counts it."""
 
-    told: list[Told]
+    alerts: list[Rehearsed]
     documents: int
     forgotten: int
 
@@ -68,11 +77,11 @@ def rehearse(folder: Path, rules: Sequence[Rule]) -> Rehearsal:
         check_fields(rules, "time_field", fact["source_field"])
         documents, sources = _documents(store)
         watch, log = Watch(rules), StreamTime()
-        told: list[Told] = []
+        alerts: list[Rehearsed] = []
         for start in range(0, len(documents), AT_ONCE):
             seen = _seen(documents[start : start + AT_ONCE], log, documents, sources)
-            told += [_told(store, alert, seen) for alert in watch.look(seen)]
-        return Rehearsal(told, len(documents), watch.forgotten)
+            alerts += [_rehearsed(store, alert, seen) for alert in watch.look(seen)]
+        return Rehearsal(alerts, len(documents), watch.forgotten)
 
 
 def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
@@ -87,8 +96,8 @@ def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
 
 def _updates(store: Store, documents: NDArray[Any]) -> NDArray[np.bool_]:
     """Which documents replaced a version in the same group."""
-    gone = [(group_of(key), went(key, value)[1]) for key, value in store.scan(DEPARTED)]
-    groups, by = np.array(gone, np.int64).reshape(-1, 2).T
+    departed = [(group_of(key), parse_departure(key, value)[1]) for key, value in store.scan(DEPARTED)]
+    groups, by = np.array(departed, np.int64).reshape(-1, 2).T
     at = np.minimum(np.searchsorted(documents["seq"], by), len(documents) - 1)
     found = np.zeros(len(documents), np.bool_)
     found[at[(documents["seq"][at] == by) & (documents["group"][at] == groups)]] = True
@@ -98,7 +107,7 @@ def _updates(store: Store, documents: NDArray[Any]) -> NDArray[np.bool_]:
 def _parts(store: Store, kind: bytes, numbers: dict[bytes, int]) -> Iterator[NDArray[Any]]:
     for key, value in store.scan(kind):
         rows, *_, sources = (
-            decoded(value, MEMBER, "id", "source") if kind == MEMBERS else decoded(value, FOUNDER, "source")
+            decoded(value, MEMBER, "id", "source") if kind == MEMBERS else decoded(value, FIRST_MEMBER, "source")
         )
         part = np.zeros(len(rows), _DOCUMENT)
         part["seq"], part["time"], part["dropped"] = rows["seq"], rows["time"], kind == MEMBERS
@@ -123,11 +132,11 @@ def _seen(part: NDArray[Any], log: StreamTime, documents: NDArray[Any], sources:
     )  # fmt: skip
 
 
-def _told(store: Store, alert: Alert, seen: Seen) -> Told:
+def _rehearsed(store: Store, alert: Alert, seen: Seen) -> Rehearsed:
     seq, group = seen.seqs[alert.at], seen.groups[alert.at]
     id = b"null"
     if seen.dropped[alert.at]:
         id = next((member.id for member in dropped(store, group) if member.seq == seq), id)
     elif (known := row(store, group)) is not None:
         id = known.id if known.seq == seq else departures(store, group).kept.get(seq, id)
-    return Told(alert, seq, id, seen.sources[alert.at])
+    return Rehearsed(alert, seq, id, seen.sources[alert.at])

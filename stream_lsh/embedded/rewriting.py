@@ -9,7 +9,7 @@ import numpy as np
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.journal import Entry, Journal
 from stream_lsh.embedded.lines import Lines
-from stream_lsh.embedded.sink import Gone, Sink, kept_lines
+from stream_lsh.embedded.sink import Removal, Sink, kept_lines
 from stream_lsh.embedded.targets import Missing
 from stream_lsh.errors import InputError
 
@@ -43,9 +43,9 @@ def write_again(
 
 
 def _write_unique(entry: Entry, input: Input, lines: Iterator[Lines], journal: Journal, sink: Sink) -> None:
-    went: list[Gone] = []
-    if entry.gone:
-        went = list(zip(entry.gone, journal.lines(entry, "unique").splitlines(keepends=True), strict=True))
+    removed: list[Removal] = []
+    if entry.removals:
+        removed = list(zip(entry.removals, journal.lines(entry, "unique").splitlines(keepends=True), strict=True))
     done, documents = 0, len(entry.kept)
     while done < documents:
         part = next(lines, None)
@@ -56,6 +56,6 @@ def _write_unique(entry: Entry, input: Input, lines: Iterator[Lines], journal: J
                 f"{input.name} is not what was read before, behind line {entry.begin.line:,}, or max_document_bytes is "
                 "smaller now: put both back as they were, or add --only-new."
             )
-        here = [(i - done, line) for i, line in went if done <= i < end]
+        here = [(i - done, line) for i, line in removed if done <= i < end]
         sink.put("unique", kept_lines(part.data, part.starts, part.ends, kept, here))
         done = end

@@ -191,15 +191,15 @@ def send(alerts: Path, courier: Courier, journal: Journal, *, until_end: bool = 
     Raises:
         InputError: the file cannot be read, or is another one. OutputError: what is done cannot be written down.
     """
-    told = False
+    warned = False
     while True:
         lines, short = _lines(alerts, journal, until_end)
-        if short and not told:
+        if short and not warned:
             courier.tell(
                 f"{alerts} is shorter than what was sent of it: waiting until the run that writes it has come so far "
                 f"again; if it is a new file, remove {journal.path}"
             )
-        told = short
+        warned = short
         for line in lines:
             key = key_of(line)
             if key is None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.group_store import (
-    FOUNDER,
+    FIRST_MEMBER,
     Block,
     block_of,
     decoded,
@@ -91,7 +91,7 @@ class Shelf:
         key, value = found
         block = self._blocks.use(key)
         if block is None:
-            block = self._blocks[key] = decoded(value, FOUNDER, "source")
+            block = self._blocks[key] = decoded(value, FIRST_MEMBER, "source")
             self._blocks.trim()
         return in_block(block, seq)
 
@@ -110,7 +110,7 @@ class Shelf:
         """Remember kept documents."""
         for begin in range(0, len(seqs), BLOCK):
             part = slice(begin, begin + BLOCK)
-            block = np.empty(len(seqs[part]), FOUNDER)
+            block = np.empty(len(seqs[part]), FIRST_MEMBER)
             block["seq"], block["time"] = seqs[part], times[part]
             block["source"] = lengths(sources[part]) if sources else 0
             self.kept.append((block, sources[part] or [b""] * len(block)))

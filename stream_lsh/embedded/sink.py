@@ -19,10 +19,10 @@ from stream_lsh.embedded.targets import Target, packed, place_of, targets_of
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, verdict_lines
 
 PlaceOf = Callable[[int, int], bytes | None]
-"""Where in the inputs a row of a shard stood, as JSON; None if that is not known."""
+"""The source position of a row of a shard, as JSON; None if it is unknown."""
 
-Gone = tuple[int, bytes]
-"""A line of what went, and before which document of a batch it stands."""
+Removal = tuple[int, bytes]
+"""A line about a removed version, and the document of a batch that follows it."""
 
 
 class Sink:
@@ -71,13 +71,13 @@ class Sink:
         """Whether there is an output of that mark."""
         return mark in self.marks or any(record.get("mark") == mark for record in self._known.values())
 
-    def write(self, batch: Batch, judged: Judged, place_of: PlaceOf) -> tuple[list[Gone], dict[str, bytes]]:
+    def write(self, batch: Batch, judged: Judged, place_of: PlaceOf) -> tuple[list[Removal], dict[str, bytes]]:
         """Write the lines of a batch. Returns those of removed versions, and those of all outputs except `unique`."""
         judgement, events = judged.judgement, judged.events
-        went, lines = gone(judgement, place_of), dict[str, bytes]()
+        removed, lines = removals(judgement, place_of), dict[str, bytes]()
         if "unique" in self._outputs:
             kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
-            self.put("unique", kept_lines(batch.data, batch.line_starts, batch.line_ends, kept, went))
+            self.put("unique", kept_lines(batch.data, batch.line_starts, batch.line_ends, kept, removed))
         if "pairs" in self._outputs:
             lines["pairs"] = pair_lines(judgement, self._verified)
         if "verdicts" in self._outputs:
@@ -94,7 +94,7 @@ class Sink:
                 lines["dead_letters"] = letters
         for name, more in lines.items():
             self.put(name, more)
-        return went, lines
+        return removed, lines
 
     def put(self, name: str, lines: bytes) -> None:
         """Write lines to an output, if there is one of that name."""
@@ -145,7 +145,7 @@ def _opened(target: Target, *, resuming: bool, indexed: bool) -> Output:
 
 
 def kept_lines(
-    data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], kept: NDArray[np.int64], went: Iterable[Gone]
+    data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], kept: NDArray[np.int64], removed: Iterable[Removal]
 ) -> bytes:
     """The bytes of the kept documents, and before them the lines of deleted and replaced versions.
 
@@ -153,30 +153,30 @@ def kept_lines(
         starts, ends: of all documents in `data`. kept: the places of those that were.
     """
     parts, done = [], 0
-    for i, lines in groupby(went, key=itemgetter(0)):
+    for i, lines in groupby(removed, key=itemgetter(0)):
         end = int(np.searchsorted(kept, i))
         parts += [raw_lines(data, starts, ends, kept[done:end]), *(line for _, line in lines)]
         done = end
     return b"".join([*parts, raw_lines(data, starts, ends, kept[done:])])
 
 
-def gone_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
+def removal_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
     """The lines of deleted and replaced versions."""
-    return b"".join([line for _, line in gone(judgement, place_of)])
+    return b"".join([line for _, line in removals(judgement, place_of)])
 
 
-def gone(judgement: Judgement, place_of: PlaceOf) -> list[Gone]:
+def removals(judgement: Judgement, place_of: PlaceOf) -> list[Removal]:
     """The lines that precede those of a batch's documents: for each new representative, and for each deleted or
     replaced version whose id is no longer live or that has a new representative."""
     j = judgement
-    lines = [(i, _gone_line(j, b"null", (shard, row), place_of)) for i, _, shard, row, _ in j.later.tolist()]
-    for i in j.gone.tolist():
+    lines = [(i, _removal_line(j, b"null", (shard, row), place_of)) for i, _, shard, row, _ in j.later.tolist()]
+    for i in j.removals.tolist():
         representative = tuple(j.representatives[i].tolist()) if j.representative_seqs[i] >= 0 else None
-        lines.append((i, _gone_line(j, j.ids[i], representative, place_of)))
+        lines.append((i, _removal_line(j, j.ids[i], representative, place_of)))
     return sorted(lines, key=itemgetter(0))
 
 
-def _gone_line(judgement: Judgement, id: bytes, representative: tuple[int, int] | None, place_of: PlaceOf) -> bytes:
+def _removal_line(judgement: Judgement, id: bytes, representative: tuple[int, int] | None, place_of: PlaceOf) -> bytes:
     """The line of a removed kept document: its id, its new representative, and the source position of that one."""
     name = b"null" if representative is None else judgement.names.id_of(*representative)
     place = None if representative is None else place_of(*representative)

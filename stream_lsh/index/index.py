@@ -112,7 +112,7 @@ class Index:
             self._resolution = Resolution()
             if self.settings.late:
                 fates = Fates.joined([shard.late.fates() for shard in self.shards])
-                self._resolution.restore(fates, store.named("settling"))
+                self._resolution.restore(fates, store.named("resolution"))
         except BaseException:
             self._release()
             raise
@@ -189,7 +189,7 @@ class Index:
             found = self._step([BatchRun(shard, batch) for shard in self.shards], start, stop, groups)
             named = None
             if block:
-                resolved = self._resolution.settle(found, start, stop, seqs, places)
+                resolved = self._resolution.resolve(found, start, stop, seqs, places)
                 for shard, row, before, after in zip(self.shards, rows, found, resolved.found, strict=True):
                     shard.late.choose_representatives(
                         row, np.isin(before.representatives[:, 2], after.representatives[:, 2])
@@ -296,7 +296,7 @@ class Index:
         found = [step.matches() for step in steps]
         if self.settings.late:
             numbers = np.full(len(batch), NO_GROUP, np.int64)
-            found = self._resolution.settle(found, 0, len(batch), numbers, None).found
+            found = self._resolution.resolve(found, 0, len(batch), numbers, None).found
         return self._explained(found, batch)
 
     def look_up(self, ids: Sequence[bytes]) -> NDArray[np.int64]:
@@ -349,20 +349,20 @@ class Index:
             )
         # The shards mark their rows as committed before the write; if it fails, this object must not write again.
         self._torn = True
-        gone = self._forgotten()
+        expired = self._forgotten()
         if self.window is not None:
             facts = {**facts, "window": self.window.facts}
         if self._erasing is not None:
             facts = {**facts, **self._erasing.enter(now)}
         if self.settings.late and self.settings.updates:
-            facts = {**facts, "settling": self._resolution.facts}
+            facts = {**facts, "resolution": self._resolution.facts}
         values: dict[bytes, bytes | None] = {
             **more,
             **{name_key(name): orjson.dumps(value) for name, value in facts.items()},
         }
         self._write(values, list(ranges), [shard.take() for shard in self.shards])
         if self._removal is not None:
-            self._removal.add(gone)
+            self._removal.add(expired)
         if self._erasing is not None:
             self._erasing.step(now)
         for shard in self.shards:
@@ -372,15 +372,15 @@ class Index:
 
     def _forgotten(self) -> dict[int, list[Segment]]:
         """Remove the segments that have left the window from the next manifests."""
-        gone: dict[int, list[Segment]] = {}
+        expired: dict[int, list[Segment]] = {}
         if self.window is None:
-            return gone
-        for number in self.window.gone:
+            return expired
+        for number in self.window.expired:
             if not all(shard.lets_go(number) for shard in self.shards):
                 break
             self.window.forget(number)
-            gone[number] = [segment for shard in self.shards for segment in shard.drop(number)]
-        return gone
+            expired[number] = [segment for shard in self.shards for segment in shard.drop(number)]
+        return expired
 
     def _write(
         self,
@@ -410,9 +410,9 @@ class Index:
         if self._erasing is not None:
             self._erasing.beside = beside
 
-    def going(self, now: float) -> int | None:
+    def due_since(self, now: float) -> int | None:
         """When the latest of the versions that are due was deleted, in seconds since 1970; None if none is due."""
-        return self._erasing.going(now) if self._erasing is not None else None
+        return self._erasing.due_since(now) if self._erasing is not None else None
 
     def erase(self, now: float, *, everything: bool = True) -> None:
         """Erase committed deletions that are due, or only begin the next round.

@@ -25,9 +25,9 @@ class Matches:
             -1 if there is none, REPLACED_SINCE if it was deleted or replaced since.
         more: number of matches that are not listed.
         not_compared: buckets and candidates that were not compared.
-        went: int64[n, WENT], the version that was deleted or replaced: its number; whether it was a representative; row
-            and number of the new representative; its group; whether the new version is similar to it. -1 where there is
-            none.
+        removed: int64[n, REMOVED_COLUMNS], the version that was deleted or replaced: its number; whether it was a
+            representative; row and number of the new representative; its group; whether the new version is similar to
+            it. -1 where there is none.
         representatives: int64[h, 4], where representatives are provisional: the document that begins the block, the
             group, row and number of a possible representative from there on, or of the chosen one.
         evidence: bytes[m], see `families.family.Explains`; empty if the measure has none.
@@ -48,7 +48,7 @@ class Matches:
     group: NDArray[np.int64]
     more: NDArray[np.int64]
     not_compared: NDArray[np.int64]
-    went: NDArray[np.int64]
+    removed: NDArray[np.int64]
     representatives: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), np.int64))
     evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 

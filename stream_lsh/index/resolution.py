@@ -23,7 +23,7 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows.layout import EXACT, LEFT, LIKE, NEAR, NEW, REPLACES, UNIQUE, UNKNOWN, WAS_REPRESENTATIVE
 
-# Columns of `Matches.went`.
+# Columns of `Matches.removed`.
 _WAS_REPRESENTATIVE, _LEFT, _LIKE = WAS_REPRESENTATIVE - REPLACES, LEFT - REPLACES, LIKE - REPLACES
 
 
@@ -109,19 +109,19 @@ class Resolution:
     def __init__(self) -> None:
         self._fates = Fates.of(0)
         self._block = -1
-        self._gone: list[list[int]] = []
+        self._deleted: list[list[int]] = []
 
     @property
     def facts(self) -> dict[str, Any]:
         """Its state besides the verdicts, for JSON: the latest block, and places and groups of deleted representatives
         that the shards do not have yet."""
-        return {"block": self._block, "gone": self._gone}
+        return {"block": self._block, "deleted": self._deleted}
 
     def restore(self, fates: Fates, facts: Mapping[str, Any] | None = None) -> None:
         """Begin with these verdicts, in any order, and with `facts`."""
         self._fates = fates.at(np.argsort(fates.seq))
         if facts is not None:
-            self._block, self._gone = facts["block"], [list(item) for item in facts["gone"]]
+            self._block, self._deleted = facts["block"], [list(item) for item in facts["deleted"]]
 
     def begin(self, block: int, place: int) -> NDArray[np.int64]:
         """The next document is in this block. If it begins the block: the groups of the representatives deleted before
@@ -129,20 +129,20 @@ class Resolution:
         if block == self._block:
             return np.empty(0, np.int64)
         self._block = block
-        groups = [group for at, group in self._gone if at < place]
-        self._gone = [item for item in self._gone if item[0] >= place]
+        groups = [group for at, group in self._deleted if at < place]
+        self._deleted = [item for item in self._deleted if item[0] >= place]
         return np.array(groups, np.int64)
 
-    def went(self) -> NDArray[np.int64]:
+    def take_deleted(self) -> NDArray[np.int64]:
         """Places and groups int64[g, 2] of the representatives deleted since the last call."""
-        gone, self._gone = self._gone, []
-        return np.array(gone, np.int64).reshape(-1, 2)
+        deleted, self._deleted = self._deleted, []
+        return np.array(deleted, np.int64).reshape(-1, 2)
 
     def forget(self, place: int) -> None:
         """Rows of documents before this place are provisional in no shard."""
         self._fates = self._fates.at(np.flatnonzero(self._fates.place >= place))
 
-    def settle(
+    def resolve(
         self, found: Sequence[Matches], start: int, stop: int, seqs: NDArray[np.int64],
         places: NDArray[np.int64] | None,
     ) -> Resolved:  # fmt: skip
@@ -172,23 +172,23 @@ class Resolution:
         counts = np.zeros(len(document), np.bool_)
         counts[order] = True
         kind, (shard_of, row_of, seq_of, similar) = _oldest(document, same, n, order, shard, row, seq, similarity)
-        groups, went = np.concatenate((self._fates.group, seqs[mine])), _replaced(found)
+        groups, removed = np.concatenate((self._fates.group, seqs[mine])), _replaced(found)
         given = np.stack([matches.group for matches in found])[shard_of, np.arange(n)]
-        _group(start, stop, seq_of, fates.find(seq_of), given, new, went, fates.find(went[:, 0]), kept, groups)
+        _group(start, stop, seq_of, fates.find(seq_of), given, new, removed, fates.find(removed[:, 0]), kept, groups)
         group = seqs.copy()
         group[mine] = groups[len(self._fates) :]
         if places is not None:
             for i in np.flatnonzero(
-                (went[mine, _WAS_REPRESENTATIVE] > 0) & ~_takes_over(new, seq_of, went)[mine]
+                (removed[mine, _WAS_REPRESENTATIVE] > 0) & ~_takes_over(new, seq_of, removed)[mine]
             ).tolist():
-                self._gone.append([int(places[start + i]), int(went[start + i, _LEFT])])
+                self._deleted.append([int(places[start + i]), int(removed[start + i, _LEFT])])
             fates.kind[len(self._fates) :], fates.group[len(self._fates) :] = kind[mine], group[mine]
             fates.similarity[len(self._fates) :] = similar[mine]
             fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
             self._fates = fates
         # A match with a document that is known as kept drops the new one, whatever the provisional rows hold.
         found = [replace(m, more=m.more * 0, not_compared=m.not_compared + np.where(decided, 0, m.more)) for m in found]
-        resolved = [_counted(m, counts[shard == number], new, group, went, fates) for number, m in enumerate(found)]
+        resolved = [_counted(m, counts[shard == number], new, group, removed, fates) for number, m in enumerate(found)]
         return Resolved(resolved, kind, shard_of, row_of, seq_of, similar, group)
 
     def _choose_representatives(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
@@ -227,7 +227,7 @@ def _oldest(
 
 def _counted(
     matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64],
-    went: NDArray[np.int64], fates: Fates,
+    removed: NDArray[np.int64], fates: Fates,
 ) -> Matches:  # fmt: skip
     """A shard's matches without those that do not count. For redelivered documents, the first verdict."""
     order = np.flatnonzero(use)
@@ -247,27 +247,27 @@ def _counted(
     return replace(
         matches, document=matches.document[order], row=matches.row[order], seq=matches.seq[order],
         similarity=matches.similarity[order], same_text=matches.same_text[order], kind=kind, of=of, of_seq=of_seq,
-        of_similarity=similarity, group=group, went=np.where(matches.went[:, :1] >= 0, went, -1),
+        of_similarity=similarity, group=group, removed=np.where(matches.removed[:, :1] >= 0, removed, -1),
     )  # fmt: skip
 
 
 def _replaced(found: Sequence[Matches]) -> NDArray[np.int64]:
     """The deleted and replaced versions, each from the shard that had it."""
-    went = found[0].went.copy()
+    removed = found[0].removed.copy()
     for matches in found[1:]:
-        theirs = matches.went[:, 0] >= 0
-        went[theirs] = matches.went[theirs]
-    return went
+        theirs = matches.removed[:, 0] >= 0
+        removed[theirs] = matches.removed[theirs]
+    return removed
 
 
-def _takes_over(new: NDArray[np.bool_], seq_of: NDArray[np.int64], went: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _takes_over(new: NDArray[np.bool_], seq_of: NDArray[np.int64], removed: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether a new version becomes the representative in place of the version that it replaces."""
-    takes_over: NDArray[np.bool_] = new & (seq_of < 0) & (went[:, _WAS_REPRESENTATIVE] > 0) & (went[:, _LIKE] > 0)
+    takes_over: NDArray[np.bool_] = new & (seq_of < 0) & (removed[:, _WAS_REPRESENTATIVE] > 0) & (removed[:, _LIKE] > 0)
     return takes_over
 
 
 @njit
-def _group(start, stop, seq_of, of, given, new, went, old, kept, groups):  # type: ignore[no-untyped-def]
+def _group(start, stop, seq_of, of, given, new, removed, old, kept, groups):  # type: ignore[no-untyped-def]
     """Groups of the documents [start, stop), in order, and of the versions that they replace, where the shards do not
     have them.
 
@@ -278,12 +278,12 @@ def _group(start, stop, seq_of, of, given, new, went, old, kept, groups):  # typ
     for i in range(start, stop):
         if seq_of[i] >= 0:
             groups[first + i - start] = groups[of[i]] if of[i] >= 0 else given[i]
-        if went[i, 0] < 0:
+        if removed[i, 0] < 0:
             continue
         if old[i] >= 0:
-            went[i, _WAS_REPRESENTATIVE], went[i, _LEFT] = np.int64(kept[old[i]]), groups[old[i]]
-        if new[i] and seq_of[i] < 0 and went[i, _WAS_REPRESENTATIVE] > 0 and went[i, _LIKE] > 0:
-            groups[first + i - start] = went[i, _LEFT]
+            removed[i, _WAS_REPRESENTATIVE], removed[i, _LEFT] = np.int64(kept[old[i]]), groups[old[i]]
+        if new[i] and seq_of[i] < 0 and removed[i, _WAS_REPRESENTATIVE] > 0 and removed[i, _LIKE] > 0:
+            groups[first + i - start] = removed[i, _LEFT]
 
 
 @njit

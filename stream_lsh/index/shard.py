@@ -175,7 +175,7 @@ class Shard:
             names: the ids that they were dropped for, b"" where there is none.
             representatives: numbers of the chosen representatives.
         """
-        all = self.late.told(others, names, representatives, self.hashes)
+        all = self.late.decisions(others, names, representatives, self.hashes)
         all.lay_over(self.rows.recent, self._base)
         self.ids.name(all.rows.tolist(), all.names)
         for number, first, last in self.segments.between(all.first, all.last):
@@ -293,7 +293,7 @@ class Shard:
         what is returned."""
         if not self.segments or self.segments[0].number != number:  # no document belongs to it
             return []
-        gone = self.segments.pop(0)
+        oldest = self.segments.pop(0)
         self._at -= 1
         self._look()
         rows, first = self.rows, self.first
@@ -302,7 +302,7 @@ class Shard:
             rows.seen = rows.guides = first
             rows.seen_log = -1
         self._manifest.forget(number)
-        return [gone]
+        return [oldest]
 
     @property
     def changed(self) -> bool:

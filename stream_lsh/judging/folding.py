@@ -115,12 +115,12 @@ def _moves(judgement: Judgement) -> _Moves:
     first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)
-    went = judgement.replaces >= 0
-    if not went.any() and not len(later):
+    removed = judgement.replaces >= 0
+    if not removed.any() and not len(later):
         places = np.flatnonzero(dropped)
         return _Moves(places, np.full(len(places), Change.JOINED, np.uint8), judgement.groups[places])
-    updated = went & (kinds != Kind.DELETED) & (left == judgement.groups)
-    left_places, joined_places = np.flatnonzero(went & ~updated), np.flatnonzero(dropped | updated)
+    updated = removed & (kinds != Kind.DELETED) & (left == judgement.groups)
+    left_places, joined_places = np.flatnonzero(removed & ~updated), np.flatnonzero(dropped | updated)
     moves = _Moves(
         np.concatenate((later[:, 0], left_places, joined_places)),
         np.concatenate((
@@ -165,8 +165,8 @@ def _representatives(
     of: groups of the events, ascending. begins: where the events of each begin.
     """
     found = [(group.group, group.id, group.seq) for group in groups]
-    updated = (changes == Change.UPDATED) & judgement.stood[places]
-    leaving = (changes == Change.LEFT) & judgement.stood[places]
+    updated = (changes == Change.UPDATED) & judgement.was_representative[places]
+    leaving = (changes == Change.LEFT) & judgement.was_representative[places]
     turns = np.flatnonzero(updated | leaving | (changes == Change.REPRESENTATIVE_CHANGED))
     if not len(turns):
         return of, found

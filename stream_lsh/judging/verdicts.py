@@ -69,7 +69,7 @@ class Judgement:
         truncated: int64[n], number of matches that are not listed.
         not_compared: int64[n], buckets and candidates that were not compared.
         replaces: int64[n], number of the version that was deleted or replaced, -1 = none.
-        stood: bool[n], whether that version was a representative.
+        was_representative: bool[n], whether that version was a representative.
         left: int64[n], the group of that version.
         representatives: int64[n, 2], shard and row of the new representative.
         representative_seqs: int64[n], number of the new representative, -1 = none.
@@ -96,7 +96,7 @@ class Judgement:
     truncated: NDArray[np.int64]
     not_compared: NDArray[np.int64]
     replaces: NDArray[np.int64]
-    stood: NDArray[np.bool_]
+    was_representative: NDArray[np.bool_]
     left: NDArray[np.int64]
     representatives: NDArray[np.int64]
     representative_seqs: NDArray[np.int64]
@@ -105,11 +105,11 @@ class Judgement:
     evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
     @property
-    def gone(self) -> NDArray[np.int64]:
+    def removals(self) -> NDArray[np.int64]:
         """The documents by which a representative was deleted or replaced, where its id is not that of a kept document
         any more, or its group has a new representative."""
         there = (self.kinds == Kind.UNIQUE) & (self.representative_seqs < 0)
-        found: NDArray[np.int64] = np.flatnonzero(self.stood & ~there)
+        found: NDArray[np.int64] = np.flatnonzero(self.was_representative & ~there)
         return found
 
     def matched_ids(self) -> list[bytes]:
@@ -147,23 +147,23 @@ def judge(
         max_matches: number of best matches to list, 0 = all.
     """
     n = len(ids)
-    status, known, owner, went = found[0].status, found[0].known, np.zeros(n, np.int64), found[0].went
+    status, known, owner, removed = found[0].status, found[0].known, np.zeros(n, np.int64), found[0].removed
     if len(found) > 1:
-        status, known, went = status.copy(), known.copy(), went.copy()
+        status, known, removed = status.copy(), known.copy(), removed.copy()
         # A document is new to each shard except the one that stores it, where its id may be known.
         for shard, matches in enumerate(found):
-            theirs = (matches.status != layout.NEW) & (matches.status != layout.INVALID) | (matches.went[:, 0] >= 0)
+            theirs = (matches.status != layout.NEW) & (matches.status != layout.INVALID) | (matches.removed[:, 0] >= 0)
             status[theirs], known[theirs], owner[theirs] = matches.status[theirs], matches.known[theirs], shard
-            went[theirs] = matches.went[theirs]
+            removed[theirs] = matches.removed[theirs]
     new, again = status == layout.NEW, status == layout.REDELIVERED
     kinds = np.maximum.reduce([np.where(new, matches.kind, Kind.REJECTED) for matches in found]).astype(np.uint8)
     kinds[again] = Kind.REDELIVERED
-    deleted = status == layout.GONE
+    deleted = status == layout.ID_DELETED
     kinds[deleted], kinds[status == layout.OUTDATED] = Kind.DELETED, Kind.OUTDATED
     of, of_seqs, similarities = _oldest(found)
     first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
     groups[~new], of[~new], of_seqs[~new] = layout.NO_GROUP, -1, -1
-    groups[deleted] = went[deleted, layout.LEFT - layout.REPLACES]
+    groups[deleted] = removed[deleted, layout.LEFT - layout.REPLACES]
     if again.any():
         of[again] = np.stack((owner[again], known[again]), axis=1)
         for shard, matches in enumerate(found):
@@ -193,13 +193,13 @@ def judge(
         evidence = evidence[order] if len(evidence) else evidence
     not_compared = np.add.reduce([np.where(new, m.not_compared, 0) for m in found])
     reused = status == layout.ID_REUSED
-    representatives = np.stack((np.where(went[:, 2] < 0, -1, owner), went[:, 2]), axis=1)
+    representatives = np.stack((np.where(removed[:, 2] < 0, -1, owner), removed[:, 2]), axis=1)
     later = np.concatenate([np.insert(m.representatives, 2, shard, axis=1) for shard, m in enumerate(found)])
     later = later[np.lexsort((later[:, 1], later[:, 0]))]
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers, row, seq, similarity,
-        truncated, not_compared, went[:, 0], went[:, 1] > 0, went[:, 4], representatives, went[:, 3], names, later,
-        evidence,
+        truncated, not_compared, removed[:, 0], removed[:, 1] > 0, removed[:, 4], representatives, removed[:, 3], names,
+        later, evidence,
     )  # fmt: skip
 
 
@@ -229,7 +229,7 @@ def verdicts(judgement: Judgement) -> list[bytes]:
     out = []
     starts, matched, seqs = j.starts.tolist(), j.matched_ids(), j.matched_seqs.tolist()
     evidence = j.evidence if len(j.evidence) else [b""] * len(matched)
-    went = np.flatnonzero(j.replaces >= 0).tolist()
+    removed = np.flatnonzero(j.replaces >= 0).tolist()
     columns = (j.seqs, j.kinds, j.groups, j.of[:, 1], j.similarities, j.truncated, j.not_compared)
     for i, (id, seq, kind, group, row, similarity, truncated, not_compared) in enumerate(
         zip(j.ids, *(column.tolist() for column in columns), strict=True)
@@ -256,7 +256,7 @@ def verdicts(judgement: Judgement) -> list[bytes]:
                 b',"not_compared":%d' % not_compared if not_compared else b"",
             )
         )  # fmt: skip
-    for i in went:
+    for i in removed:
         out[i] += b',"replaces":%d' % j.replaces[i]
         if j.representative_seqs[i] >= 0:
             out[i] += b',"new_representative":{"id":%b,"seq":%d}' % (j.representative(i), j.representative_seqs[i])

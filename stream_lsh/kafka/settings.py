@@ -164,7 +164,7 @@ class KafkaSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _ahead(cls, values: Any) -> Any:
-        # Here nobody stands beside it who would see that a feed has gone mad, and many partitions come together.
+        # A pipeline runs unattended: a few wrong times of one partition must not end the window of all.
         return {"max_future": MAX_FUTURE, **values} if values.get("window") is not None else values
 
     @model_validator(mode="after")
@@ -172,10 +172,10 @@ class KafkaSettings(Settings):
         if self.erase_hours is None:
             return self
         reason = (
-            f"compare_with = {self.compare_with!r} reaches others through what went" if self.compare_with != "kept"
-            else f"with shards = {self.shards} other shards know ids of what went" if self.shards > 1
-            else f"with window = {self.window!r} all that is stored goes by itself" if self.window is not None
-            else "of groups nothing is erased on Kafka so far" if self.groups
+            f"compare_with = {self.compare_with!r} finds documents through deleted ones" if self.compare_with != "kept"
+            else f"with shards = {self.shards} other shards have ids of deleted documents" if self.shards > 1
+            else f"with window = {self.window!r} everything leaves the index with the window" if self.window is not None
+            else "groups on Kafka keep their ids" if self.groups
             else None
         )  # fmt: skip
         if reason is not None:

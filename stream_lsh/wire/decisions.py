@@ -46,9 +46,9 @@ class Decisions:
         offset, predecessor: of the frame, as in `Sequenced`; -1 for decisions of several frames.
         documents: number of documents of the log that have a verdict with these.
         fates: of the documents.
-        shards: uint16[d], the shards that store the documents of `told`.
+        shards: uint16[d], the shards that store the documents of `joined`.
         names: the ids that those were dropped for, b"" for a kept document.
-        gone: int64[g, 2], places in the log and groups of deleted representatives.
+        deleted: int64[g, 2], places in the log and groups of deleted representatives.
         representatives: possible representatives, by shard. `place` is where they begin to be valid, `kind` is UNIQUE
             for the chosen ones.
     """
@@ -59,23 +59,23 @@ class Decisions:
     fates: Fates
     shards: NDArray[np.uint16]
     names: list[bytes]
-    gone: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    deleted: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     representatives: Fates = field(default_factory=lambda: Fates.of(0))
 
     @property
-    def told(self) -> NDArray[np.int64]:
+    def joined(self) -> NDArray[np.int64]:
         """The places in `fates` of documents that were dropped, or kept in the group of the version before them."""
         return np.flatnonzero((self.fates.kind != UNIQUE) | (self.fates.group != self.fates.seq))
 
     def encode(self, settings: Settings) -> bytes:
-        fates, told = self.fates, self.told
+        fates, joined = self.fates, self.joined
         kinds = fates.kind.astype(np.uint8)
-        kinds[told] |= np.where(kinds[told] == UNIQUE, np.uint8(_KEPT_IN_GROUP), np.uint8(0))
+        kinds[joined] |= np.where(kinds[joined] == UNIQUE, np.uint8(_KEPT_IN_GROUP), np.uint8(0))
         return pack(
             b"D", VERSION, settings.fingerprint,
             [
                 _HEAD.pack(self.offset, self.predecessor, self.documents), fates.seq, fates.place, kinds,
-                fates.similarity[told], fates.group[told], self.shards, *join(self.names),
+                fates.similarity[joined], fates.group[joined], self.shards, *join(self.names),
                 *(self._changes() if settings.updates else ()),
             ],
         )  # fmt: skip
@@ -83,7 +83,7 @@ class Decisions:
     def _changes(self) -> list[Section]:
         representatives = self.representatives
         return [
-            self.gone,
+            self.deleted,
             np.column_stack((representatives.seq, representatives.place, representatives.group)),
             (representatives.kind == UNIQUE).astype(np.uint8),
         ]
@@ -101,40 +101,40 @@ class Decisions:
         offset, predecessor, documents = _HEAD.unpack(s[0])
         seq = column(s[1], np.int64)
         kind = column(s[3], np.uint8, len(seq)).astype(np.int64)
-        told = np.flatnonzero(kind != UNIQUE)
+        joined = np.flatnonzero(kind != UNIQUE)
         kind &= ~np.int64(_KEPT_IN_GROUP)
         similarity, group = np.zeros(len(seq)), seq.copy()
-        similarity[told] = column(s[4], np.float64, len(told))
-        group[told] = column(s[5], np.int64, len(told))
+        similarity[joined] = column(s[4], np.float64, len(joined))
+        group[joined] = column(s[5], np.int64, len(joined))
         fates = Fates(seq, column(s[2], np.int64, len(seq)), kind, similarity, group)
         names = split(s[7], s[8])
-        if len(names) != len(told):
+        if len(names) != len(joined):
             raise FormatError("decisions are damaged: their ids do not fit their documents")
-        found = cls(offset, predecessor, documents, fates, column(s[6], np.uint16, len(told)), names)
+        found = cls(offset, predecessor, documents, fates, column(s[6], np.uint16, len(joined)), names)
         if not settings.updates:
             return found
-        representatives, stands = column(s[10], np.int64, width=3), column(s[11], np.uint8, len(s[10]) // 24)
+        representatives, chosen = column(s[10], np.int64, width=3), column(s[11], np.uint8, len(s[10]) // 24)
         seq, place, group = (np.ascontiguousarray(numbers) for numbers in representatives.T)
-        may = Fates(seq, place, np.where(stands > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
-        return replace(found, gone=column(s[9], np.int64, width=2), representatives=may)
+        may = Fates(seq, place, np.where(chosen > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
+        return replace(found, deleted=column(s[9], np.int64, width=2), representatives=may)
 
 
-def told_of(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:
+def decisions_of_shard(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:
     """The decisions for one shard about the documents at the places [first, last) of the log: its own dropped
     documents, the groups of deleted representatives, and the representatives that are valid from such a place on."""
-    parts, shards, names, gone, representatives = [], [], [], [], []
+    parts, shards, names, deleted, representatives = [], [], [], [], []
     for decided in decisions:
-        at = decided.told
+        at = decided.joined
         places = decided.fates.place[at]
         mine = np.flatnonzero((decided.shards == shard) & (first <= places) & (places < last))
         parts.append(decided.fates.at(at[mine]))
         shards.append(decided.shards[mine])
         names += [decided.names[i] for i in mine.tolist()]
-        there = decided.gone[:, 0]
-        gone.append(decided.gone[(first <= there) & (there < last)])
-        there, stands = decided.representatives.place, decided.representatives.kind == UNIQUE
-        representatives.append(decided.representatives.at(np.flatnonzero(stands & (first <= there) & (there < last))))
+        there = decided.deleted[:, 0]
+        deleted.append(decided.deleted[(first <= there) & (there < last)])
+        there, chosen = decided.representatives.place, decided.representatives.kind == UNIQUE
+        representatives.append(decided.representatives.at(np.flatnonzero(chosen & (first <= there) & (there < last))))
     return Decisions(
         -1, -1, last, Fates.joined([Fates.of(0), *parts]), np.concatenate([np.empty(0, np.uint16), *shards]), names,
-        np.concatenate([np.empty((0, 2), np.int64), *gone]), Fates.joined([Fates.of(0), *representatives]),
+        np.concatenate([np.empty((0, 2), np.int64), *deleted]), Fates.joined([Fates.of(0), *representatives]),
     )  # fmt: skip

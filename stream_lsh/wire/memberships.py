@@ -91,12 +91,12 @@ class Memberships:
         of = np.full(len(rows), -1, np.int32)
         for place in np.flatnonzero((kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)).tolist():
             of[place] = found.setdefault(j.oldest(int(rows[place])), len(found))
-        went = np.flatnonzero(j.replaces[rows] >= 0)
-        gone = rows[went]
+        removed = np.flatnonzero(j.replaces[rows] >= 0)
+        at = rows[removed]
         representatives = [
-            found.setdefault(name, len(found)) if (name := j.representative(i)) else -1 for i in gone.tolist()
+            found.setdefault(name, len(found)) if (name := j.representative(i)) else -1 for i in at.tolist()
         ]
-        facts = np.stack((j.replaces[gone], j.stood[gone], j.left[gone], j.representative_seqs[gone]), axis=1)
+        facts = np.stack((j.replaces[at], j.was_representative[at], j.left[at], j.representative_seqs[at]), axis=1)
         later = j.later.copy()
         later[:, 0] = np.searchsorted(rows, later[:, 0])
         later[:, 3] = [found.setdefault(j.names.id_of(*named), len(found)) for named in j.later[:, 2:4].tolist()]
@@ -113,7 +113,7 @@ class Memberships:
                 _HEAD.pack(offset, predecessor), rows.astype(np.uint16), kinds, j.groups[rows], j.similarities[rows],
                 of, *join(list(found)), times, b"" if log is None else log[rows],
                 *join([source.ids[i] for i in rows.tolist()]), *sources, j.of_seqs[rows],
-                went.astype(np.uint16), facts.astype(np.int64), np.array(representatives, np.int32), *standing,
+                removed.astype(np.uint16), facts.astype(np.int64), np.array(representatives, np.int32), *standing,
             ],
         )  # fmt: skip
 
@@ -134,10 +134,10 @@ class Memberships:
         ids, names, sources = split(s[10], s[11]), split(s[6], s[7]), split(s[12], s[13])
         of = column(s[5], np.int32, n).astype(np.int64)
         log = column(s[9], np.int64)
-        went = column(s[15], np.uint16).astype(np.int64)
+        removed = column(s[15], np.uint16).astype(np.int64)
         facts, representatives = (
-            column(s[16], np.int64, len(went), 4),
-            column(s[17], np.int32, len(went)).astype(np.int64),
+            column(s[16], np.int64, len(removed), 4),
+            column(s[17], np.int32, len(removed)).astype(np.int64),
         )
         most = max(of.max(initial=-1), representatives.max(initial=-1))
         if len(ids) != n or len(sources) not in (0, n) or len(log) != (0 if settings.window is None else n):
@@ -148,19 +148,20 @@ class Memberships:
             groups, named, seqs = column(s[19], np.int64, len(standing), 3).T
             later = np.column_stack((standing, groups, np.zeros_like(named), named, seqs))
             most = max(most, named.max(initial=-1))
-        if most >= len(names) or max(went.max(initial=-1), later[:, 0].max(initial=-1)) >= n:
+        if most >= len(names) or max(removed.max(initial=-1), later[:, 0].max(initial=-1)) >= n:
             raise _damaged()
         nothing, zeros = np.empty(0, np.int64), np.zeros(n, np.int64)
         columns = np.full((n, 5), -1)
-        columns[went, :4], columns[went, 4] = facts, representatives
-        replaces, stood, left, representative_seqs, representative = columns.T
+        columns[removed, :4], columns[removed, 4] = facts, representatives
+        replaces, was_representative, left, representative_seqs, representative = columns.T
         judgement = Judgement(
             ids=ids, seqs=numbers(offset, MOST_ROWS)[rows], kinds=column(s[2], np.uint8, n),
             first_kinds=np.full(n, UNKNOWN, np.uint8), reused=np.zeros(n, np.bool_),
             of=np.stack((np.minimum(of, 0), of), axis=1), of_seqs=column(s[14], np.int64, n),
             similarities=column(s[4], np.float64, n), groups=column(s[3], np.int64, n),
             starts=np.zeros(n + 1, np.int64), matched_shards=nothing, matched_rows=nothing, matched_seqs=nothing,
-            matched_similarities=np.empty(0), truncated=zeros, not_compared=zeros, replaces=replaces, stood=stood > 0,
+            matched_similarities=np.empty(0), truncated=zeros, not_compared=zeros, replaces=replaces,
+            was_representative=was_representative > 0,
             left=left,
             representatives=np.stack((np.minimum(representative, 0), representative), axis=1),
             representative_seqs=representative_seqs, names=_Names(names), later=later,

@@ -45,7 +45,7 @@ from stream_lsh.errors import FormatError
 from stream_lsh.families.measure import EXPLAINED
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows.ids import Ids
-from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, REPLACED_SINCE, WENT
+from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, REMOVED_COLUMNS, REPLACED_SINCE
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
 from stream_lsh.wire.source import Source
@@ -64,7 +64,7 @@ class Reply:
 
     Attributes:
         offset, predecessor: of the frame, as in `Sequenced`.
-        matches: with numbers of `names` instead of rows, in `row`, `of`, `went` and `representatives`. For a
+        matches: with numbers of `names` instead of rows, in `row`, `of`, `removed` and `representatives`. For a
             redelivered document `known` is the number of its oldest match, and with several shards and `kept` `of_seq`
             is its own number. `row_of` is not set.
         source, accepted: the frame's documents, from the shard whose turn it is (`carries`), otherwise None.
@@ -108,11 +108,11 @@ class Reply:
 
     def _replaced(self) -> list[Section]:
         """The sections of deleted and replaced versions and of the new representatives."""
-        seqs, stood, names, representative_seqs, groups, like = self.matches.went.T
-        gone, representatives = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
+        seqs, was_representative, names, representative_seqs, groups, like = self.matches.removed.T
+        at, representatives = np.flatnonzero(seqs >= 0), np.flatnonzero(names >= 0)
         return [
-            gone.astype(np.uint16), np.column_stack((seqs[gone], groups[gone])),
-            ((stood > 0) + 2 * (like > 0))[gone].astype(np.uint8),
+            at.astype(np.uint16), np.column_stack((seqs[at], groups[at])),
+            ((was_representative > 0) + 2 * (like > 0))[at].astype(np.uint8),
             representatives.astype(np.uint16), names[representatives].astype(np.uint32),
             np.column_stack((representative_seqs[representatives], self._places(representative_seqs[representatives]))),
         ]  # fmt: skip
@@ -153,13 +153,13 @@ class Reply:
         of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
         if settings.late:
             of_seq[_places(s[10], n)] = column(s[_COLUMNS], np.int64, len(s[10]) // 2)
-        went, possible, representatives = (
-            np.full((n, WENT), -1),
+        removed, possible, representatives = (
+            np.full((n, REMOVED_COLUMNS), -1),
             np.empty((0, 4), np.int64),
             dict[int, tuple[int, int]](),
         )
         if settings.updates:
-            representatives = _read_replaced(s[replaced_at : replaced_at + _MORE], went, names)
+            representatives = _read_replaced(s[replaced_at : replaced_at + _MORE], removed, names)
         if settings.updates and settings.late:
             possible = _read_representatives(s[replaced_at + _MORE : evidence_at], n, names, representatives)
         evidence = split(*s[evidence_at:columns]) if columns > evidence_at else []
@@ -172,7 +172,7 @@ class Reply:
             of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
             group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
             more=_dense(s[18], s[19], n, np.int64, 0), not_compared=_dense(s[20], s[21], n, np.int64, 0),
-            went=went, representatives=possible, evidence=np.array(evidence, np.object_),
+            removed=removed, representatives=possible, evidence=np.array(evidence, np.object_),
         )  # fmt: skip
         accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
         source = Source.of(s[columns:behind]) if len(s) > columns else None
@@ -187,15 +187,15 @@ class Reply:
 
 
 def _read_replaced(
-    sections: Sequence[memoryview], went: NDArray[np.int64], names: Sequence[bytes]
+    sections: Sequence[memoryview], removed: NDArray[np.int64], names: Sequence[bytes]
 ) -> dict[int, tuple[int, int]]:
-    """Decode the sections of `Reply._replaced` into `went`. Returns the places of the representatives by their seqs."""
-    gone, representatives = _places(sections[0], len(went)), _places(sections[3], len(went))
-    went[gone, 0], went[gone, 4] = column(sections[1], np.int64, len(gone), 2).T
-    flags = column(sections[2], np.uint8, len(gone)).astype(np.int64)
-    went[gone, 1], went[gone, 5] = flags & 1, flags >> 1
+    """Decode the sections of `Reply._replaced` into `removed`. Returns the representatives' places by seq."""
+    at, representatives = _places(sections[0], len(removed)), _places(sections[3], len(removed))
+    removed[at, 0], removed[at, 4] = column(sections[1], np.int64, len(at), 2).T
+    flags = column(sections[2], np.uint8, len(at)).astype(np.int64)
+    removed[at, 1], removed[at, 5] = flags & 1, flags >> 1
     where = column(sections[5], np.int64, len(representatives), 3)
-    went[representatives, 2], went[representatives, 3] = (
+    removed[representatives, 2], removed[representatives, 3] = (
         _named(column(sections[4], np.uint32, len(representatives)), names),
         where[:, 0],
     )
@@ -249,10 +249,10 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
     def number(name: bytes) -> int:
         return found.setdefault(name, len(found))
 
-    of, known, went, later = (
-        column.copy() for column in (matches.of, matches.known, matches.went, matches.representatives)
+    of, known, removed, later = (
+        column.copy() for column in (matches.of, matches.known, matches.removed, matches.representatives)
     )
-    representatives = went[:, 2]
+    representatives = removed[:, 2]
     rows = np.concatenate((matches.row, of[of >= 0], representatives[representatives >= 0], later[:, 2]))
     distinct, places = np.unique(rows, return_inverse=True)
     numbers = np.array([number(ids.read(row)) for row in distinct.tolist()], np.int64)[places.reshape(-1)]
@@ -261,7 +261,7 @@ def named(matches: Matches, ids: Ids) -> tuple[Matches, list[bytes]]:
     for i in np.flatnonzero(known >= 0).tolist():
         again = matches.status[i] == REDELIVERED and matches.of[i] != REPLACED_SINCE
         known[i] = number(ids.named(int(known[i]))[1] if again else b"")
-    return replace(matches, row=mine, of=of, known=known, went=went, representatives=later), list(found)
+    return replace(matches, row=mine, of=of, known=known, removed=removed, representatives=later), list(found)
 
 
 def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:

@@ -172,7 +172,7 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
     inputs = long_feed(tmp_path, 2000, 3, mistakes=False)
     run(tmp_path, inputs, rules)
     rehearsed = rehearse(tmp_path / "index", read_rules(rules))
-    told, would = alerts(tmp_path), [json.loads(told.line) for told in rehearsed.told]
+    told, would = alerts(tmp_path), [json.loads(alert.line) for alert in rehearsed.alerts]
     assert {alert["rule"] for alert in told} == {"spreads", "copied", "copyist", "grows"}
     apart = {"key", "group", "id"}
     assert [{name: alert[name] for name in alert.keys() - apart} for alert in would] == [

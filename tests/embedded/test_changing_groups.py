@@ -365,7 +365,7 @@ def test_alerts_count_who_comes(tmp_path: Path, rules: Path) -> None:
         3,
         2,
     )
-    (rehearsed,) = rehearse(tmp_path / "index", read_rules(rules)).told
+    (rehearsed,) = rehearse(tmp_path / "index", read_rules(rules)).alerts
     assert json.loads(rehearsed.line)["id"] == "c"
 
 

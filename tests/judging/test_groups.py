@@ -56,7 +56,7 @@ class Step:
     time: int | None
     source: str | None
     verdict: Verdict
-    stood: bool = False
+    was_representative: bool = False
     left: int | None = None
 
 
@@ -79,7 +79,8 @@ def judged(steps: list[Step], first: int, shelf: Memtable) -> Judgement:
         of=np.stack((zeros, of), axis=1), of_seqs=of, similarities=np.full(n, 0.9),
         groups=column([verdict.group for verdict in verdicts]), starts=np.zeros(n + 1, np.int64), matched_shards=none,
         matched_rows=none, matched_seqs=none, matched_similarities=np.zeros(0), truncated=zeros, not_compared=zeros,
-        replaces=column([verdict.replaces for verdict in verdicts]), stood=np.array([step.stood for step in steps]),
+        replaces=column([verdict.replaces for verdict in verdicts]),
+        was_representative=np.array([step.was_representative for step in steps]),
         left=column([step.left for step in steps]), representatives=np.stack((zeros, representatives), axis=1),
         representative_seqs=representatives,
         names=shelf,

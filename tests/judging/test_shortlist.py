@@ -38,7 +38,7 @@ def crowd(chance: np.random.Generator, shard: int, shards: int) -> Matches:
         same_text=same, status=status, known=known, row_of=np.full(N, -1), kind=kind, of=of, of_seq=of_seq,
         of_similarity=of_similarity, group=np.full(N, layout.NO_GROUP),
         more=chance.choice([0, 0, 3], N).astype(np.int64), not_compared=chance.choice([0, 2], N).astype(np.int64),
-        went=np.full((N, layout.WENT), -1),
+        removed=np.full((N, layout.REMOVED_COLUMNS), -1),
         evidence=np.array([b',"rests_on":%d' % number for number in seq], np.object_),
     )  # fmt: skip
 

@@ -27,7 +27,8 @@ def shard(matches: list[Match] = [], n: int = N, **columns: list[Any]) -> Matche
     found = np.array([match[:3] for match in matches], np.int64).reshape(len(matches), 3).T.copy()
     return Matches(
         document=found[0], row=found[1], seq=found[2], similarity=np.array([match[3] for match in matches], float),
-        same_text=np.zeros(len(matches), np.bool_), of_similarity=similarity, went=np.full((n, layout.WENT), -1),
+        same_text=np.zeros(len(matches), np.bool_), of_similarity=similarity,
+        removed=np.full((n, layout.REMOVED_COLUMNS), -1),
         **{name: np.array(value, np.int64) for name, value in values.items()},
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ def kept(pipeline: Pipeline) -> dict[str, Any]:
     documents = {each.source: json.loads(each.value or b"") for each in found["documents"]}
     index: dict[str, Any] = {}
     for line in sorted((json.loads(each.value or b"") for each in found["verdicts"]), key=lambda line: line["seq"]):
-        if line.get("gone"):
+        if line.get("tombstone"):
             index.pop(line["id"], None)
             if "new_representative" in line:
                 index[line["new_representative"]["id"]] = documents[place(line["new_representative_source"])]

@@ -90,10 +90,10 @@ def test_what_erasing_goes_with() -> None:
     assert KafkaSettings().erase_hours is None and KafkaSettings(erase_hours=24).erase_hours == 24
     assert KafkaSettings(erase_hours=1).fingerprint == KafkaSettings().fingerprint
     for given, why in (
-        ({"compare_with": "all"}, "compare_with = 'all' reaches others through what went"),
-        ({"shards": 2}, "with shards = 2 other shards know ids"),
-        ({"window": "7d"}, "with window = '7d' all that is stored goes by itself"),
-        ({"groups": True}, "of groups nothing is erased on Kafka so far"),
+        ({"compare_with": "all"}, "compare_with = 'all' finds documents through deleted ones"),
+        ({"shards": 2}, "with shards = 2 other shards have ids of deleted documents"),
+        ({"window": "7d"}, "with window = '7d' everything leaves the index with the window"),
+        ({"groups": True}, "groups on Kafka keep their ids"),
     ):
         said = refused(erase_hours=24, **given)
         assert "erase_hours = 24: on Kafka erasing needs compare_with = 'kept', one shard" in said and why in said

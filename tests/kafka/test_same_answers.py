@@ -202,4 +202,4 @@ def test_updates_deletions_and_tombstones_are_as_their_recorded_order(
     )  # under `all` there are none
     assert (later > 3) == ("decision_lag" in given)
     tombstones = [record for record in found.unique if record.value is None]
-    assert len(tombstones) == sum("gone" in verdict for verdict in verdicts) + later > 20
+    assert len(tombstones) == sum("tombstone" in verdict for verdict in verdicts) + later > 20

@@ -12,7 +12,7 @@ import pytest
 
 from stream_lsh.errors import StoreError
 from stream_lsh.index.resolution import Fates
-from stream_lsh.kafka.consumer.decided import Decided, told_with
+from stream_lsh.kafka.consumer.decided import Decided, decisions_due
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions
 
@@ -67,7 +67,7 @@ def decided(records: tuple[tuple[int, tuple[str, ...]], ...]) -> Decided:
 
 @lru_cache(None)
 def told_by(records: tuple[tuple[int, tuple[str, ...]], ...], begin: int, end: int) -> tuple[bytes, ...]:
-    return tuple(decided(records).told(begin, end, SETTINGS))
+    return tuple(decided(records).records(begin, end, SETTINGS))
 
 
 def applied(state: State) -> list[tuple[bytes, ...]]:
@@ -104,7 +104,7 @@ def steps(state: State, transactional: bool) -> Iterator[State]:
             if run.at <= run.done:
                 yield by(run._replace(at=run.at + 1))
                 continue
-            places = told_with(FIRST[run.at], SIZES[run.at], BLOCK)
+            places = decisions_due(FIRST[run.at], SIZES[run.at], BLOCK)
             told = {tuple[bytes, ...]()}
             if places is not None:  # however much it has read by then, if it is enough
                 read = [state.decisions[:n] for n in range(len(state.decisions) + 1)]

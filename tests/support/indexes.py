@@ -60,7 +60,7 @@ def _told(judgement: Judgement) -> Iterator[Verdict]:
         return orjson.loads(judgement.names.id_of(*place))
 
     for i in range(len(judgement.ids)):
-        kind, first, group, went, representative = (
+        kind, first, group, removed, representative = (
             int(column[i])
             for column in (
                 judgement.kinds, judgement.first_kinds, judgement.groups, judgement.replaces,
@@ -78,7 +78,7 @@ def _told(judgement: Judgement) -> Iterator[Verdict]:
             similarity=float(judgement.similarities[i]) if of else None,
             group=None if group < 0 else group,
             matches=tuple(zip(map(id_of, places), seqs, similarities, strict=True)),
-            replaces=None if went < 0 else went,
+            replaces=None if removed < 0 else removed,
             new_representative=None
             if representative < 0
             else (id_of(judgement.representatives[i].tolist()), representative),

@@ -22,13 +22,13 @@ from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.resolution import Fates
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import DELETION, NO_GROUP, OWNED, SEQ, TIME, VALID, WENT
+from stream_lsh.index.rows.layout import DELETION, NO_GROUP, OWNED, REMOVED_COLUMNS, SEQ, TIME, VALID
 from stream_lsh.index.store import rocksdb
 from stream_lsh.index.store.rocksdb import IDS, ROWS, rows_key
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change
-from stream_lsh.wire.decisions import Decisions, told_of
+from stream_lsh.wire.decisions import Decisions, decisions_of_shard
 from stream_lsh.wire.envelope import pack, unpack
 from stream_lsh.wire.frames import Frame, Places
 from stream_lsh.wire.replies import Reply, head
@@ -111,7 +111,7 @@ def matches_of(n: int, **columns: object) -> Matches:
         "status": np.zeros(n, np.int64), "known": np.full(n, -1), "row_of": np.full(n, -1),
         "kind": np.zeros(n, np.int64), "of": np.full(n, -1), "of_seq": np.full(n, -1), "of_similarity": np.zeros(n),
         "group": np.full(n, NO_GROUP), "more": np.zeros(n, np.int64), "not_compared": np.zeros(n, np.int64),
-        "went": np.full((n, WENT), -1),
+        "removed": np.full((n, REMOVED_COLUMNS), -1),
     }  # fmt: skip
     return Matches(**{**given, **columns})  # type: ignore[arg-type]
 
@@ -275,8 +275,8 @@ def changed_frame() -> Frame:
 
 
 def changed_reply() -> Reply:
-    went = np.array([[-1] * WENT, [70, 0, -1, -1, 60, 0], [71, 1, 1, 90, 71, 0], [72, 1, -1, -1, 72, 1]])
-    matches = matches_of(4, status=np.array([0, 4, 0, 5]), went=went)
+    removed = np.array([[-1] * REMOVED_COLUMNS, [70, 0, -1, -1, 60, 0], [71, 1, 1, 90, 71, 0], [72, 1, -1, -1, 72, 1]])
+    matches = matches_of(4, status=np.array([0, 4, 0, 5]), removed=removed)
     return Reply(0, 9, 8, matches, [b'"a"', b'"new_representative"'], source(), None, {90: (3, 1 << 40)})
 
 
@@ -286,10 +286,10 @@ SEVERAL = Settings(on_conflict="update", shards=2)
 def representatives_reply() -> Reply:
     """With the second document a block begins, from which on two may stand for groups."""
     found = changed_reply()
-    went = found.matches.went.copy()
-    went[:, 2:4] = -1
+    removed = found.matches.removed.copy()
+    removed[:, 2:4] = -1
     representatives = np.array([[1, 60, 1, 65], [1, 1 << 50, 0, 7]])
-    matches = replace(found.matches, went=went, representatives=representatives)
+    matches = replace(found.matches, removed=removed, representatives=representatives)
     return replace(found, matches=matches, representatives={65: (0, 4), 7: (2, 1 << 40)})
 
 
@@ -300,8 +300,8 @@ def decisions() -> Decisions:
         np.array([5, 5, 1]),
     )  # fmt: skip
     representatives = Fates(np.array([4, 1]), np.array([6, 6]), np.array([0, 1]), np.zeros(2), np.array([3, 3]))
-    gone = np.array([[2, 5], [3, 1]])
-    return Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b""], gone, representatives)
+    deleted = np.array([[2, 5], [3, 1]])
+    return Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b""], deleted, representatives)
 
 
 GONE = replace(change(), shard=0, values={}, deleted_rows=np.array([5 << 2 | 1, 102 << 2 | 3]))
@@ -328,13 +328,13 @@ def test_heads_and_keys_tell_what_a_record_is() -> None:
 
 def test_each_shard_learns_the_decisions_on_its_own_documents() -> None:
     found = Decisions.decode(decisions().encode(SEVERAL), SEVERAL)
-    assert found.told.tolist() == [1, 2]
-    mine = told_of([found], 0, 3, 8)
-    assert (mine.fates.seq.tolist(), mine.names, mine.gone.tolist(), mine.representatives.seq.tolist()) == (
+    assert found.joined.tolist() == [1, 2]
+    mine = decisions_of_shard([found], 0, 3, 8)
+    assert (mine.fates.seq.tolist(), mine.names, mine.deleted.tolist(), mine.representatives.seq.tolist()) == (
         [4096], [b""], [[3, 1]], [4]
     )  # fmt: skip
-    assert told_of([found], 1, 0, 3).gone.tolist() == [[2, 5]]
-    assert not len(told_of([found], 1, 0, 3).representatives)
+    assert decisions_of_shard([found], 1, 0, 3).deleted.tolist() == [[2, 5]]
+    assert not len(decisions_of_shard([found], 1, 0, 3).representatives)
 
 
 @pytest.mark.parametrize(("accepted", "deleted"), [(None, [1]), (np.array([True, False, True]), [])])

@@ -118,7 +118,7 @@ class Erasing:
         """The queue, with entries that are erased and not forgotten yet."""
         return self._waiting
 
-    def going(self, now: float) -> int | None:
+    def due_since(self, now: float) -> int | None:
         """When the latest of the versions that are due now was deleted, in seconds since 1970; None if none is due."""
         return max((item.since for item in self._waiting if item.due <= now), default=None)
 
@@ -185,18 +185,18 @@ class Erasing:
 
     def forget(self) -> None:
         """Delete the entries of which everything is erased."""
-        gone = [item for item in self._waiting if item.swept]
+        erased = [item for item in self._waiting if item.swept]
         self._waiting = [item for item in self._waiting if not item.swept]
-        done = (self._store.named(ERASED_VERSIONS) or 0) + sum(item.versions for item in gone)
-        names = [name_key(item.name) for item in gone]
+        done = (self._store.named(ERASED_VERSIONS) or 0) + sum(item.versions for item in erased)
+        names = [name_key(item.name) for item in erased]
         self._store.write({name_key(ERASED_VERSIONS): orjson.dumps(done)}, names)
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
     def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
         """One round: the first rows that are left, of entries of one shard. False if nothing is left."""
-        gone = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
-        if past := list(islice(gone, PAST)):  # rows of deleted segments
+        expired = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
+        if past := list(islice(expired, PAST)):  # rows of deleted segments
             self._write({}, self._nameless(past))
             return True
         row = next((int(item.rows[item.left][0]) for item in due if item.left.any()), None)

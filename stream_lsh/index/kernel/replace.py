@@ -39,9 +39,9 @@ from stream_lsh.index.rows.layout import (
     DROPPED,
     FLAGS,
     FOLLOWS,
-    GONE,
     GROUP,
     ID,
+    ID_DELETED,
     KIND_BITS,
     LEFT,
     LIKE,
@@ -166,7 +166,7 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
     """Delete the id of document i. row: the id's newest row, or -1."""
     rows, columns = work.rows, work.results.columns
     time = np.int64(work.batch.words[i, TIME])
-    columns[i, STATUS] = GONE
+    columns[i, STATUS] = ID_DELETED
     if row < 0 or was_deleted(rows, row):
         if row >= 0 and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this record: nothing is left to do
             return DONE

@@ -80,16 +80,16 @@ class Ids:
     def without(self, rows: Collection[int], named: Collection[int]) -> dict[bytes, bytes]:
         """The stored values in which `rows` have no ids, and in which `rows` and `named` do not name their oldest
         matches. All of these rows are committed."""
-        anew, end, gone = dict[bytes, list[bytes]](), 0, set(rows)
+        anew, end, erased = dict[bytes, list[bytes]](), 0, set(rows)
         for row in sorted({*rows, *named}):
             if row >= self._base:
-                self._recent[row - self._base] = (b"null" if row in gone else self._recent[row - self._base][0]), b""
+                self._recent[row - self._base] = (b"null" if row in erased else self._recent[row - self._base][0]), b""
             if row >= end:
                 first, value, ends, body = self._open(row)
                 names, end = _taken_apart(value, ends, body), first + len(ends) // 2
                 anew[rows_key(IDS, self._shard, self._segment_of(row), first)] = names
             at = 2 * (row - first)
-            names[at : at + 2] = b"null" if row in gone else names[at], b""
+            names[at : at + 2] = b"null" if row in erased else names[at], b""
         self._stored.cache_clear()
         self._opened = None
         return {key: _value(names) for key, names in anew.items()}

@@ -32,7 +32,7 @@ NO_GROUP = -1
 
 # Flags of a document: it is not rejected; this shard stores it; it is a deletion.
 VALID, OWNED, DELETION = _numbers(1, 2, 4)
-NEW, REDELIVERED, ID_REUSED, INVALID, GONE, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # its status
+NEW, REDELIVERED, ID_REUSED, INVALID, ID_DELETED, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # its status
 REPLACED_SINCE = np.int64(-2)
 
 # Columns of the table of segments.
@@ -53,7 +53,7 @@ COLUMNS = 8
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
 REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
 RESULTS = 15
-WENT = int(RESULTS - REPLACES)  # columns of a deleted or replaced version
+REMOVED_COLUMNS = int(RESULTS - REPLACES)  # columns of a deleted or replaced version
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
 

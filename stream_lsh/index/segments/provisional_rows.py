@@ -93,7 +93,7 @@ class ProvisionalRows:
         rows = first - int(self._rows.base) + np.arange(len(representatives))
         decide(self._rows.recent, rows, np.where(representatives, UNIQUE, NEAR))
 
-    def told(
+    def decisions(
         self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64], hashes: Hashes
     ) -> RowDecisions:
         """The decisions about the rows that are resolved when the next block begins, see `Shard.tell`."""

@@ -39,11 +39,11 @@ class Removal:
         found = {int(name) for name in names if name.isdecimal()} | set(self._store.segments())
         self.add({number: () for number in found if number < first})
 
-    def add(self, gone: Mapping[int, Iterable[Segment]]) -> None:
+    def add(self, segments: Mapping[int, Iterable[Segment]]) -> None:
         """Delete segments, and those that could not be deleted before.
 
         Args:
-            gone: number of each segment, and its open parts.
+            segments: number of each segment, and its open parts.
 
         Raises:
             StoreError: the system has refused a deletion.
@@ -51,7 +51,7 @@ class Removal:
         if self._deleting is not None and self._deleting.done():
             with plainly(self._state):
                 self._deleting.result()
-        self._waiting |= {number: list(parts) for number, parts in gone.items()}
+        self._waiting |= {number: list(parts) for number, parts in segments.items()}
         if self._waiting:
             self._deleting = self._pool.submit(self._delete)
 

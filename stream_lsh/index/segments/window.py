@@ -143,7 +143,7 @@ class Window:
                 self.spans.append(span)
 
     @property
-    def gone(self) -> list[int]:
+    def expired(self) -> list[int]:
         """The numbers of the segments that have left the window, oldest first; never the newest."""
         return [span.number for span in self.spans[:-1] if self.now - span.last > self._length]
 

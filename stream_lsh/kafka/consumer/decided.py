@@ -25,7 +25,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.decisions import Decisions, told_of
+from stream_lsh.wire.decisions import Decisions, decisions_of_shard
 
 VERSION = 2
 POLL_MS = 200
@@ -73,7 +73,7 @@ class Judged:
         return cls(found["last"], found.get("documents"), decided if isinstance(decided, int) else None)
 
 
-def told_with(first: int, documents: int, block: int) -> tuple[int, int] | None:
+def decisions_due(first: int, documents: int, block: int) -> tuple[int, int] | None:
     """The range of documents whose decisions are sent with a frame of `documents` documents (at most a block) after
     `first` documents; None if there are none.
 
@@ -117,14 +117,14 @@ class Decided:
             raise self.missing(f"on documents from number {place} on")
         return [decisions for decisions in found if decisions.documents > place]
 
-    def told(self, begin: int, end: int, settings: Settings) -> list[bytes]:
+    def records(self, begin: int, end: int, settings: Settings) -> list[bytes]:
         """The records that send each shard the decisions on the documents [begin, end), which are all decided.
 
         Raises:
             StoreError: decisions are missing.
         """
         known = self.since(begin)
-        return [told_of(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
+        return [decisions_of_shard(known, shard, begin, end).encode(settings) for shard in range(settings.shards)]
 
     def trim(self, documents: int) -> int:
         """Drop decisions more than `documents` documents before the last. Returns the offset of the first one kept."""

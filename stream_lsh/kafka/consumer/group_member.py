@@ -37,7 +37,7 @@ class Expelled(Failed):
         super().__init__("the group has removed this member; other members repeat what it has not committed")
 
 
-class Gone(Failed):
+class OutOfRange(Failed):
     """A position that was read from is not in its topic.
 
     The next run compares the committed positions with the topic, and reports what is lost.
@@ -156,7 +156,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             {} if Kafka has confirmed for all partitions that there are none; None if it has not.
 
         Raises:
-            Gone: of a partition that is set up.
+            OutOfRange: of a partition that is set up.
             Unanswered: Kafka has not answered for too long.
             Failed: aiokafka has stopped reading.
             KafkaError: as aiokafka.
@@ -176,7 +176,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 found = reading.result()
         except (errors.NoOffsetForPartitionError, errors.OffsetOutOfRangeError) as error:
             if self._given is None and self._ready:
-                raise Gone(error.args[0]) if isinstance(error, errors.OffsetOutOfRangeError) else error from None
+                raise OutOfRange(error.args[0]) if isinstance(error, errors.OffsetOutOfRangeError) else error from None
             found = {}  # the position is the one before `set_up`
         finally:
             if not reading.done():

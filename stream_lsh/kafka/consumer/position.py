@@ -39,13 +39,13 @@ class Reading:
         records: what the topic contains.
         done: what the role does to them.
         anew: the remedy if the topic is another one, or has lost its end.
-        gone: the remedy if records were deleted, if it is another.
+        deleted_remedy: the remedy if records were deleted, if it is another.
     """
 
     records: str
     done: str
     anew: str
-    gone: str = ""
+    deleted_remedy: str = ""
 
     def missing(self, where: str, position: int, bounds: Bounds, *, accept_loss: bool = False) -> int:
         """The number of records that were deleted before the role has read them.
@@ -71,7 +71,7 @@ class Reading:
     def deleted(self, where: str, what: str) -> StoreError:
         """The error for deleted records."""
         return StoreError(
-            f"{where}: {what} were deleted before they were {self.done} (retention). {self.gone or self.anew}"
+            f"{where}: {what} were deleted before they were {self.done} (retention). {self.deleted_remedy or self.anew}"
         )
 
 

@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
         at, time, key: its own offset, timestamp (ms) and key.
         document: offset of the document.
         reason, detail: of a rejected document.
-        gone: headers of the tombstone, if the document has ended a kept one.
+        tombstone: headers of the tombstone, if the document has ended a kept one.
         new_representatives: keys and headers of tombstones for kept documents that ended earlier.
     """
 
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
     detail: str = ""
     time: int = 0
     key: bytes | None = None
-    gone: Sequence[Header] = ()
+    tombstone: Sequence[Header] = ()
     new_representatives: Sequence[tuple[bytes | None, Sequence[Header]]] = ()
 
 
@@ -58,7 +58,7 @@ class Join(Generic[D]):
         read: offset up to which documents were taken.
         lost: number of verdicts without document and documents without verdict, because the other was deleted.
         compacted: the same, because a later document with the same key has replaced this one.
-        settled: offset of the first verdict that is needed once all results of `take` are delivered.
+        needed: offset of the first verdict that is needed once all results of `take` are delivered.
         size: bytes of the waiting documents.
     """
 
@@ -68,7 +68,7 @@ class Join(Generic[D]):
         self.size = 0
         self._documents: deque[D] = deque()
         self._verdicts: deque[Verdict] = deque()
-        self.settled = verdicts
+        self.needed = verdicts
         self._begin = documents if not verdicts else 0  # earlier documents are not there any more
         self._skip = False
 
@@ -84,12 +84,12 @@ class Join(Generic[D]):
         """Add verdicts in the order of their topic."""
         self._verdicts.extend(verdicts)
 
-    def gone(self, begin: int) -> None:
+    def documents_deleted(self, begin: int) -> None:
         """The documents topic now begins at offset `begin`. Earlier documents that were not read are lost."""
         self._begin = max(self._begin, begin)
         self.read = max(self.read, begin)
 
-    def verdicts_gone(self) -> None:
+    def verdicts_deleted(self) -> None:
         """Verdicts were deleted before they were read. The documents before the next verdict's are lost."""
         self._skip = True
 
@@ -98,7 +98,7 @@ class Join(Generic[D]):
         self.read = max(self.read, documents)
         if not self._documents and not self._verdicts:
             self.position = max(self.position, self.read)
-            self.settled = max(self.settled, verdicts)
+            self.needed = max(self.needed, verdicts)
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class Join(Generic[D]):
                     self.lost += 1
                 else:
                     self.compacted += 1
-                if verdict.gone or verdict.new_representatives:
+                if verdict.tombstone or verdict.new_representatives:
                     found.append(Joined(None, verdict))
             elif not documents:
                 break
@@ -134,7 +134,7 @@ class Join(Generic[D]):
                 found.append(Joined(document, verdict))
                 size += weight(document)
             verdicts.popleft()
-            self.position, self.settled = max(self.position, verdict.document + 1), verdict.at + 1
+            self.position, self.needed = max(self.position, verdict.document + 1), verdict.at + 1
             self._skip = False
         return found
 

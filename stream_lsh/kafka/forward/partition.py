@@ -36,7 +36,7 @@ _REMEDIES = (
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 LETTER = "reason", "detail", "topic", "partition", "offset"
 """The headers that a dead letter has after those of the document."""
-GONE = (
+TOMBSTONE = (
     "id",
     "new-representative",
     "new-representative-topic",
@@ -134,7 +134,7 @@ class SourcePartition:
             while not self._closing:
                 joined = self.join.take(MOST_DOCUMENTS, MOST_BYTES)
                 self._look_for_losses()
-                if not joined and (self.join.position, self.join.settled) == self._committed:
+                if not joined and (self.join.position, self.join.needed) == self._committed:
                     break
                 self.busy = True
                 try:
@@ -147,26 +147,29 @@ class SourcePartition:
 
     async def _deliver(self, joined: Sequence[Joined[ConsumerRecord]]) -> None:
         began = time.perf_counter()
-        position, settled = self.join.position, self.join.settled
+        position, needed = self.join.position, self.join.needed
         unique: list[Row] = []
-        dead: list[Row] = []
+        letters: list[Row] = []
         there = [(document, verdict) for document, verdict in joined if document is not None]
         for document, verdict in joined:
             unique += representatives(document, verdict)
-            if verdict.gone:
+            if verdict.tombstone:
                 unique.append(tombstone(document, verdict))
             if document is None:
                 continue
             if verdict.kind == UNIQUE:
                 unique.append((document.key, document.value, list(document.headers), document.timestamp))
             elif verdict.kind == REJECTED:
-                dead.append(dead_letter(document, verdict))
-        outputs = {(self._topics.unique, self.partition): unique, (self._topics.dead_letters, self.partition): dead}
+                letters.append(dead_letter(document, verdict))
+        outputs = {
+            (self._topics.unique, self.partition): unique,
+            (self._topics.dead_letters, self.partition): letters,
+        }
         await self._delivery(
             {place: rows for place, rows in outputs.items() if rows},
-            {self.documents: (position, ""), self.verdicts: (settled, "")},
+            {self.documents: (position, ""), self.verdicts: (needed, "")},
         )
-        self._committed = position, settled
+        self._committed = position, needed
         if there:
             self._watch.documents(len(there))
             self._watch.batch(len(there), time.perf_counter() - began)
@@ -192,10 +195,10 @@ def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
     """The tombstone of an ended kept document. Its headers name the new representative. Its key is that of the document
     that ended it, or of that document's verdict if the document is not there any more."""
     if document is None:
-        return verdict.key, None, [*verdict.gone], verdict.time
+        return verdict.key, None, [*verdict.tombstone], verdict.time
     key = verdict.key if document.key is None else document.key
-    brought = [header for header in document.headers if header[0] not in GONE]
-    return key, None, [*brought, *verdict.gone], document.timestamp
+    brought = [header for header in document.headers if header[0] not in TOMBSTONE]
+    return key, None, [*brought, *verdict.tombstone], document.timestamp
 
 
 def representatives(document: ConsumerRecord | None, verdict: Verdict) -> list[Row]:
@@ -204,9 +207,9 @@ def representatives(document: ConsumerRecord | None, verdict: Verdict) -> list[R
     return [(key, None, [*headers], when) for key, headers in verdict.new_representatives]
 
 
-def gone_headers(found: Mapping[str, Any]) -> list[Header]:
+def tombstone_headers(found: Mapping[str, Any]) -> list[Header]:
     """The headers of a tombstone, from the verdict that ended a kept document."""
-    headers = [(GONE[0], id_text(found["id"]))]
+    headers = [(TOMBSTONE[0], id_text(found["id"]))]
     return (
         headers + _representative(found["new_representative"], found["new_representative_source"])
         if "new_representative" in found
@@ -216,7 +219,7 @@ def gone_headers(found: Mapping[str, Any]) -> list[Header]:
 
 def _representative(representative: Mapping[str, Any], place: Mapping[str, Any]) -> list[Header]:
     where = [str(place[name]).encode() for name in ("topic", "partition", "offset")]
-    return list(zip(GONE[1:], [id_text(representative["id"]), *where], strict=True))
+    return list(zip(TOMBSTONE[1:], [id_text(representative["id"]), *where], strict=True))
 
 
 def later_representatives(found: Mapping[str, Any]) -> list[tuple[bytes | None, list[Header]]]:
@@ -250,9 +253,9 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         found = _object(record.value)
         source, kind = found["source"], found["kind"]
         reason, detail = found.get("reason", ""), found.get("detail", "")
-        gone = gone_headers(found) if found.get("gone") else ()
+        headers = tombstone_headers(found) if found.get("tombstone") else ()
         verdict = Verdict(
-            record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, gone,
+            record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, headers,
             later_representatives(found),
         )  # fmt: skip
         about = source["topic"], source["partition"]

@@ -20,7 +20,7 @@ from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
-from stream_lsh.kafka.consumer.group_member import Gone, GroupMember
+from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.forward.assignor import PairedAssignor
@@ -78,8 +78,8 @@ class ForwardStage(Stage):
         tasks = [source.task for source in self._sources.values() if source.task is not None]
         try:
             found = await self._member.poll(POLL_SECONDS, *tasks)
-        except Gone as gone:
-            await self._out_of_range(gone.positions)
+        except OutOfRange as error:
+            await self._out_of_range(error.positions)
             return
         for source in list(self._sources.values()):
             if source.task is not None and source.task.done():
@@ -101,7 +101,7 @@ class ForwardStage(Stage):
             if documents or records:
                 verdicts = [verdict for record in records if (verdict := await self._verdict(record)) is not None]
                 source.offer(documents, verdicts)
-                self.watch.lag(partition, self._member.lag(source.verdicts, source.join.settled))
+                self.watch.lag(partition, self._member.lag(source.verdicts, source.join.needed))
 
     async def _verdict(self, record: ConsumerRecord) -> Verdict | None:
         """The verdict in a record; None if the record is skipped. Raises StoreError as `Unreadable`."""
@@ -229,11 +229,11 @@ class ForwardStage(Stage):
             self._consumer.seek(place, begin)
             if not missing:  # the broker had only just become leader, and has learned its end since
                 continue
-            log.warning("%s: going on at offset %d instead of %d (accept_loss)", where, begin, position)
+            log.warning("%s: continues at offset %d instead of %d (accept_loss)", where, begin, position)
             if place == source.documents:
-                source.join.gone(begin)
+                source.join.documents_deleted(begin)
             else:
-                source.join.verdicts_gone()
+                source.join.verdicts_deleted()
 
     async def _look(self, now: float) -> None:
         """Report lag, and commit the positions of quiet partitions."""
@@ -241,7 +241,7 @@ class ForwardStage(Stage):
         for partition, source in self._sources.items():
             if not {source.documents, source.verdicts} <= self._member.assigned:
                 continue
-            self.watch.lag(partition, self._member.lag(source.verdicts, source.join.settled))
+            self.watch.lag(partition, self._member.lag(source.verdicts, source.join.needed))
             if now > source.quiet_since + QUIET_SECONDS and not source.busy:
                 source.quiet_since = now
                 # A partition that was just given away has no position, and a new one may not have it yet.

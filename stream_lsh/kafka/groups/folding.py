@@ -80,7 +80,7 @@ class Folding:
     @property
     def forgotten(self) -> int:
         """Number of groups and sources that a rule had no room for."""
-        return self._alerts.told.forgotten
+        return self._alerts.counts.forgotten
 
     @property
     def documents(self) -> int:

@@ -34,14 +34,14 @@ class Deciding:
 
     def __init__(self, settings: Settings, known: Iterable[Decisions], documents: int) -> None:
         self._settings = settings
-        self._settling = Resolution()
+        self._resolution = Resolution()
         self._names: dict[int, tuple[int, bytes]] = {}  # by seq: place in the log, and id of `duplicate_of`
         self._documents = documents
         known = list(known)
         for decisions in known:
             self._name(decisions)
         if known:
-            self._settling.restore(Fates.joined([fates for d in known for fates in (d.fates, d.representatives)]))
+            self._resolution.restore(Fates.joined([fates for d in known for fates in (d.fates, d.representatives)]))
         self._forget(documents)
 
     def decide(self, replies: Sequence[Reply]) -> tuple[list[Reply], Decisions]:
@@ -53,12 +53,12 @@ class Deciding:
         source, accepted = source_of(replies)
         n, offset = len(source), replies[0].offset
         seqs, at = numbers(offset, n), places_in_log(self._documents, accepted, n)
-        settled = []
+        resolved = []
         for block, start, stop in parts(at, at // self._settings.block):
             self._forget(block * self._settings.block)
             found = [reply.matches.between(start, stop) for reply in replies]
-            settled.append((start, stop, self._settling.settle(found, start, stop, seqs, at)))
-        verdicts = Resolved.joined(settled)
+            resolved.append((start, stop, self._resolution.resolve(found, start, stop, seqs, at)))
+        verdicts = Resolved.joined(resolved)
         self._documents += n if accepted is None else int(np.count_nonzero(accepted))
         new = np.flatnonzero(np.logical_and.reduce([reply.matches.status == NEW for reply in replies]))
         decisions = self._decisions(replies, source, new, verdicts, seqs, at)
@@ -66,21 +66,21 @@ class Deciding:
         return [self._named(reply, found) for reply, found in zip(replies, verdicts.found, strict=True)], decisions
 
     def _decisions(
-        self, replies: Sequence[Reply], source: Source, new: NDArray[np.int64], settled: Resolved,
+        self, replies: Sequence[Reply], source: Source, new: NDArray[np.int64], resolved: Resolved,
         seqs: NDArray[np.int64], at: NDArray[np.int64],
     ) -> Decisions:  # fmt: skip
-        fates = Fates(seqs[new], at[new], settled.kind[new], settled.similarity[new], settled.group[new])
+        fates = Fates(seqs[new], at[new], resolved.kind[new], resolved.similarity[new], resolved.group[new])
         found = Decisions(
             replies[0].offset, replies[0].predecessor, self._documents, fates, np.empty(0, np.uint16), [],
-            self._settling.went(), _representatives(replies, settled, at),
+            self._resolution.take_deleted(), _representatives(replies, resolved, at),
         )  # fmt: skip
-        told = new[found.told]
-        shards, rows = settled.shard[told].tolist(), settled.row[told].tolist()
+        joined = new[found.joined]
+        shards, rows = resolved.shard[joined].tolist(), resolved.row[joined].tolist()
         names = [b"" if row < 0 else replies[shard].names[row] for shard, row in zip(shards, rows, strict=True)]
-        return replace(found, shards=owners(source.ids, len(replies))[told].astype(np.uint16), names=names)
+        return replace(found, shards=owners(source.ids, len(replies))[joined].astype(np.uint16), names=names)
 
     def _name(self, decisions: Decisions) -> None:
-        fates = decisions.fates.at(decisions.told)
+        fates = decisions.fates.at(decisions.joined)
         for seq, place, name in zip(fates.seq.tolist(), fates.place.tolist(), decisions.names, strict=True):
             if name:
                 self._names[seq] = place, name
@@ -99,13 +99,13 @@ class Deciding:
         """Drop what is not needed when the next document has this place in the log."""
         block = self._settings.block
         first = (place // block - 1) * block
-        self._settling.forget(first)
+        self._resolution.forget(first)
         while self._names and self._names[oldest := next(iter(self._names))][0] < first:
             del self._names[oldest]
 
 
-def _representatives(replies: Sequence[Reply], settled: Resolved, at: NDArray[np.int64]) -> Fates:
+def _representatives(replies: Sequence[Reply], resolved: Resolved, at: NDArray[np.int64]) -> Fates:
     """Decisions on new representatives, caused by documents of the frame. at: the places of its documents."""
     document, group, _, seq = np.concatenate([reply.matches.representatives for reply in replies]).T
-    stands = np.isin(seq, np.concatenate([found.representatives[:, 3] for found in settled.found]))
-    return Fates(seq.copy(), at[document], np.where(stands, UNIQUE, NEAR), np.zeros(len(seq)), group.copy())
+    chosen = np.isin(seq, np.concatenate([found.representatives[:, 3] for found in resolved.found]))
+    return Fates(seq.copy(), at[document], np.where(chosen, UNIQUE, NEAR), np.zeros(len(seq)), group.copy())

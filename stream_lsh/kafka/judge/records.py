@@ -67,14 +67,14 @@ class Records:
             for partition, offset in zip(partitions, offsets, strict=True)
         ]
         detected = b',"detected_at":%d' % source.signed_at
-        why, went = _reasons(judgement, source.rejected), _went(judgement, replies, topic)
+        why, ended = _reasons(judgement, source.rejected), _tombstones(judgement, replies, topic)
         times, ids, headers = source.times.tolist(), source.ids, source.headers
         carried = {i: header_bytes(found) for i, found in headers.items()}
         for i in counted:
             time = times[i]
             value = b'%b%b,"time":%b%b%b%b}' % (
                 found[i], ends[i], b"null" if time == NO_TIME else b"%d" % time, detected, why.get(i, b""),
-                went.get(i, b""),
+                ended.get(i, b""),
             )  # fmt: skip
             records = self.verdicts.get(partitions[i])
             if records is None:
@@ -119,7 +119,7 @@ def _reasons(judgement: Judgement, rejected: dict[int, Rejection]) -> dict[int, 
     }
 
 
-def _went(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
+def _tombstones(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[int, bytes]:
     """For documents that ended a kept document: a field that says so, and where the new representatives are in the
     documents topic. Includes representatives chosen only now for documents that ended earlier."""
 
@@ -127,8 +127,8 @@ def _went(judgement: Judgement, replies: Sequence[Reply], topic: str) -> dict[in
         return b'{"topic":"%b","partition":%d,"offset":%d}' % (topic.encode(), *replies[shard].representatives[seq])
 
     found = {}
-    for i in judgement.gone.tolist():
-        found[i] = b',"gone":true'
+    for i in judgement.removals.tolist():
+        found[i] = b',"tombstone":true'
         if (seq := int(judgement.representative_seqs[i])) >= 0:
             found[i] += b',"new_representative_source":%b' % place(int(judgement.representatives[i, 0]), seq)
     for i, later in groupby(judgement.later.tolist(), key=itemgetter(0)):

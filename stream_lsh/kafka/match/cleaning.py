@@ -80,13 +80,13 @@ class Cleaning:
 
         Once a frame's records are acknowledged, its answer is in the topics for good.
         """
-        told = self._cycle.told
-        if told is None or now < self._cycle.at + self._every:
+        last = self._cycle.last_frame
+        if last is None or now < self._cycle.at + self._every:
             return None
         count, waiting = self._shard.count, self._erasing.waiting
         early = min((item.there for item in waiting if item.due > now), default=count)
-        before = min(early, self._answers.first_row(count, behind=told))
-        self._answered = told
+        before = min(early, self._answers.first_row(count, behind=last))
+        self._answered = last
         return before if any(item.there < before for item in waiting) else None
 
     def _cleaned(self, frame: int, before: int) -> Iterator[Base]:
@@ -118,8 +118,8 @@ class Cleaning:
                 record = self._rows(segment, at, end, frame, before)
                 yield record
                 at = record.mark.last
-        gone = sum(item.versions for item in self._erasing.waiting if item.there < before)
-        erased = (self._store.named(ERASED_VERSIONS) or 0) + gone
+        versions = sum(item.versions for item in self._erasing.waiting if item.there < before)
+        erased = (self._store.named(ERASED_VERSIONS) or 0) + versions
         yield self._base(Mark(ENDS, frame, first, last, before), facts={"erased": erased, "at": self._at})
 
     def _base(

@@ -246,13 +246,15 @@ class Copy:
         if self.forgetting is not None:
             self._forget_copied(self.forgetting, manifest)
 
-    def _deletions(self, manifest: dict[str, Any], gone: NDArray[np.int64]) -> dict[bytes, bytes]:
+    def _deletions(self, manifest: dict[str, Any], deleted: NDArray[np.int64]) -> dict[bytes, bytes]:
         """The values that mark these rows (of `newly_deleted`) as deleted. Updates their count in the manifest."""
         segments = [(item["number"], item["first"]) for item in manifest["segments"]]
-        gone = gone[gone >> 2 >= (segments[0][1] if segments else self.count)]  # without rows of trimmed segments
-        if not len(gone):
+        deleted = deleted[
+            deleted >> 2 >= (segments[0][1] if segments else self.count)
+        ]  # without rows of trimmed segments
+        if not len(deleted):
             return {}
-        values = marked(self.store, self.number, segments, gone)
+        values = marked(self.store, self.number, segments, deleted)
         new = newly_deleted(values, self.store)
         manifest[DELETED_ROWS] = manifest.get(DELETED_ROWS, 0) + len(new)
         return values
@@ -281,7 +283,7 @@ class Copy:
             elif offset == start and (mark.frame > self.last or self.cycle.taking is not None):
                 self._ignored, self.outrun = max(self._ignored, mark.frame), True
             elif offset == start:
-                self.cycle.told = mark.frame
+                self.cycle.last_frame = mark.frame
         elif mark.part == HAS_ROWS and self.cycle.taking == mark.frame:
             values |= base.values
             values |= self._deletions(manifest, base.deleted_rows)
@@ -320,18 +322,18 @@ class Copy:
         known = manifest["segments"]
         decided = manifest["provisional"]["rows"][0] if self.settings.late else self.count
         asked = self._answers.first_row(self.count)
-        gone = forgetting.forget(
+        expired = forgetting.forget(
             [(item["number"], item["first"]) for item in known],
             lambda number, behind: behind <= decided and behind < asked, self.last,
         )  # fmt: skip
-        if gone:
-            manifest["segments"] = [item for item in known if item["number"] > gone[-1]]
+        if expired:
+            manifest["segments"] = [item for item in known if item["number"] > expired[-1]]
             if DELETED_ROWS in manifest:  # segments are deleted with their marks
-                manifest[DELETED_ROWS] -= sum(deleted_count(self.store, self.number, number) for number in gone)
-            ranges = [keys for number in gone for keys in ranges_of(self.number, number)]
+                manifest[DELETED_ROWS] -= sum(deleted_count(self.store, self.number, number) for number in expired)
+            ranges = [keys for number in expired for keys in ranges_of(self.number, number)]
             values = {name_key(f"shard/{self.number}"): orjson.dumps(manifest)}
             self.store.write(values | self._facts(), ranges=ranges)
-        self._leaving.add(dict.fromkeys(gone, ()))
+        self._leaving.add(dict.fromkeys(expired, ()))
 
     @property
     def gap(self) -> bool:
@@ -358,7 +360,7 @@ class Copy:
             if self.forgetting is not None:
                 self.forgetting.placed(what, changelog_offset)
             if follows:
-                self.cycle.told = what
+                self.cycle.last_frame = what
         counts = follows and isinstance(what, Mark) and self.cycle.base(changelog_offset, what)
         if follows:
             self.changelog_offset = changelog_offset

@@ -38,15 +38,15 @@ class Cycle:
         known: as `facts` gave it; None: nothing was read, or only by a version without snapshots.
 
     Attributes:
-        told: the last frame whose change is in the changelog, None if unknown.
+        last_frame: the last frame whose change is in the changelog, None if unknown.
         cleaned: first offset of the last snapshot that counts, None if there is none.
         at: when that one began, seconds since 1970.
         taking: the frame of the snapshot from which this shard is being built; None if it is not, or is complete.
     """
 
-    def __init__(self, known: Mapping[str, Any] | None, told: int | None) -> None:
-        known = known or {"told": told, "begun": None, "cleaned": None, "at": 0, "taking": None}
-        self.told: int | None = known["told"]
+    def __init__(self, known: Mapping[str, Any] | None, last_frame: int | None) -> None:
+        known = known or {"last_frame": last_frame, "begun": None, "cleaned": None, "at": 0, "taking": None}
+        self.last_frame: int | None = known["last_frame"]
         self.cleaned: int | None = known["cleaned"]
         self.at: int = known["at"]
         self.taking: int | None = known["taking"]
@@ -56,7 +56,13 @@ class Cycle:
     def facts(self) -> dict[str, Any]:
         """The state to be stored as JSON."""
         begun = self._begun and asdict(self._begun)
-        return {"told": self.told, "begun": begun, "cleaned": self.cleaned, "at": self.at, "taking": self.taking}
+        return {
+            "last_frame": self.last_frame,
+            "begun": begun,
+            "cleaned": self.cleaned,
+            "at": self.at,
+            "taking": self.taking,
+        }
 
     @property
     def begun(self) -> bool:
@@ -65,18 +71,18 @@ class Cycle:
 
     def change(self, frame: int, predecessor: int, *, first: bool = False) -> None:
         """The next record is the change of a frame. first: the changelog begins with it."""
-        if self.told is None or first or predecessor == self.told:
-            self.told = frame
+        if self.last_frame is None or first or predecessor == self.last_frame:
+            self.last_frame = frame
 
     def take(self, frame: int) -> None:
         """The changelog, and with it this shard, begins with a snapshot after this frame."""
-        self.told = self.taking = frame
+        self.last_frame = self.taking = frame
 
     def base(self, offset: int, mark: Mark) -> bool:
         """The next record is a snapshot record. Returns whether it completes a snapshot that counts."""
         begun = self._begun
         if mark.part == BEGINS:
-            self._begun = Begun(offset, mark.frame, mark.first, mark.last) if mark.frame == self.told else None
+            self._begun = Begun(offset, mark.frame, mark.first, mark.last) if mark.frame == self.last_frame else None
         elif begun is not None and begun.frame == mark.frame:
             if mark.part == ENDS:
                 self._begun = None

@@ -90,8 +90,8 @@ class Forgetting:
             firsts: of the segments that the shard has rows of, ascending.
             count: rows of the shard.
         """
-        gone = set(self.window.gone)
-        self.seen = next((first for number, first in firsts if number not in gone), count)
+        expired = set(self.window.expired)
+        self.seen = next((first for number, first in firsts if number not in expired), count)
         return Seen(self.seen, self.window.since(int(segments[0])))
 
     def follow(self, change: Change, place: int) -> None:
@@ -133,17 +133,17 @@ class Forgetting:
             ready: whether a segment may be dropped, given its number and the first row of the next one.
             last: offset of the last frame.
         """
-        firsts, gone = list(firsts), list[int]()
-        for number in self.window.gone:
+        firsts, expired = list(firsts), list[int]()
+        for number in self.window.expired:
             behind = next((first for later, first in firsts if later > number), None)
             if behind is None or not ready(number, behind):
                 break
             self.window.forget(number)
-            gone.append(number)
-        if gone:
-            self._begins = {number: begin for number, begin in self._begins.items() if number > gone[-1]}
+            expired.append(number)
+        if expired:
+            self._begins = {number: begin for number, begin in self._begins.items() if number > expired[-1]}
             self._tell(last)
-        return gone
+        return expired
 
     def _tell(self, frame: int) -> None:
         """The change of this frame reports what is left."""

@@ -185,7 +185,7 @@ class Replica(Copy):
         self._torn = True  # no other write until the one below: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = BatchRun(shard, batch), sequenced.places(len(batch)), self.settings.block
-        forgetting, gone, seen = self.forgetting, dict[int, list[Segment]](), None
+        forgetting, expired, seen = self.forgetting, dict[int, list[Segment]](), None
         if forgetting is None:
             segments = places // self.settings.documents_of_a_segment
         else:
@@ -205,7 +205,7 @@ class Replica(Copy):
         reply = self._reply(sequenced, frame, step.matches(), shard, batch.shingles).encode(self.settings)
         if forgetting is not None:
             seen = forgetting.behind(segments, shard.segments.places, shard.count)
-            gone = self._forgotten(shard, forgetting, sequenced.offset)
+            expired = self._forgotten(shard, forgetting, sequenced.offset)
         waits: dict[str, Any] = {}
         if self._erase_after is not None and forgetting is None:
             waits = left_by(shard, frame.source.signed_at // 1000, self._erase_after)
@@ -228,7 +228,7 @@ class Replica(Copy):
         self.store.write(local | kept | self._facts(), deleted, passed)
         self._torn = False
         shard.committed()
-        self._leaving.add(gone)
+        self._leaving.add(expired)
         if self._cleaning is not None:
             self._cleaning.erasing.add(waits)
         if shard.full:
@@ -237,12 +237,12 @@ class Replica(Copy):
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Drop expired segments from the shard. They remain on disk until the next manifest."""
-        gone = forgetting.forget(
+        expired = forgetting.forget(
             shard.segments.places,
             lambda number, behind: shard.lets_go(number) and behind < self._answers.first_row(self.count),
             frame,
         )
-        return {number: shard.drop(number) for number in gone}
+        return {number: shard.drop(number) for number in expired}
 
     def _enter(self, shard: Shard, block: int, sequenced: Sequenced) -> NDArray[np.int64]:
         """Enter the block of the next document. At the start of a block, first apply the decisions that the frame
@@ -257,12 +257,12 @@ class Replica(Copy):
                 raise FormatError("a sequenced frame is damaged: a block begins in it, and it has no decisions")
             decided = Decisions.decode(sequenced.decisions, self.settings)
             shard.tell(decided.fates, decided.names, decided.representatives.seq)
-            groups = decided.gone[:, 1].copy()
+            groups = decided.deleted[:, 1].copy()
         shard.enter(block)
         return groups
 
     def _reply(self, sequenced: Sequenced, frame: Frame, matches: Matches, shard: Shard, shingles: Shingles) -> Reply:
-        rows = np.concatenate((matches.went[matches.went[:, 2] >= 0, 2:4], matches.representatives[:, 2:]))
+        rows = np.concatenate((matches.removed[matches.removed[:, 2] >= 0, 2:4], matches.representatives[:, 2:]))
         representatives = {seq: self._place(row) for row, seq in rows.tolist()}
         matches, names = self._listed(matches, shard, shingles)
         mine = carries(self.number, sequenced.offset, self.settings.shards)

@@ -23,7 +23,7 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.consumer.decided import DecisionLog, Judged, told_with
+from stream_lsh.kafka.consumer.decided import DecisionLog, Judged, decisions_due
 from stream_lsh.kafka.consumer.position import Reading, committed
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -225,7 +225,7 @@ class SequenceStage(Stage):
                 f"the frame at offset {offset} of {self.topics.signatures} has {decision.documents} documents, more "
                 f"than half of decision_lag: give all workers the same frame_documents, of at most {block}"
             )
-        places = told_with(self._accepted.documents, decision.documents, block)
+        places = decisions_due(self._accepted.documents, decision.documents, block)
         if places is None:
             return nothing
         while self._log is None or self._log.decided.documents < places[1]:
@@ -233,7 +233,7 @@ class SequenceStage(Stage):
                 return nothing
             self._decided.clear()
             await waited(self._decided, LATEST)
-        per_shard = self._log.decided.told(*places, settings)
+        per_shard = self._log.decided.records(*places, settings)
         await self._log.trim(self._link.admin)
         return per_shard
 

@@ -50,17 +50,17 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     for change in changes:
         stored.update(_stored(change))
     why: dict[int, Rejection] = {}
-    gone: set[int] = set()
+    deletions: set[int] = set()
     for reply in replies:
         for status, reason in _WHY.items():
             why.update(dict.fromkeys(np.flatnonzero(reply.matches.status == status).tolist(), reason))
-        gone.update(np.flatnonzero(reply.matches.status == layout.GONE).tolist())
+        deletions.update(np.flatnonzero(reply.matches.status == layout.ID_DELETED).tolist())
     rows = list(range(len(source))) if accepted is None else np.flatnonzero(accepted).tolist()
     texts: list[bytes] = []
     rejected: dict[int, Rejection] = {}
     for place, i in enumerate(rows):
         texts.append(stored.get(i, NOTHING)[0])
-        if i not in stored and i not in gone:
+        if i not in stored and i not in deletions:
             rejected[place] = source.rejected.get(i, why.get(i, EMPTY))
     headers = {place: source.headers[i] for place, i in enumerate(rows) if i in source.headers}
     ids, times = [source.ids[i] for i in rows], source.times[rows]
@@ -69,7 +69,7 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
         source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, rejected, headers, sources
     )
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    deleted = [place for place, i in enumerate(rows) if i in gone]
+    deleted = [place for place, i in enumerate(rows) if i in deletions]
     columns = Columns(ids, b"".join(texts), ends, times, rejected, deleted=deleted)
     if settings.match_within:
         hashed = np.array([stored.get(i, NOTHING)[1] for i in rows], np.uint64)

@@ -200,10 +200,10 @@ def _shard(seen: Seen, reader: Reader) -> Shard:
         unit = "document"
     elif seen.accepted is not None and frame is not None:
         waiting, unit = max(0, seen.accepted.documents - frame.documents), "document"
-    told = [answer for answer in seen.answers or () if number in answer.shards]
-    facts = [answer.shards[number] for answer in told]
+    answered = [answer for answer in seen.answers or () if number in answer.shards]
+    facts = [answer.shards[number] for answer in answered]
     # Who follows a shard tells what he has to read, too.
-    owners = [answer.shards[number] for answer in told if answer.host == owner] or facts
+    owners = [answer.shards[number] for answer in answered if answer.host == owner] or facts
 
     def of(name: str) -> list[int]:
         return [fact[name] for fact in owners if name in fact]

@@ -82,10 +82,10 @@ async def _records(
 def _line(record: ConsumerRecord, output: str) -> bytes:
     if output == "dead-letters":
         return dead_letter(record)
-    return gone(record) if record.value is None else bytes(record.value)
+    return tombstone(record) if record.value is None else bytes(record.value)
 
 
-def gone(record: ConsumerRecord) -> bytes:
+def tombstone(record: ConsumerRecord) -> bytes:
     """A tombstone of the topic unique as JSON: its id, and the new representative with its source position."""
     headers = {name: value or b"" for name, value in record.headers}
     id, representative, at = headers.get("id", b"null"), headers.get("new-representative", b"null"), b"null"

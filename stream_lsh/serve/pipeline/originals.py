@@ -45,13 +45,13 @@ class Originals:
                 consumer.seek(place, offset)
                 record = await consumer.getone(place)
         except errors.OffsetOutOfRangeError:
-            raise _gone(place, offset) from None
+            raise _missing(place, offset) from None
         except TimeoutError:
             raise BrokerError(f"{topic}, partition {partition}, cannot be read: no answer in {SECONDS:g} s") from None
         except (errors.KafkaError, OSError) as error:
             raise explain(await cause(error, self._settings), self._settings) from error
         if record.offset != offset or record.value is None:
-            raise _gone(place, offset)
+            raise _missing(place, offset)
         return self._read(record.value)
 
     def _read(self, value: bytes) -> tuple[str, bytes]:
@@ -64,7 +64,7 @@ class Originals:
         return found.text, found.within
 
 
-def _gone(place: TopicPartition, offset: int) -> Problem:
+def _missing(place: TopicPartition, offset: int) -> Problem:
     return Problem(
         410, f"the text is no longer available: {place.topic}, partition {place.partition}, has deleted offset "
         f"{offset} (retention or compaction)",

@@ -95,7 +95,7 @@ class PipelineService:
             StreamLshError: Kafka cannot be reached, a topic is missing, or the pipeline has other settings.
         """
         settings, keep = self.settings, self.limits.kept_events
-        self._readers = [Restarts(settings, lambda told: follow(settings, self._outputs, keep, told), self._moved)]
+        self._readers = [Restarts(settings, lambda tell: follow(settings, self._outputs, keep, tell), self._moved)]
         if self._copy is not None:
             self._readers.append(Restarts(settings, self._copy.follow, self._moved))
         self._tasks = [asyncio.create_task(reader.run()) for reader in self._readers]

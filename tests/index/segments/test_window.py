@@ -110,7 +110,7 @@ def test_a_reader_keeps_what_it_has_open(tmp_path: Path) -> None:
 def test_what_a_crash_leaves_goes_at_the_next_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     documents = drifting(5, 1000)
     with monkeypatch.context() as patched:
-        patched.setattr(Removal, "add", lambda leaving, gone: None)
+        patched.setattr(Removal, "add", lambda leaving, parts: None)
         fed_in_batches(documents[:800], WINDOW, tmp_path)
     left = folders(tmp_path)
     with opened(WINDOW, tmp_path) as index:
@@ -191,10 +191,10 @@ def test_segments_are_an_eighth_of_the_window_but_at_least_a_minute() -> None:
             pieces = Window(Settings(window=window, segment_documents=20_000), orjson.loads(orjson.dumps(pieces.facts)))
         assert pieces.facts == found.facts
         assert [span.number for span in found.spans] == list(range(len(sizes)))
-        gone = found.gone
-        assert gone == list(range(len(gone)))
-        assert all(found.now - span.last > found._length for span in found.spans[: len(gone)])
-        assert found.now - found.spans[len(gone)].last <= found._length or len(gone) == len(sizes) - 1
+        expired = found.expired
+        assert expired == list(range(len(expired)))
+        assert all(found.now - span.last > found._length for span in found.spans[: len(expired)])
+        assert found.now - found.spans[len(expired)].last <= found._length or len(expired) == len(sizes) - 1
 
 
 def test_a_feed_that_is_slow_has_few_segments() -> None:

@@ -32,7 +32,7 @@ def offsets(join: Join[Document], most: int = 100, most_bytes: int = 1 << 20) ->
 
 
 def state(join: Join[Document]) -> tuple[int, int, int]:
-    return join.position, join.settled, join.lost
+    return join.position, join.needed, join.lost
 
 
 def test_what_went_is_told_though_the_document_was_compacted_away() -> None:
@@ -40,16 +40,16 @@ def test_what_went_is_told_though_the_document_was_compacted_away() -> None:
     for lost in (False, True):
         join: Join[Document] = Join(0, 0)
         if lost:
-            join.gone(2)
+            join.documents_deleted(2)
         join.add_documents([Document(offset) for offset in ((2, 4) if lost else (0, 4))])
-        gone = [Verdict(at, document, "deleted", gone=[("id", b"1")]) for at, document in enumerate(range(5))]
-        gone[2] = gone[2]._replace(gone=(), new_representatives=[(b"h", [("new-representative", b"1")])])
-        join.add_verdicts([gone[0]._replace(gone=()), *gone[1:]])
+        ended = [Verdict(at, document, "deleted", tombstone=[("id", b"1")]) for at, document in enumerate(range(5))]
+        ended[2] = ended[2]._replace(tombstone=(), new_representatives=[(b"h", [("new-representative", b"1")])])
+        join.add_verdicts([ended[0]._replace(tombstone=()), *ended[1:]])
         found = join.take(100, 1 << 20)
         there = {0, 4} if not lost else {2, 4}
         assert [joined.verdict.document for joined in found] == ([0] if not lost else []) + [1, 2, 3, 4]
         assert {joined.verdict.document for joined in found if joined.document is not None} == there
-        assert (join.position, join.settled) == (5, 5)
+        assert (join.position, join.needed) == (5, 5)
 
 
 def test_limits() -> None:
@@ -100,7 +100,7 @@ def test_a_document_that_was_compacted_before_it_was_signed_has_no_verdict() -> 
 def test_a_verdict_that_comes_when_the_position_is_behind_its_compacted_document() -> None:
     join: Join[Document] = Join(0, 0)
     join.reached(3, 0)
-    join.add_verdicts([Verdict(0, 1, "deleted", gone=[("id", b"1")])])
+    join.add_verdicts([Verdict(0, 1, "deleted", tombstone=[("id", b"1")])])
     assert [(joined.document, joined.verdict.at) for joined in join.take(100, 1 << 20)] == [(None, 0)]
     assert state(join) == (3, 1, 0) and join.compacted == 1
 
@@ -109,7 +109,7 @@ def test_documents_that_are_gone_and_none_has_come_since() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2)))
     assert offsets(join) == [] and state(join) == (0, 0, 0)
-    join.gone(2)
+    join.documents_deleted(2)
     assert offsets(join) == [] and state(join) == (2, 2, 2)
     join.add_documents([Document(2)])
     assert offsets(join) == [2]
@@ -126,7 +126,7 @@ def test_documents_that_were_gone_before_the_beginning() -> None:
 def test_verdicts_that_are_gone() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(offset) for offset in range(5)])
-    join.verdicts_gone()
+    join.verdicts_deleted()
     join.add_verdicts(verdicts((7, 3), (8, 4)))
     assert offsets(join) == [3, 4]
     assert state(join) == (5, 9, 3) and join.size == 0
@@ -207,8 +207,8 @@ def test_each_document_once_and_in_order(
     for kind, number in [*steps, *last, *last, *last]:
         if kind == "take":
             out += offsets(join, most=number)
-            assert join.position >= committed[0] and join.settled >= committed[1]
-            committed = join.position, join.settled
+            assert join.position >= committed[0] and join.needed >= committed[1]
+            committed = join.position, join.needed
         elif kind == "crash":  # before the commit of what it might just be doing
             join, read = Join(*committed), committed
         elif kind == "look":
@@ -220,4 +220,4 @@ def test_each_document_once_and_in_order(
     assert out == sorted(set(out)) and not never & set(out)
     assert set(out) >= there
     assert join.lost == 0 and join.waiting == (0, 0) and join.size == 0
-    assert join.settled == log[-1][0] + 1 if log and log[-1][1] == places[-1] else True
+    assert join.needed == log[-1][0] + 1 if log and log[-1][1] == places[-1] else True

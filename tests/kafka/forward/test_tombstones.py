@@ -41,7 +41,7 @@ def test_its_headers_name_who_went_and_the_representative(
     # As another pipeline passed it on, which had a new representative.
     theirs = (("id", b'"other"'), ("new-representative", b"4"), *WHERE)
     document = record(b"whatever", key, headers=(("traceparent", b"00"), *theirs))
-    verdict = read_verdict(said(gone=True, **more), "docs")
+    verdict = read_verdict(said(tombstone=True, **more), "docs")
     found_key, value, headers, timestamp = tombstone(document, verdict)
     assert (found_key, value, timestamp) == (key or "ä".encode(), None, 7)
     assert headers[0] == ("traceparent", b"00")
@@ -54,7 +54,7 @@ def test_representatives_that_are_known_later_have_tombstones_under_their_own_ke
     places = [{"topic": "docs", "partition": 1, "offset": 5}, {"topic": "docs", "partition": 2, "offset": 6}]
     named = [{"group": 3, "id": 17, "seq": 4096}, {"group": 4, "id": 'ü"', "seq": 5}]
     verdict = read_verdict(said(new_representatives=named, new_representative_sources=places), "docs")
-    assert not verdict.gone
+    assert not verdict.tombstone
     document = record(b"whatever", b"k", headers=(("traceparent", b"00"),))
     rows = representatives(document, verdict)
     assert [(key, value, timestamp) for key, value, _, timestamp in rows] == [
@@ -66,8 +66,8 @@ def test_representatives_that_are_known_later_have_tombstones_under_their_own_ke
 
 
 def test_most_verdicts_say_of_nobody_that_he_went() -> None:
-    assert not read_verdict(said(), "docs").gone
-    assert not read_verdict(said(**REPRESENTATIVE), "docs").gone
+    assert not read_verdict(said(), "docs").tombstone
+    assert not read_verdict(said(**REPRESENTATIVE), "docs").tombstone
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_most_verdicts_say_of_nobody_that_he_went() -> None:
 )
 def test_what_is_no_verdict(more: dict[str, Any]) -> None:
     with pytest.raises(ForeignError, match="a record is no verdict"):
-        read_verdict(said(**{"gone": True, **more}), "docs")
+        read_verdict(said(**{"tombstone": True, **more}), "docs")

@@ -88,8 +88,12 @@ def test_what_is_damaged_or_newer_is_refused(tmp_path: Path) -> None:
         return pack(b"M", VERSION, SETTINGS.fingerprint, found)
 
     assert not len(Memberships.decode(packed({}), SETTINGS).times)
-    went: dict[int, Section] = {15: np.zeros(1, np.uint16), 16: np.zeros((1, 4), np.int64), 17: np.zeros(1, np.int32)}
-    for wrong in ({9: np.zeros(3, np.int64)}, {12: np.zeros(1, np.uint32)}, went):
+    one: dict[int, Section] = {
+        15: np.zeros(1, np.uint16),
+        16: np.zeros((1, 4), np.int64),
+        17: np.zeros(1, np.int32),
+    }
+    for wrong in ({9: np.zeros(3, np.int64)}, {12: np.zeros(1, np.uint32)}, one):
         with pytest.raises(FormatError, match="do not fit together"):
             Memberships.decode(packed(wrong), SETTINGS)
     with pytest.raises(FormatError, match="do not fit together"):
@@ -105,7 +109,7 @@ def test_versions_that_went_come_back() -> None:
         of_seqs=np.array([-1, -1, 70, -1]), similarities=np.array([0, 0, 0.9, 0]), groups=np.array([1, 2, 70, 3]),
         starts=np.zeros(5, np.int64), matched_shards=none[:0], matched_rows=none[:0], matched_seqs=none[:0],
         matched_similarities=np.empty(0), truncated=none, not_compared=none, replaces=np.array([-1, 11, 12, -1]),
-        stood=np.array([False, True, False, False]), left=np.array([-1, 2, 9, -1]),
+        was_representative=np.array([False, True, False, False]), left=np.array([-1, 2, 9, -1]),
         representatives=np.array([[-1, -1], [0, 8], [-1, -1], [-1, -1]]), representative_seqs=np.array([-1, 80, -1,
         -1]), names=Named(),
     )  # fmt: skip
@@ -113,7 +117,7 @@ def test_versions_that_went_come_back() -> None:
     source = Source(places.astype(np.int32), places, list(j.ids), np.full(4, 99), 1, {}, {}, [b"1"] * 4)
     rows = np.arange(n)
     found = Memberships.decode(Memberships.encoded(5, 4, j, source, None, rows, SETTINGS), SETTINGS).judgement
-    for name in ("kinds", "of_seqs", "replaces", "stood", "left", "representative_seqs"):
+    for name in ("kinds", "of_seqs", "replaces", "was_representative", "left", "representative_seqs"):
         assert getattr(found, name).tolist() == getattr(j, name)[:n].tolist(), name
     assert [found.oldest(i) for i in range(n)] == [b"", b"", b'"row 7"']
     assert [found.representative(i) for i in range(n)] == [b"", b'"row 8"', b""]

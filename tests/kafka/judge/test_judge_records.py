@@ -38,7 +38,7 @@ def test_records_are_the_embedded_ones_with_their_source(
         on_conflict=on_conflict,
         time_field="ts",
     )
-    representatives, stood = 0, dict[int, Place]()
+    representatives, places = 0, dict[int, Place]()
     frames = answered(settings, tmp_path, 600)
     records = Records()
     expected: dict[int, list[tuple[bytes | None, dict[str, object], list[tuple[str, bytes]]]]] = {}
@@ -53,7 +53,7 @@ def test_records_are_the_embedded_ones_with_their_source(
         )  # fmt: skip
         why = reasons(judgement, source.rejected)
         extra = []
-        stood.update(zip(judgement.seqs.tolist(), frame.places, strict=True))
+        places.update(zip(judgement.seqs.tolist(), frame.places, strict=True))
         for i, (place, verdict) in enumerate(zip(frame.places, verdicts(judgement), strict=True)):
             where = {"topic": "the.documents", "partition": place.partition, "offset": place.offset}
             extra.append({"source": where, "detected_at": source.signed_at})
@@ -62,10 +62,10 @@ def test_records_are_the_embedded_ones_with_their_source(
                 value["time"] = None if place.time == NO_TIME else place.time
                 if i in why:
                     value |= {"reason": why[i].reason, "detail": why[i].detail}
-                if judgement.stood[i] and (value["kind"] != "unique" or "new_representative" in value):
-                    value["gone"] = True
+                if judgement.was_representative[i] and (value["kind"] != "unique" or "new_representative" in value):
+                    value["tombstone"] = True
                 if "new_representative" in value:
-                    representative = stood[value["new_representative"]["seq"]]
+                    representative = places[value["new_representative"]["seq"]]
                     assert json.loads(representative.id) == value["new_representative"]["id"]
                     place_of = {
                         "topic": "the.documents",
@@ -99,7 +99,7 @@ def test_records_are_the_embedded_ones_with_their_source(
     assert set(records.kinds) == ({*Kind} if changing else {*KINDS})
     reasons_given = {value["reason"] for value in every if "reason" in value}
     assert reasons_given == {"not_json", "empty", *(() if changing else ("id_reused",))}
-    assert (representatives > 3) == changing == any(value.get("gone") for value in every)
+    assert (representatives > 3) == changing == any(value.get("tombstone") for value in every)
     assert sum(map(len, records.pairs.values())) > 20
     sizes = [
         len(key or b"") + len(value) + sum(len(name) + len(content) for name, content in headers)

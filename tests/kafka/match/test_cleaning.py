@@ -359,10 +359,10 @@ def test_which_cycles_count() -> None:
     assert fed(again, whole[-1:], 60) and (again.cleaned, again.begun) == (50, False)
     assert not fed(again, whole[-1:], 61)
     cycle.change(9, 8)  # one that is missing came between
-    assert cycle.told == 7
+    assert cycle.last_frame == 7
     for mark in whole:  # begun again behind the same frame, and changes in between
-        cycle.base(70 + cycle.told, mark)
-        cycle.change(cycle.told + 1, cycle.told)
+        cycle.base(70 + cycle.last_frame, mark)
+        cycle.change(cycle.last_frame + 1, cycle.last_frame)
     assert cycle.cleaned == 77
 
 

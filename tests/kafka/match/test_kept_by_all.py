@@ -30,7 +30,7 @@ from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.tools.restored import documents as restored
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.changes import Change
-from stream_lsh.wire.decisions import Decisions, told_of
+from stream_lsh.wire.decisions import Decisions, decisions_of_shard
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced, places_in_log
@@ -64,8 +64,8 @@ class Pipe:
         place = (documents // BLOCK - 1) * BLOCK
         return Deciding(self.settings, [d for d in known if d.documents > place], documents)
 
-    def told(self, sequenced: Sequenced, n: int) -> list[bytes]:
-        """What a sequencer tells with a frame, who has just read what was decided."""
+    def sent(self, sequenced: Sequenced, n: int) -> list[bytes]:
+        """The decisions that a sequencer sends with a frame, after it has read what was decided."""
         places = places_in_log(sequenced.first, sequenced.accepted, n)
         number = -(-sequenced.first // BLOCK)
         if number < 2 or number * BLOCK > int(places[-1]) or number * BLOCK == sequenced.first + counted(sequenced, n):
@@ -73,11 +73,13 @@ class Pipe:
         begin, end = (number - 2) * BLOCK, (number - 1) * BLOCK
         known = [Decisions.decode(data, self.settings) for data in self.decided]
         assert known[-1].documents >= end
-        return [told_of(known, shard, begin, end).encode(self.settings) for shard in range(self.settings.shards)]
+        return [
+            decisions_of_shard(known, shard, begin, end).encode(self.settings) for shard in range(self.settings.shards)
+        ]
 
     def frame(self, n: int, sequenced: Sequenced) -> list[bytes]:
-        told = self.told(sequenced, n)
-        return [replace(sequenced, decisions=decisions).encode(self.settings) for decisions in told]
+        sent = self.sent(sequenced, n)
+        return [replace(sequenced, decisions=decisions).encode(self.settings) for decisions in sent]
 
     def step(self, sequenced: Sequenced) -> None:
         """A frame through all of them."""
@@ -181,14 +183,15 @@ def test_as_embedded_whoever_begins_again(
     pipe = played(settings, log, tmp_path, seed, often=0.5 if settings.window else 0.8)
     assert b"\n".join(pipe.said) == oracle(settings, log, tmp_path / "oracle", documents)
     assert pipe.runs > n // (100 if settings.window else 75) or not seed
-    told = [Decisions.decode(data, settings) for data in pipe.decided]
+    sent = [Decisions.decode(data, settings) for data in pipe.decided]
     if not settings.updates:
-        assert sum(len(decisions.names) for decisions in told) > n // 5
+        assert sum(len(decisions.names) for decisions in sent) > n // 5
         return
     assert b"".join(pipe.said).count(b',"new_representatives":[') > n // 400
     if settings.window is None:
         assert (
-            sum(len(d.gone) for d in told) > n // 30 and sum(int((d.representatives.kind == 0).sum()) for d in told) > 1
+            sum(len(d.deleted) for d in sent) > n // 30
+            and sum(int((d.representatives.kind == 0).sum()) for d in sent) > 1
         )
         check_restored(settings, pipe.changes, documents)
 

@@ -102,12 +102,12 @@ def check_representatives(settings: Settings, answers: Sequence[Answer], documen
     representatives = 0
     for found in answers:
         reply = Reply.decode(reply_of(found), settings)
-        went = reply.matches.went[reply.matches.went[:, 3] >= 0, 2:4].tolist()
-        for name, seq in went:
+        removed = reply.matches.removed[reply.matches.removed[:, 3] >= 0, 2:4].tolist()
+        for name, seq in removed:
             place = reply.representatives[seq]
             assert place[0] == 0 and documents[place[1]].id == json.loads(reply.names[name])
             representatives += 1
-        assert {*reply.representatives} == {seq for _, seq in went}
+        assert {*reply.representatives} == {seq for _, seq in removed}
     assert representatives > 3 or settings.compare_with == "all"
 
 

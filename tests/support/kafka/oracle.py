@@ -46,7 +46,7 @@ class Outputs:
 class Expected:
     """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
     when it was signed, its time where that is its own, and the headers that say with it that a kept one
-    went, and which representatives stand from it on; events of groups and alerts, if there are groups."""
+    was removed, and which new representatives it has; events of groups and alerts, if there are groups."""
 
     verdicts: list[bytes] = field(default_factory=list)
     pairs: list[bytes] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Expected:
     reasons: dict[Source, Rejection] = field(default_factory=dict)
     signed_at: dict[Source, int] = field(default_factory=dict)
     times: dict[Source, int | None] = field(default_factory=dict)
-    gone: dict[Source, list[tuple[str, bytes]]] = field(default_factory=dict)
+    tombstones: dict[Source, list[tuple[str, bytes]]] = field(default_factory=dict)
     representatives: dict[Source, list[list[tuple[str, bytes]]]] = field(default_factory=dict)
     groups: list[bytes] = field(default_factory=list)
     alerts: list[bytes] = field(default_factory=list)
@@ -132,8 +132,10 @@ def answers(
                     expected.representatives[source] = [
                         _representative(representative, places, topic) for representative in later
                     ]
-                if judgement.stood[i] and (expected.kinds[source] != "unique" or "new_representative" in json_of(line)):
-                    expected.gone[source] = _gone(json_of(line), places, topic)
+                if judgement.was_representative[i] and (
+                    expected.kinds[source] != "unique" or "new_representative" in json_of(line)
+                ):
+                    expected.tombstones[source] = _headers_of(json_of(line), places, topic)
     finally:
         index.close()
         if teller is not None:
@@ -155,7 +157,7 @@ class _Stamped(Index):
         return segments
 
 
-def _gone(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
+def _headers_of(verdict: Any, places: Mapping[int, Source], topic: str) -> list[tuple[str, bytes]]:
     """The headers of a tombstone."""
     headers = [("id", json.dumps(verdict["id"], ensure_ascii=False).encode())]
     return (
@@ -283,13 +285,13 @@ def check_verdicts(found: Outputs, expected: Expected, topic: str) -> None:
         assert verdict["source"]["topic"] == topic
         assert verdict["detected_at"] == expected.signed_at[source]
         assert verdict["time"] == expected.times.get(source, documents[source].timestamp)
-        gone = dict(expected.gone.get(source, ()))
-        assert verdict.get("gone") == (True if gone else None)
+        headers = dict(expected.tombstones.get(source, ()))
+        assert verdict.get("tombstone") == (True if headers else None)
         place = {
-            name: gone.get(f"new-representative-{name}", b"").decode() for name in ("topic", "partition", "offset")
+            name: headers.get(f"new-representative-{name}", b"").decode() for name in ("topic", "partition", "offset")
         }
         assert {name: str(part) for name, part in verdict.get("new_representative_source", {}).items()} == (
-            place if "new-representative" in gone else {}
+            place if "new-representative" in headers else {}
         )
         places = [
             {name: str(part) for name, part in representative.items()}
@@ -330,7 +332,7 @@ def check_pairs(found: Outputs, expected: Expected) -> None:
 
 
 def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
-    """`unique` has the unique documents as they came, in order, and tombstones of what went; `dead-letters` has the
+    """`unique` has the unique documents as they came, in order, and tombstones of removed ones; `dead-letters` has the
     rejected ones, and why."""
     unique, dead = _by_partition(found.unique), _by_partition(found.dead_letters)
     for partition, documents in _by_partition(found.documents).items():
@@ -342,7 +344,11 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
                     _representative_tombstone(record, headers)
                     for headers in expected.representatives.get(record.source, ())
                 ),
-                *([_tombstone(record, expected.gone[record.source])] if record.source in expected.gone else ()),
+                *(
+                    [_tombstone(record, expected.tombstones[record.source])]
+                    if record.source in expected.tombstones
+                    else ()
+                ),
                 *([record.original] if expected.kinds[record.source] == "unique" else ()),
             )
         ]
@@ -359,10 +365,10 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
     assert {*unique, *dead} <= {record.partition for record in found.documents}
 
 
-def _tombstone(record: Record, gone: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
-    key = _key(json_of(dict(gone)["id"])) if record.key is None else record.key
+def _tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
+    key = _key(json_of(dict(headers)["id"])) if record.key is None else record.key
     brought = (header for header in record.headers if not header[0].startswith(("new-representative", "id")))
-    return key, None, (*brought, *gone), record.timestamp
+    return key, None, (*brought, *headers), record.timestamp
 
 
 def _representative_tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:

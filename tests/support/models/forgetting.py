@@ -20,7 +20,7 @@ from stream_lsh.settings.model import Settings
 
 
 class Verdict(NamedTuple):
-    """matches: (id, number, similarity), the best first. replaces: number of the version that went with it;
+    """matches: (id, number, similarity), the best first. replaces: number of the version that it removed;
     new_representative: id and number of what stands for the group now. new_representatives: with several shards, group,
     id and number of those that stand for theirs from this record on."""
 
@@ -74,7 +74,7 @@ class Deletion:
 
 class Model:
     """window: of stream time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
-    shards, block: several that keep learn what went, and who was kept, when the second block after it begins.
+    shards, block: several that keep get the removals and the decisions when the second block after it begins.
     compare: how similar two are, the Jaccard similarity of their words if nothing else is said. stays: whether who
     comes is kept beside one that he is similar to, as he contains it."""
 
@@ -86,9 +86,9 @@ class Model:
         self.compare, self.by_words = compare or _jaccard, compare is None
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.shards, self.block, self.at, self.told = shards, block, 0, 0  # told: how many records
-        self.gone: list[tuple[int, int]] = []  # blocks and groups of those that went, and have no representative yet
+        self.removed: list[tuple[int, int]] = []  # blocks and groups of removed representatives
         self.stored: list[Seen] = []  # oldest first
-        self._met: list[Seen] = []  # of these, those that are not known to have gone
+        self._met: list[Seen] = []  # of these, those that are not known to be removed
         self.newest: dict[Any, Seen | Deletion] = {}  # what is known of an id
         self.times: list[int] = []
         self.log = -1
@@ -178,7 +178,7 @@ class Model:
         if not (self.unique and old.kept) or group is None:
             return None
         if self.block:
-            self.gone.append((self.at, group))
+            self.removed.append((self.at, group))
             return None
         representative = self._representative_of(group)
         return None if representative is None else (representative.id, representative.seq)
@@ -189,8 +189,8 @@ class Model:
         if not self.block or place // self.block == self.at:
             return ()
         self.at = place // self.block
-        due = sorted(group for block, group in self.gone if block < self.at - 1)
-        self.gone = [(block, group) for block, group in self.gone if block >= self.at - 1]
+        due = sorted(group for block, group in self.removed if block < self.at - 1)
+        self.removed = [(block, group) for block, group in self.removed if block >= self.at - 1]
         return tuple(
             (group, representative.id, representative.seq)
             for group in due

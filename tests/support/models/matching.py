@@ -200,8 +200,8 @@ class Unique:
 
 
 class Changing(Unique):
-    """The same with `on_conflict = "update"`, without event times: who went is met by nobody, and counts in no
-    limit."""
+    """The same with `on_conflict = "update"`, without event times: a removed version matches no document, and counts
+    in no limit."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -209,11 +209,11 @@ class Changing(Unique):
         self.members: dict[int, list[Entry]] = defaultdict(list)  # dropped ones, by group
 
     def judge(self, entry: Entry) -> dict[str, Any]:
-        old, went = self.known.get(key_of(entry.document.id)), dict[str, Any]()
+        old, removal = self.known.get(key_of(entry.document.id)), dict[str, Any]()
         if entry.document.deleted:
             if old is None:
                 return self._verdict(entry, "deleted")
-            return {**self._verdict(entry, "deleted"), "group": group_of(old), **self._go(old)}
+            return {**self._verdict(entry, "deleted"), "group": group_of(old), **self._remove(old)}
         if not entry.shingles:
             return self._verdict(entry, "rejected")
         if old is not None and old.text == entry.text:
@@ -223,11 +223,11 @@ class Changing(Unique):
             if verdict["kind"] == "unique" and old.seq in self.standing and self._alike(entry, old):
                 verdict["group"] = group_of(old)
                 del self.standing[old.seq]
-                went = {"replaces": old.seq}
-            elif (went := self._go(old)).get("new_representative"):
+                removal = {"replaces": old.seq}
+            elif (removal := self._remove(old)).get("new_representative"):
                 verdict = self._compare(entry)
         self.known[key_of(entry.document.id)] = entry
-        entry.verdict = verdict | went
+        entry.verdict = verdict | removal
         if verdict["kind"] == "unique":
             self._stand(entry)
         else:
@@ -248,14 +248,14 @@ class Changing(Unique):
         return close and similarity_of(entry, old, settings) >= settings.threshold
 
     def _again(self, entry: Entry, old: Entry) -> dict[str, Any]:
-        """The first verdict; what was dropped for who has gone does not name it again."""
+        """The first verdict; what was dropped for a removed document does not name it again."""
         first = old.verdict
         assert first is not None
         of = self.known.get(key_of(first["duplicate_of"]))
-        gone = first["duplicate_of"] is not None and (of is None or of.seq > old.seq)
+        removed = first["duplicate_of"] is not None and (of is None or of.seq > old.seq)
         said = (
             {"duplicate_of": None, "similarity": None}
-            if gone
+            if removed
             else {name: first[name] for name in ("duplicate_of", "similarity")}
         )
         verdict = self._verdict(entry, "redelivered")
@@ -266,7 +266,7 @@ class Changing(Unique):
         for band in entry.bands:
             self.buckets[band].append(entry)
 
-    def _go(self, old: Entry) -> dict[str, Any]:
+    def _remove(self, old: Entry) -> dict[str, Any]:
         """A version goes; what the verdict says of it."""
         del self.known[key_of(old.document.id)]
         if self.standing.pop(old.seq, None) is None:

@@ -18,23 +18,23 @@ NAMED = 16
 
 @dataclass
 class Version:
-    """A version of a document, in its group. member: it came as a new one, in nobody's place."""
+    """A version of a document, in its group. member: it came as a new one, and replaced no version."""
 
     seq: int
     id: Any
     time: int | None
     source: Any
     member: bool
-    went: int | None = None
+    removed_by: int | None = None
 
 
 @dataclass
 class Spread:
-    """A group: all versions in order, who stands for it, and how many events there were."""
+    """A group: all versions in order, its representative, and how many events there were."""
 
     number: int
     versions: list[Version]
-    stands: Version
+    representative: Version
     version: int = 0
     created: int = 0  # the document with which it got a row
     ended: bool = False
@@ -43,18 +43,18 @@ class Spread:
     def members(self) -> list[tuple[Any, ...]]:
         """All versions that there are or were since it has a row."""
         return [
-            (v.seq, v.id, v.time, v.source, v.went, v is self.stands and v.went is None)
-            for v in self.versions if v.went is None or v.went >= self.created
+            (v.seq, v.id, v.time, v.source, v.removed_by, v is self.representative and v.removed_by is None)
+            for v in self.versions if v.removed_by is None or v.removed_by >= self.created
         ]  # fmt: skip
 
     @property
     def row(self) -> dict[str, Any]:
         times = [version.time for version in self.versions if version.time is not None]
         sources = list(dict.fromkeys(version.source for version in self.versions if version.source is not None))
-        live = [version for version in self.versions if version.went is None]
+        live, first = [version for version in self.versions if version.removed_by is None], self.representative
         return {
             "group": self.number,
-            "representative": {"id": None if self.stands.went else self.stands.id, "seq": self.stands.seq},
+            "representative": {"id": None if first.removed_by else first.id, "seq": first.seq},
             "version": self.version, "total_members": sum(version.member for version in self.versions),
             "live_members": len(live),
             "first": min(times, default=None), "last": max(times, default=None), "sources": len(sources),
@@ -78,7 +78,7 @@ class Spreading:
         if verdict.replaces is None:
             return False, None
         group = self.where[verdict.replaces]
-        return group.stands.seq == verdict.replaces, group.number
+        return group.representative.seq == verdict.replaces, group.number
 
     def step(
         self, seq: int, id: Any, verdict: Verdict, time: int | None, source: Any, reached: int = 0
@@ -94,8 +94,8 @@ class Spreading:
         for number, _, representative in verdict.new_representatives:
             group = self.groups[number]
             if not group.ended:
-                group.stands = next(version for version in group.versions if version.seq == representative)
-                assert group.stands.went is None
+                group.representative = next(version for version in group.versions if version.seq == representative)
+                assert group.representative.removed_by is None
                 group.version += 1
                 events.append({"event": "representative_changed", "seq": seq, "id": id, **group.row})
         happened: list[tuple[str, Spread]] = []
@@ -117,7 +117,7 @@ class Spreading:
                 group.versions.append(new)
                 happened.append(("updated" if stays else "joined", group))
                 if stays and verdict.kind == "unique":
-                    group.stands = new
+                    group.representative = new
             self.where[seq] = self.groups[verdict.group or 0]
         for what, group in happened:
             if group.ended or not (group.version or what == "joined"):
@@ -131,12 +131,14 @@ class Spreading:
     @staticmethod
     def _goes(group: Spread, verdict: Verdict, seq: int) -> str:
         version = next(version for version in group.versions if version.seq == verdict.replaces)
-        assert version.went is None
-        version.went = seq
+        assert version.removed_by is None
+        version.removed_by = seq
         if verdict.new_representative is None:
             return "left"
-        group.stands = next(version for version in group.versions if version.seq == verdict.new_representative[1])
-        assert group.stands.went is None
+        group.representative = next(
+            version for version in group.versions if version.seq == verdict.new_representative[1]
+        )
+        assert group.representative.removed_by is None
         return "representative_changed"
 
 
