@@ -43,11 +43,11 @@ PARTITIONS, PERMUTATIONS = 32, 256
 BATCH = 512
 COLUMNS = {
     "corpus": "corpus", "threshold": "threshold", "system": "system", "true": "true pairs", "recall": "recall",
-    "precision": "precision", "rate": "documents/s", "not_compared": "incomplete %",
+    "precision": "precision", "rate": "documents/s", "not_compared": "not compared %",
 }  # fmt: skip
 FEEDS = {
     "feed": "feed", "documents": "documents", "rate": "documents/s", "slowest": "slowest, ms", "matched": "matched %",
-    "not_compared": "incomplete %", "disk": "bytes/document on disk",
+    "not_compared": "not compared %", "disk": "bytes/document on disk",
 }  # fmt: skip
 Pairs = set[tuple[int, int]]
 

@@ -44,14 +44,14 @@ SPEED = {
 }  # fmt: skip
 ANSWERS = {
     "feed": "feed", "dropped": "dropped %", "planted": "planted", "recall": "recall", "newest": "of the newest",
-    "not_compared": "incomplete %", "peak_mb": "peak MB", **{f"at_{q:g}": f"MB at {100 * q:.0f} %" for q in QUARTERS},
+    "not_compared": "not compared %", "peak_mb": "peak MB", **{f"at_{q:g}": f"MB at {100 * q:.0f} %" for q in QUARTERS},
     "disk": "bytes/document on disk", "cpu_micros": "CPU µs/document",
 }  # fmt: skip
 GRID = {
     "feed": "feed", "max_bucket_rows": "max_bucket_rows", "max_candidates": "max_candidates", "rate": "documents/s",
-    "recall": "recall", "newest": "of the newest", "not_compared": "incomplete %",
+    "recall": "recall", "newest": "of the newest", "not_compared": "not compared %",
 }  # fmt: skip
-ANY = {"feed": "feed", "rate": "documents/s", "of_plain": "of plain", "not_compared": "incomplete %"}
+ANY = {"feed": "feed", "rate": "documents/s", "of_plain": "of plain", "not_compared": "not compared %"}
 PAIRS = {"feed": "feed", "documents": "documents", "pairs": "pairs", "seconds": "s", "pairs_rate": "verified pairs/s"}
 
 Planted = Sequence[tuple[str, str]]

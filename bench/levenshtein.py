@@ -1,4 +1,4 @@
-"""Short texts beside brute force with rapidfuzz: documents a second, what is found, what is said to be incomplete.
+"""Short texts beside brute force with rapidfuzz: documents a second, what is found, what was not compared.
 
 The texts are the titles of forum posts; the last one has all others before it. The engine takes them as a stream, with
 an index on disk and default settings. rapidfuzz compares a sample of the titles with all of them (`process.cdist` with
@@ -31,11 +31,11 @@ EXAMPLE = "python -m bench.levenshtein --documents 20000 --out results"
 QUERIES = 1000
 COLUMNS = {
     "distance": "distance", "system": "system", "rate": "documents/s", "recall": "recall", "precision": "precision",
-    "dropped": "dropped %", "not_compared": "incomplete documents", "disk": "bytes/document on disk",
+    "dropped": "dropped %", "not_compared": "documents not compared in full", "disk": "bytes/document on disk",
 }  # fmt: skip
 DENSE_COLUMNS = {
     "feed": "feed", "compare_with": "compare_with", "rate": "documents/s", "kept": "kept %",
-    "not_compared": "incomplete %",
+    "not_compared": "not compared %",
 }  # fmt: skip
 
 

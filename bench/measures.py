@@ -56,11 +56,11 @@ COLUMNS = {
     "measure": "measure", "system": "system", "documents": "documents", "rate": "documents/s",
     "last": "of the last tenth", "cpu": "CPU, µs/document", "engine": "the engine by then",
     "recall": "recall", "precision": "precision",
-    "kept": "kept %", "not_compared": "incomplete %", "memory": "bytes/document in memory",
+    "kept": "kept %", "not_compared": "not compared %", "memory": "bytes/document in memory",
     "disk": "bytes/document on disk", "restart": "restart, ms",
 }  # fmt: skip
 DENSE_COLUMNS = {
-    "feed": "feed", "documents": "documents", "rate": "documents/s", "kept": "kept %", "not_compared": "incomplete %",
+    "feed": "feed", "documents": "documents", "rate": "documents/s", "kept": "kept %", "not_compared": "not compared %",
 }  # fmt: skip
 Vectors = NDArray[np.float32]
 
@@ -122,7 +122,7 @@ class Run:
     """What a system did with a feed, or with the part of it that it came to.
 
     of: whom each document was dropped for (-1: it was kept). ends, cpu: seconds, and of all threads, from the beginning
-    to the end of each batch. memory, disk: bytes. restart: seconds. incomplete: per cent of the verdicts, None where
+    to the end of each batch. memory, disk: bytes. restart: seconds. not_compared: per cent of the verdicts, None where
     there is no such thing.
     """
 

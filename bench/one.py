@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.engine import require_success
 from bench.process import Finished, Sample, folder_bytes, own_peak, watch
-from stream_lsh.cli.group import settle
+from stream_lsh.cli.group import prepare_process
 from stream_lsh.embedded.job import Job
 from stream_lsh.settings.model import Settings
 
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--settings", default="", help="name=value, with blanks between them")
     parser.add_argument("--outputs", default="", help="unique=FILE, pairs=FILE, verdicts=FILE")
     given = parser.parse_args()
-    settle()
+    prepare_process()
     settings = Settings(**pairs_of(given.settings))  # type: ignore[arg-type]
     summary = Job(settings, [str(given.file)], pairs_of(given.outputs), given.index, overwrite=True).run()
     json.dump(asdict(summary) | {"peak": own_peak(), "disk": folder_bytes(given.index)}, sys.stdout)

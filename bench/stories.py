@@ -37,7 +37,7 @@ from stream_lsh.evaluation import clusters
 EXAMPLE = "python -m bench.stories --posts 200000 --out results"
 COLUMNS = {
     "feed": "feed", "documents": "documents", "f1": "B-cubed F1", "precision": "precision", "recall": "recall",
-    "ari": "ARI", "stories": "stories found", "strangers": "strangers in them", "rate": "documents/s",
+    "ari": "ARI", "stories": "stories found", "unrelated": "unrelated articles in them", "rate": "documents/s",
     "processor": "documents per second of a processor",
 }  # fmt: skip
 Texts = list[tuple[str, str]]
@@ -157,7 +157,7 @@ def line(
         row |= {k: round(v, 3) for k, v in agreement([labels[i] for i in mine], [groups[i] for i in mine]).items()}
     if len(mine) < len(labels):
         theirs = {groups[i] for i in mine}
-        row["strangers"] = sum(not label and group in theirs for label, group in zip(labels, groups, strict=True))
+        row["unrelated"] = sum(not label and group in theirs for label, group in zip(labels, groups, strict=True))
     return row
 
 

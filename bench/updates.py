@@ -48,7 +48,7 @@ COPIES = 9
 EXAMPLE = "python -m bench.updates --documents 10000 --out results"
 COLUMNS = {
     "row": "what comes", "documents": "documents", "rate": "documents/s", "of_inserts": "of inserts",
-    "others": "others after", "others_of_inserts": "of inserts ", "not_compared": "incomplete %",
+    "others": "others after", "others_of_inserts": "of inserts ", "not_compared": "not compared %",
 }  # fmt: skip
 PEER_COLUMNS = {"row": "posts and new versions", "rate": "documents/s", "times": "times it"}
 

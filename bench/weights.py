@@ -1,4 +1,4 @@
-"""Sets with weights beside datasketch's WeightedMinHash: documents a second, what is found, what is incomplete.
+"""Sets with weights beside datasketch's WeightedMinHash: documents a second, what is found, what was not compared.
 
 Baskets of 3 to 12 of 1,000 products, each with a weight; a quarter of them are copies of an earlier basket with some
 products or amounts changed. Two feeds: in `tags` all products are bought equally often, in `groceries` the k-th one
@@ -42,12 +42,12 @@ COLUMNS = {
 }  # fmt: skip
 STREAM_COLUMNS = {
     "feed": "feed", "threshold": "threshold", "bucket": "max_bucket_rows", "max_candidates": "max_candidates",
-    "rate": "documents/s", "kept": "kept %", "due": "due", "recall": "recall", "not_compared": "incomplete %",
+    "rate": "documents/s", "kept": "kept %", "due": "due", "recall": "recall", "not_compared": "not compared %",
     "doubtful": "of the kept %",
 }  # fmt: skip
 LIST_COLUMNS = {
     "feed": "feed", "threshold": "threshold", "measure": "measure", "rate": "documents/s", "kept": "kept %",
-    "not_compared": "incomplete %",
+    "not_compared": "not compared %",
 }  # fmt: skip
 
 

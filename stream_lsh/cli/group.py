@@ -20,7 +20,7 @@ ALL = "stream_lsh.help_all"
 OBJECTS = 100_000  # new ones, after which the youngest are looked through for garbage
 
 
-def settle() -> None:
+def prepare_process() -> None:
     """Make this process one for long work, before anything large is imported.
 
     What is imported stays: to look through it for garbage at every 700 new objects would be a tenth of a run. And
@@ -161,7 +161,7 @@ class LazyGroup(click.Group):
         given = args[0] if args else extra.get("args")
         if given is not None or not extra.get("standalone_mode", True):
             return super().main(*args, **extra)
-        settle()
+        prepare_process()
         notice.say = complain
         try:
             super().main(*args, **extra)

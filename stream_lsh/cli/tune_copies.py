@@ -141,7 +141,7 @@ def as_object(
     """All of it for machines."""
     at = settings.banding.probability
     made: dict[str, Any] = {
-        "measure": settings.measure, "threshold": settings.threshold, "recall": settings.target_recall,
+        "measure": settings.measure, "threshold": settings.threshold, "target_recall": settings.target_recall,
         **_banding(settings.banding), "found": at(settings.threshold),
         "curve": [{"similarity": s, "found": at(s)} for s in sorted({*SIMILARITIES, settings.threshold})],
         "alternatives": [{**_banding(other.banding), "found": other.at(settings.threshold)} for other in others],

@@ -216,11 +216,11 @@ def beside(
         if found is None:
             yield "False candidates depend on your data: give an INPUT to measure them."
         return
-    strangers = chosen.among_strangers()
+    share = chosen.by_chance()
     what = "random bit vectors" if chosen.measure == "hamming" else "vectors of random directions"
     yield f"Unrelated documents ({what})"
-    yield f"  share a key by chance       {percent(strangers)}{f', 1 in {1 / strangers:,.0f}' if strangers else ''}"
-    yield f"  candidates a document       {few(documents * strangers)}  (among {documents:,} documents)"
+    yield f"  share a key by chance       {percent(share)}{f', 1 in {1 / share:,.0f}' if share else ''}"
+    yield f"  candidates a document       {few(documents * share)}  (among {documents:,} documents)"
     if found is None:
         yield "  Real data are not random: give an INPUT to measure a sample."
 
@@ -269,7 +269,7 @@ def as_object(
         "curve": [{name: value, "found": curve.at(value)} for value in values_of(curve)],
         "alternatives": [{**_banding(other), "found": other.at(other.asked)} for other in others],
         "documents": documents,
-        "strangers_meet": None if curve.measure in UNKNOWN else curve.among_strangers(),
+        "share_by_chance": None if curve.measure in UNKNOWN else curve.by_chance(),
     }  # fmt: skip
     if drawn is not None and found is not None:
         made["sample"] = {

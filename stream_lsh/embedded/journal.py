@@ -181,9 +181,9 @@ class Journal:
             rows_key(JOURNAL, shard, segment, at)
             for segment in segments for shard, at in ((0, 0), (len(NAMES), _LAST))
         ]  # fmt: skip
-        self._store.settle(keys)
+        self._store.flush(keys)
         self._store.write({}, ranges=ranges)
-        self._store.settle(keys)
+        self._store.flush(keys)
         self._store.purge(keys)
 
 

@@ -90,7 +90,7 @@ class Curve:
         """Blocks of a bit vector, pieces of a text."""
         return int(self.asked) + self.banding.rows
 
-    def among_strangers(self) -> float:
+    def by_chance(self) -> float:
         """P(candidate) of two random bit vectors, or of two vectors with random directions.
 
         Raises:

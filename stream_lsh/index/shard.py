@@ -252,7 +252,7 @@ class Shard:
         manifest = self._manifest
         if manifest.rows < self._base:  # flushed before the commit: its run has to be on the disk
             for segment in self.segments:
-                segment.postings.settle()
+                segment.postings.wait_for_flush()
             self._look()  # runs in memory are files now, and their arrays are freed
         marks = self.rows.deleted_rows.take(self.number, self.segments.places, self.count)
         values = {**self.ids.take(manifest.rows), **self.texts.take(), **self.pending(), **self._decisions, **marks}

@@ -1,15 +1,15 @@
-"""Base records: a snapshot of a shard in its changelog, after which older changes are deleted
+"""Snapshot records: a snapshot of a shard in its changelog, after which older changes are deleted
 (docs/internals/formats.md).
 
-A cycle is one snapshot: a record that begins it, records with the stored values of all rows at that time, and a record
+A snapshot has a record that begins it, records with the stored values of all rows at that time, and a record
 that ends it. Ordinary changes come between them. A reader that begins with the first record has everything behind the
 last.
 
-Sections of a base record ("B", version 2), little endian:
+Sections of a snapshot record ("B", version 2), little endian:
 
-- 0: int64 each: shard; part (0 begins a cycle, 1 has rows, 2 ends it); offset in the topic `signatures` of the last
-  frame applied when the cycle began; first row; row behind the last one (of the record; in the first and last record,
-  of all); before. Then the index's key (16 bytes). Versions deleted when the shard had fewer rows than `before` are
+- 0: int64 each: shard; part (0 begins a snapshot, 1 has rows, 2 ends it); offset in the topic `signatures` of the last
+  frame applied when the snapshot began; first row; row behind the last one (of the record; in the first and last
+  record, of all); before. Then the index's key (16 bytes). Versions deleted when the shard had fewer rows than `before` are
   erased.
 - 1: ends of the keys, uint32. 2: keys. 3: ends of the values. 4: values. Keys and values are as in a change, with facts
   of the erase queue.
@@ -39,8 +39,8 @@ _HEAD = struct.Struct(f"<qqqqqq{KEY_BYTES}s")
 
 
 class Mark(NamedTuple):
-    """What a base record is: `part` of the cycle that began behind `frame`, with the rows [first, last). Versions
-    deleted when the shard had fewer rows than `before` are erased."""
+    """What a snapshot record is: `part` of the snapshot that began behind `frame`, with the rows [first, last).
+    Versions deleted when the shard had fewer rows than `before` are erased."""
 
     part: int
     frame: int
@@ -51,12 +51,12 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
-    """A base record.
+    """A snapshot record.
 
     Attributes:
         values: by key of the store.
         deleted_rows: the deleted ones of these rows (`deleted_rows.newly_deleted`).
-        facts: where a cycle begins: `segments`, their numbers and first rows, and `answered`, the last frame whose
+        facts: where a snapshot begins: `segments`, their numbers and first rows, and `answered`, the last frame whose
             reply is not needed any more. Where it ends: `erased`, the number of erased versions, and `at`, when it
             began (seconds since 1970).
     """
@@ -75,23 +75,23 @@ class Base:
 
     @classmethod
     def decode(cls, data: bytes | memoryview, settings: Settings) -> Base:
-        """Read a base record.
+        """Read a snapshot record.
 
         Raises:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = unpack(b"B", VERSION, settings.fingerprint, data)
         if len(sections) != 7 or len(sections[0]) != _HEAD.size:
-            raise FormatError(f"a base record is damaged: it has {len(sections)} parts")
-        values = split_values(sections[1:5], "base record")
+            raise FormatError(f"a snapshot record is damaged: it has {len(sections)} parts")
+        values = split_values(sections[1:5], "snapshot record")
         shard, *mark, key = _HEAD.unpack(sections[0])
         try:
             facts = orjson.loads(sections[6])
         except orjson.JSONDecodeError as error:
-            raise FormatError(f"a base record is damaged: {error}") from None
+            raise FormatError(f"a snapshot record is damaged: {error}") from None
         return cls(shard, key, Mark(*mark), values, column(sections[5], np.int64), facts)
 
 
 def is_base(data: bytes | memoryview) -> bool:
-    """Whether a record is a base record of any version."""
+    """Whether a record is a snapshot record of any version."""
     return kind_of(data) == b"B"

@@ -21,7 +21,7 @@ _HEADER = struct.Struct("<4scBH8s")
 OLDER = "start under a new topic_prefix and feed the documents again, or have stream-lsh kafka reindex do it"
 """What to do about records of an older version, from which an index cannot continue."""
 NAMES = {
-    b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"B": "base record", b"D": "decision",
+    b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"B": "snapshot record", b"D": "decision",
     b"M": "membership",
 }  # fmt: skip
 

@@ -120,7 +120,7 @@ def test_the_usual_settings_find_what_they_promise(measure: str) -> None:
     assert len(true - found) <= (0 if measure in CERTAIN else 0.001 * len(true))
 
 
-STRANGERS: dict[str, tuple[dict[str, Any], Any]] = {
+SCOPED: dict[str, tuple[dict[str, Any], Any]] = {
     "cosine": ({"dimensions": 32, "threshold": 0.2}, np.arange(32.0)),
     "euclidean": ({"dimensions": 32, "max_distance": 50}, np.arange(32.0)),
     "hamming": ({"dimensions": 64, "max_distance": 40}, 12345),
@@ -128,11 +128,11 @@ STRANGERS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("measure", STRANGERS)
+@pytest.mark.parametrize("measure", SCOPED)
 @pytest.mark.parametrize("compare_with", ["kept", "all"])
-def test_strangers_never_match(measure: str, compare_with: Any) -> None:
+def test_documents_of_another_scope_never_match(measure: str, compare_with: Any) -> None:
     """However low the threshold, and with equal items, too."""
-    given, item = STRANGERS[measure]
+    given, item = SCOPED[measure]
     documents = [Document(i, within={"lang": str(i % 100)}, **{FIELDS.get(measure, "text"): item}) for i in range(200)]
     settings = Settings(
         measure=measure, **given, compare_with=compare_with, match_within=["lang"], max_verified_matches=1000

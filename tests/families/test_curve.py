@@ -37,7 +37,7 @@ def test_what_is_asked_for_is_found_and_what_is_farther_less(curve: Curve) -> No
     assert curve.probability(curve.similarity_of(curve.asked)) == pytest.approx(curve.at(curve.asked))
 
 
-def test_as_many_of_the_strangers_three_times_as_far_are_met_as_the_seam_says() -> None:
+def test_unrelated_points_three_times_as_far_become_candidates_at_the_stated_rate() -> None:
     assert EUCLIDEAN.component(15) == pytest.approx(0.4652, abs=1e-4)
     assert EUCLIDEAN.at(15) < 0.02
 
@@ -70,24 +70,24 @@ def test_bits_meet_as_the_keys_do() -> None:
         assert settings.curve.at(flipped) == pytest.approx(met, abs=0.03)
 
 
-def test_strangers_of_bits_are_all_rows_of_bits() -> None:
+def test_unrelated_bit_vectors_are_all_bit_vectors() -> None:
     settings = Settings(measure="hamming", dimensions=16, max_distance=3)
     masks = masks_of(settings.signing)[:, 0]
     every = np.arange(2**16, dtype=np.uint64)
     met = ((every[:, None] & masks[None]) == 0).any(axis=1).mean()
-    assert settings.curve.among_strangers() == pytest.approx(met)
+    assert settings.curve.by_chance() == pytest.approx(met)
 
 
-def test_strangers_of_few_dimensions_are_less_often_orthogonal() -> None:
+def test_unrelated_vectors_of_few_dimensions_are_less_often_orthogonal() -> None:
     curves = [Settings(measure="cosine", dimensions=n, threshold=0.9).curve for n in (1, 2, 3, 30, 3000)]
-    found = [curve.among_strangers() for curve in curves]
+    found = [curve.by_chance() for curve in curves]
     assert found == sorted(found, reverse=True)
     assert found[0] == pytest.approx(0.5)
     assert found[-1] == pytest.approx(curves[-1].at(0.0), rel=0.05)
     evenly = np.mean([curves[1].at(math.cos(angle)) for angle in np.linspace(0, math.pi, 20001)])
     assert found[1] == pytest.approx(evenly, rel=1e-3)
     with pytest.raises(ValueError, match="measure a sample"):
-        EUCLIDEAN.among_strangers()
+        EUCLIDEAN.by_chance()
 
 
 def test_false_candidates_are_those_beyond_what_is_asked_for() -> None:

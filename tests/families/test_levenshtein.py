@@ -80,7 +80,7 @@ def test_how_many_keys_there_are() -> None:
     assert COUNT_BITS == 64 * HEAD_WORDS  # candidates are ranked by all of them, and by nothing else
 
 
-def test_strangers_share_no_keys() -> None:
+def test_unrelated_texts_share_no_keys() -> None:
     rng = np.random.default_rng(1)
     texts = ["".join(map(chr, rng.integers(97, 123, 40))) for _ in range(200)]
     made = signed(texts, 3)

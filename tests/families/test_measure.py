@@ -223,7 +223,7 @@ def test_rows_within_the_distance_meet_in_large_ones(dimensions: int, distance: 
     assert met(settings, np.packbits(np.array(rows), axis=1)).all()
 
 
-def test_strangers_hardly_meet() -> None:
+def test_unrelated_vectors_are_rarely_candidates() -> None:
     """4,000 rows of 64 random bits, 35 keys of 27 or 28 bits: with probability 0.999 no more than six meet one."""
     settings = Settings(**HAMMING)
     rows = np.random.default_rng(4).integers(0, 256, (4000, 8), np.uint8)

@@ -153,7 +153,7 @@ def decoders() -> list[tuple[str, bytes, Callable[[bytes], object]]]:
         ("reply", reply(carried=False).encode(SETTINGS), lambda data: Reply.decode(data, SETTINGS)),
         ("reply", reply().encode(SETTINGS), lambda data: head(data, SETTINGS)),
         ("change", change().encode(SETTINGS), lambda data: Change.decode(data, SETTINGS)),
-        ("base record", base().encode(SETTINGS), lambda data: Base.decode(data, SETTINGS)),
+        ("snapshot record", base().encode(SETTINGS), lambda data: Base.decode(data, SETTINGS)),
     ]
 
 

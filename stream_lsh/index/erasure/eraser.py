@@ -304,9 +304,9 @@ class Erasing:
     def _write(self, anew: dict[bytes, bytes], values: dict[bytes, bytes] | None = None) -> None:
         """Write values. In the background RocksDB rewrites the files that have an older value of `anew`."""
         keys = list(anew)
-        self._store.settle(keys)
+        self._store.flush(keys)
         self._store.write(anew if values is None else values)
-        self._store.settle(keys)
+        self._store.flush(keys)
         self._write_patches()
         self._running = self._pool.submit(self._store.purge, keys)
 

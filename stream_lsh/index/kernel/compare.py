@@ -9,14 +9,14 @@ from stream_lsh.index.kernel.known import with_text
 from stream_lsh.index.kernel.row_access import agreement_with, word
 from stream_lsh.index.kernel.verify import verify
 from stream_lsh.index.kernel.work import DONE, NO_ROOM, NOTHING
-from stream_lsh.index.rows.layout import EXACT, INCOMPLETE, KIND, MORE, OLDEST, OLDEST_SEQ, UNIQUE
+from stream_lsh.index.rows.layout import EXACT, KIND, MORE, NOT_COMPARED, OLDEST, OLDEST_SEQ, UNIQUE
 
 
 @njit
 def begin(i, found, work):  # type: ignore[no-untyped-def]
     """Reset the results of document i; found: number of matches of the documents before it."""
     columns = work.results.columns
-    columns[i, KIND], columns[i, OLDEST], columns[i, MORE], columns[i, INCOMPLETE] = UNIQUE, -1, 0, 0
+    columns[i, KIND], columns[i, OLDEST], columns[i, MORE], columns[i, NOT_COMPARED] = UNIQUE, -1, 0, 0
     work.results.similarity[i] = 0.0
     work.results.found = found
     work.scratch.candidates = 0
@@ -43,7 +43,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         return NO_ROOM, NOTHING, NOTHING
     there = rank(limits, scratch)
     code, compared, original = verify(i, work)
-    columns[i, INCOMPLETE] = cut + there - compared
+    columns[i, NOT_COMPARED] = cut + there - compared
     if not limits.unique:
         return code, original, leader(work)
     kept = columns[i, OLDEST]

@@ -55,9 +55,9 @@ from stream_lsh.index.rows.keys import posting_key
 from stream_lsh.index.rows.layout import (
     EXACT,
     GROUP,
-    INCOMPLETE,
     KIND,
     NEAR,
+    NOT_COMPARED,
     OLDEST,
     OLDEST_SEQ,
     SEQ,
@@ -203,7 +203,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     if cut < 0:
         return NO_ROOM, NOTHING
     n, met = _candidates(work)
-    columns[i, INCOMPLETE] = cut + met - n
+    columns[i, NOT_COMPARED] = cut + met - n
     for k in range(n):
         _load(frequencies.found[k], k, work)
         frequencies.groups[k] = np.int64(word(rows, frequencies.found[k], GROUP))

@@ -9,7 +9,7 @@ from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, S
 from stream_lsh.index.kernel.document_frequency import DocumentFrequency
 from stream_lsh.index.kernel.shingle_sets import Sets
 from stream_lsh.index.postings.memtable import Memtable
-from stream_lsh.index.rows.layout import INCOMPLETE, INVALID, KIND, MORE, RESULTS, STATUS, Batch, Limits, Rows
+from stream_lsh.index.rows.layout import INVALID, KIND, MORE, NOT_COMPARED, RESULTS, STATUS, Batch, Limits, Rows
 
 DONE, NO_SETS, NO_OWN_SET, NO_ROOM, FULL, REPRESENTATIVE_POSTED, NO_LOG = (np.int64(code) for code in range(7))
 """Why a kernel returns. DONE: nothing is missing. NO_SETS, NO_OWN_SET: the sets of the rows, or of a document of the
@@ -67,7 +67,7 @@ class Results(Struct):
         """For n documents, with room for this many matches."""
         columns = np.full((n, RESULTS), -1, np.int64)
         columns[:, STATUS] = INVALID
-        columns[:, [KIND, MORE, INCOMPLETE]] = 0
+        columns[:, [KIND, MORE, NOT_COMPARED]] = 0
         room = np.empty((matches, 4), np.int64), np.empty(matches)
         return cls(columns=columns, similarity=np.zeros(n), matches=room[0], similarities=room[1], found=0)
 

@@ -113,7 +113,7 @@ class Postings:
         Args:
             before: makes durable what must precede it.
         """
-        self.settle()
+        self.wait_for_flush()
         run = Run.of(keys, rows, first, last)
         self._runs.append(run)
         if self._workers is None:
@@ -164,7 +164,7 @@ class Postings:
                 pool = self._pools.short if short else self._pools.long
                 self._merging[short] = _Merging(runs, pool.submit(_merge_file, runs, self._name(), self._stop))
 
-    def settle(self) -> None:
+    def wait_for_flush(self) -> None:
         """Wait until the last flush is on disk."""
         if self._writing is not None:
             self._writing.exception()
@@ -172,7 +172,7 @@ class Postings:
 
     def merged(self) -> None:
         """Wait until there is nothing left to merge."""
-        self.settle()
+        self.wait_for_flush()
         while self._merging:
             wait([merging.result for merging in self._merging.values()])
             self.poll()
@@ -186,7 +186,7 @@ class Postings:
                 wait([merging.result])
             if merging.result.cancelled() or isinstance(merging.result.exception(), InterruptedError):
                 del self._merging[short]
-        self.settle()
+        self.wait_for_flush()
         self.poll()
 
     # -- manifest -----------------------------------------------------------------------------------------------------

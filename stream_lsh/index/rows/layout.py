@@ -45,12 +45,12 @@ COLUMNS = 8
 # KIND, OLDEST, OLDEST_SEQ, GROUP_OF: the verdict as far as this shard can give it, or the first verdict of a
 # redelivered document; row and number are -1 where there is none. OLDEST of a redelivered document is REPLACED_SINCE if
 # the version that it was dropped for was deleted or replaced: that id is then not repeated.
-# MORE: matches that are not listed; with provisional rows, what was not compared of these. INCOMPLETE: what was not
+# MORE: matches that are not listed; with provisional rows, what was not compared of these. NOT_COMPARED: what was not
 # compared.
 # REPLACES: number of the version that was deleted or replaced, or -1; WAS_REPRESENTATIVE: whether it was a
 # representative; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of the new representative, or -1; LEFT: its
 # group; LIKE: whether the new version is similar to it, and may be the representative in its place.
-STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, INCOMPLETE = _numbers(*range(9))
+STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, NOT_COMPARED = _numbers(*range(9))
 REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
 RESULTS = 15
 REMOVED_COLUMNS = int(RESULTS - REPLACES)  # columns of a deleted or replaced version

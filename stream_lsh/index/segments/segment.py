@@ -86,7 +86,7 @@ class Segment:
                 self.postings.merged()
                 memory.clear()
                 first = at
-        self.postings.settle()
+        self.postings.wait_for_flush()
         self.lost = False
 
     def _blocks(self) -> Iterator[Any]:

@@ -179,7 +179,7 @@ class Store:
         except Exception as error:
             raise state_error(self.path, error) from None
 
-    def settle(self, keys: Iterable[bytes]) -> None:
+    def flush(self, keys: Iterable[bytes]) -> None:
         """Flush the column families of these keys: later writes are then in other files."""
         try:
             for name in sorted({self._family_of(key) for key in keys}):
@@ -189,7 +189,7 @@ class Store:
             raise output_error(self.path, error) from None
 
     def purge(self, keys: Iterable[bytes]) -> None:
-        """Rewrite the files that have these keys, without older values. `settle` must have flushed their column
+        """Rewrite the files that have these keys, without older values. `flush` must have flushed their column
         families before the keys were written and after. May run in the background."""
         spans: dict[str, tuple[bytes, bytes]] = {}
         for key in sorted(keys):

@@ -47,7 +47,7 @@ class Backlog:
         if records:
             self._applying.append((self._submit(records), size))
 
-    async def settle(self, most: int = WAITING) -> None:
+    async def wait(self, most: int = WAITING) -> None:
         """Wait until at most this many batches are being applied.
 
         Raises:

@@ -65,7 +65,7 @@ def purge(store: Store, keys: Iterable[bytes]) -> None:
     """Remove the earlier values of these keys from the disk. Neighbouring keys are grouped: a large index may have few
     of them."""
     mine = sorted({key for key in keys if not key.startswith(name_key(""))})
-    store.settle(mine)
+    store.flush(mine)
     for _, group in groupby(mine, key=_page_of):
         store.purge(list(group))
 

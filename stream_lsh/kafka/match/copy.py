@@ -267,7 +267,7 @@ class Copy:
             FormatError: it is of another shard.
         """
         if base.shard != self.number:
-            raise FormatError(f"the changelog of shard {self.number} has a base record of shard {base.shard}")
+            raise FormatError(f"the changelog of shard {self.number} has a snapshot record of shard {base.shard}")
         self._check_key(base.key, f"the changelog of shard {self.number}")
         self._made["format"] = CLEANED
         mark, manifest, deleted = base.mark, self._manifest(), list[bytes]()

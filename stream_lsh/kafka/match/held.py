@@ -215,7 +215,7 @@ class Held:
             self.read = offset
         if not more or self.backlog.full:
             self.backlog.flush()
-            await self.backlog.settle()
+            await self.backlog.wait()
         return True
 
     def _apply(self, records: list[tuple[int, bytes]]) -> None:
@@ -248,7 +248,7 @@ class Held:
         """
         self._active = True
         self.backlog.flush()
-        await self.backlog.settle(0)
+        await self.backlog.wait(0)
         await self._run(self._activate)
 
     def _activate(self) -> None:
@@ -261,7 +261,7 @@ class Held:
             )
         if replica.cycle.taking is not None:
             raise StoreError(
-                f"the changelog of shard {self.shard} begins at offset {self.start} with a cleaning cycle that has no "
+                f"the changelog of shard {self.shard} begins at offset {self.start} with a snapshot that has no "
                 "end, so what was stored before is missing. If the disk of another worker has the whole shard, start "
                 "that one; else rebuild under another topic_prefix (stream-lsh kafka reindex)"
             )

@@ -18,7 +18,7 @@ from stream_lsh.wording import count, duration
 WAITED = 10.0  # seconds after which a frame that waits for a shard is named
 LATE = 60.0  # seconds that a document may wait for its verdict; as deploy/prometheus/alerts.yml has it
 LEFT = 0.25  # of the retention: what has less before a record goes is about to be overtaken
-SETTLED = ("Stable", "Empty", "Dead")
+STABLE = ("Stable", "Empty", "Dead")
 INPUTS = {
     "sign": "documents", "sequence": "signatures", "match": "frames", "judge": "matches", "forward": "verdicts",
     "group": "memberships",
@@ -237,7 +237,7 @@ def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
 def _missing(seen: Seen, found: Report) -> Iterator[Trouble]:
     for role in found.roles:
         state = seen.groups[role.name].state
-        if state not in SETTLED:
+        if state not in STABLE:
             yield Trouble(False, "StreamLshRebalances", f"the consumer group of {role.name} is rebalancing")
         elif not role.working and not role.standing_by:
             yield Trouble(True, "StreamLshNoWorker", f"{role.name} has no worker")

@@ -136,7 +136,7 @@ def test_it_is_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with monkeypatch.context():
             for kind, name in (
                 (Store, "write"),
-                (Store, "settle"),
+                (Store, "flush"),
                 (Store, "purge"),
                 (Store, "sweep"),
                 (RowFile, "patch"),
@@ -144,7 +144,7 @@ def test_it_is_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 watched(kind, name)
             index.erase(1000 + DAY)
         monkeypatch.undo()
-    assert {state.name.split("-")[1] for state in states} == {"write", "settle", "purge", "sweep", "patch"}
+    assert {state.name.split("-")[1] for state in states} == {"write", "flush", "purge", "sweep", "patch"}
     for state in states:
         facts: Any = information(state, check=True)
         assert facts["health"]["problems"] == [], state

@@ -38,7 +38,7 @@ class Play:
         first, self.rows = self.rows, self.rows + ROWS
         keys = np.sort(np.random.default_rng(first).integers(1, 2**64, ROWS, np.uint64, endpoint=False))
         self.postings.add(keys, np.arange(first, self.rows, dtype=np.uint32), first, self.rows, self.sync)
-        self.postings.settle()
+        self.postings.wait_for_flush()
 
     def sync(self) -> None:
         self.synced += 1

@@ -74,9 +74,9 @@ def test_what_was_written_over_is_purged(tmp_path: Path, kind: bytes, others: tu
     store = Store(tmp_path / "db", sync=False)
     key = rows_key(kind, 0, 0, 5)
     store.write({rows_key(kind, 0, 0, row): b"of others" for row in others} | {key: b"what was there"})
-    store.settle([key])
+    store.flush([key])
     store.write({key: b"what is there"})
-    store.settle([key])
+    store.flush([key])
     if kind == IDS:
         store.purge([key])
     store.sweep([(key, key + b"\0")] if kind == GROUP else [])

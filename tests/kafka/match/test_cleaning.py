@@ -95,7 +95,7 @@ class Owner:
         return reply_of(found)
 
     def clean(self, steps: int, now: float = NOW) -> list[Mark]:
-        """So many steps; the base records sent."""
+        """So many steps; the snapshot records sent."""
         marks = []
         for _ in range(steps):
             self.finish()
@@ -458,7 +458,7 @@ async def test_a_cycle_without_an_end_is_no_beginning(tmp_path: Path) -> None:
     owner.cycle()
     owner.replica.close()
     log.values.pop()
-    with pytest.raises(StoreError, match=r"with a cleaning cycle that has no end.*disk of another worker.*reindex"):
+    with pytest.raises(StoreError, match=r"with a snapshot that has no end.*disk of another worker.*reindex"):
         await run(settings, log, [])
 
 

@@ -135,7 +135,7 @@ class Play:
     async def call(self) -> asyncio.Task[dict[Any, list[Any]]]:
         """A call for records that waits, as nothing is there."""
         task = asyncio.create_task(self.app.consumer._getmany(set(self.places), 600.0))
-        await self.settle()
+        await self.drained()
         assert not task.done()
         return task
 
@@ -143,7 +143,7 @@ class Play:
         """Look whether anything stands still, a second after the look before; whether this run goes on."""
         self.now += 1.0
         found = self.app._look()
-        await self.settle()
+        await self.drained()
         return found
 
     def stalls(self) -> dict[str, float]:
@@ -152,7 +152,7 @@ class Play:
         found = {stall.value: counter.labels("match", stall)._value.get() for stall in Stall}
         return {reason: number for reason, number in found.items() if number}
 
-    async def settle(self) -> None:
+    async def drained(self) -> None:
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -182,12 +182,12 @@ async def test_fetch_that_outlives_a_rebalance_loses_no_frame(play: Play, moment
     play.seek(1)
     if moment == "between the seeks":
         play.arrive(1)
-        await play.settle()
+        await play.drained()
     play.seek(0)
     play.seek(2)
     if moment == "before the flows":
         play.arrive(1)
-        await play.settle()
+        await play.drained()
     play.app._flows.update({number: Flow() for number in range(PARTITIONS)})  # type: ignore[misc]
     if moment == "after the flows":
         play.arrive(1)
@@ -216,7 +216,7 @@ async def test_frames_that_reach_the_app_after_a_hand_over_are_dropped(play: Pla
     call = await play.call()
     play.reached.clear()
     play.arrive(1)
-    await play.settle()
+    await play.drained()
     assert play.position(1) == FIRST + 1
     await play.app.hand_over()
     play.assign()
@@ -282,7 +282,7 @@ async def test_reading_again_is_not_for_the_next_assignment(play: Play) -> None:
     play.assign()
     play.answer()
     play.app.consumer.read_again(1, FIRST - 9, before)
-    await play.settle()
+    await play.drained()
     assert play.position(1) == FIRST
 
 

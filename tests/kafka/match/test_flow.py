@@ -36,7 +36,7 @@ class Shard:
 
     def __init__(self) -> None:
         self.erases = False
-        self.bases: list[bytes] = []  # base records to come
+        self.bases: list[bytes] = []  # snapshot records to come
         self.confirmed: list[tuple[int | Mark, int]] = []
         self.matched: list[bytes] = []
         self.lost: StoreError | None = None
@@ -81,7 +81,7 @@ class Play:
     def offer(self, offset: int, value: bytes) -> None:
         self.flow.offer(offset, value, lambda: self.acknowledged.append(offset))
 
-    async def settle(self) -> None:
+    async def drained(self) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -96,15 +96,15 @@ async def play() -> AsyncIterator[Play]:
 async def test_acknowledged_in_order_when_change_and_reply_are_confirmed(play: Play) -> None:
     for offset in (10, 11, 12):
         play.offer(offset, b"%d" % offset)
-    await play.settle()
+    await play.drained()
     assert play.sends[:2] == [("changelog", 3, b"c10"), ("matches", 0, b"r10")]
     assert [value for _, _, value in play.sends[2:]] == [b"c11", b"r11", b"c12", b"r12"]
     for number in (5, 4, 1, 3, 2):
         play.futures[number].set_result(Place(100 + number))
-    await play.settle()
+    await play.drained()
     assert play.acknowledged == []
     play.futures[0].set_result(Place(100))
-    await play.settle()
+    await play.drained()
     assert play.acknowledged == [10, 11, 12]
     assert play.flow.idle
     await play.flow.close()
@@ -114,11 +114,11 @@ async def test_acknowledged_in_order_when_change_and_reply_are_confirmed(play: P
 async def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn(play: Play) -> None:
     for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old")):
         play.offer(offset, value)
-    await play.settle()
+    await play.drained()
     assert len(play.sends) == 2 and play.acknowledged == []
     for future in play.futures:
         future.set_result(None)  # as where the broker had the record already
-    await play.settle()
+    await play.drained()
     assert play.acknowledged == [10, 11, 12]
     await play.flow.close()
     assert play.shard.confirmed == []
@@ -126,10 +126,10 @@ async def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn(pl
 
 async def test_the_shard_is_told_what_is_confirmed_though_no_frame_comes(play: Play) -> None:
     play.offer(10, b"a")
-    await play.settle()
+    await play.drained()
     play.futures[0].set_result(Place(100))
     play.futures[1].set_result(Place(7))
-    await play.settle()
+    await play.drained()
     assert play.shard.confirmed == []
     await play.flow.tell()
     await play.flow.tell()
@@ -142,14 +142,14 @@ async def test_the_shard_is_told_what_is_confirmed_though_no_frame_comes(play: P
 async def test_a_send_that_fails_ends_it(play: Play, which: int) -> None:
     play.offer(10, b"a")
     play.offer(11, b"b")
-    await play.settle()
+    await play.drained()
     play.futures[which].set_exception(ConnectionError("gone"))
     play.futures[1 - which].set_result(Place(1))
     for future in play.futures[2:]:
         future.set_result(Place(2))
-    await play.settle()
+    await play.drained()
     play.offer(12, b"c")
-    await play.settle()
+    await play.drained()
     assert play.acknowledged == [] and not play.flow.room
     assert play.shard.matched == [b"a", b"b"]
     await play.flow.close()
@@ -160,7 +160,7 @@ async def test_frames_that_are_missing_end_it(play: Play) -> None:
     play.offer(10, b"a")
     play.offer(10, b"a")  # again after a seek: passed over
     play.offer(12, b"c")
-    await play.settle()
+    await play.drained()
     await play.flow.close()
     assert play.acknowledged == [] and isinstance(play.failures[0], Failed)
     assert "frames from offset 11 to 12" in str(play.failures[0])
@@ -171,12 +171,12 @@ async def test_draining_finishes_what_was_begun_and_drops_the_rest(play: Play) -
     for offset in range(10, 10 + module.TOGETHER):
         play.offer(offset, b"x")
     play.offer(10 + module.TOGETHER, b"late")
-    await play.settle()
+    await play.drained()
     draining = asyncio.create_task(play.flow.drain(60))
-    await play.settle()
+    await play.drained()
     play.offer(99, b"after")
     play.shard.free.set()
-    await play.settle()
+    await play.drained()
     assert not draining.done()
     for future in play.futures:
         future.set_result(Place(1))
@@ -189,13 +189,13 @@ async def test_draining_finishes_what_was_begun_and_drops_the_rest(play: Play) -
 
 async def test_draining_ends_when_nothing_is_confirmed(play: Play) -> None:
     play.offer(10, b"x")
-    await play.settle()
+    await play.drained()
     await play.flow.drain(0.05)
     assert play.acknowledged == []
     await play.flow.close()
     for future in play.futures:
         future.set_result(Place(1))
-    await play.settle()
+    await play.drained()
     assert play.acknowledged == []
 
 
@@ -204,10 +204,10 @@ async def test_no_room_for_more_than_a_limit(play: Play) -> None:
     assert play.flow.room
     play.offer(11, b"x")
     assert not play.flow.room
-    await play.settle()
+    await play.drained()
     for future in play.futures:
         future.set_result(Place(1))
-    await play.settle()
+    await play.drained()
     assert play.flow.room
     for offset in range(12, 12 + module.MOST_FRAMES):
         assert play.flow.room
@@ -218,7 +218,7 @@ async def test_no_room_for_more_than_a_limit(play: Play) -> None:
 async def test_only_what_was_matched_just_now_is_counted(play: Play) -> None:
     for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old"), (13, b"b")):
         play.offer(offset, value)
-    await play.settle()
+    await play.drained()
     assert play.watch.registry.documents.labels("match")._value.get() == 2
 
 
@@ -247,32 +247,32 @@ async def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(
 
     play.flow._order._send = send  # type: ignore[method-assign,assignment]
     play.offer(10, b"a")
-    await play.settle()
+    await play.drained()
     play.flow.check()
     assert play.failures == []
     room.set()
-    await play.settle()
+    await play.drained()
     play.flow.check()
     assert len(play.failures) == 1
 
 
-async def test_base_records_come_between_changes_and_while_nothing_waits(play: Play) -> None:
-    """A frame has its own records first; nobody acknowledges a base record, but the shard is told where it stands."""
+async def test_snapshot_records_come_between_changes_and_while_nothing_waits(play: Play) -> None:
+    """A frame has its own records first. A snapshot record has no acknowledgement, and the shard gets its offset."""
 
     play.shard.erases, play.shard.bases = True, [b"b%d" % n for n in range(module.CLEANING_STEPS + 3)]
     play.offer(10, b"0")
     play.offer(11, b"1")
-    await play.settle()
+    await play.drained()
     assert [value for _, _, value in play.sends] == [b"c0", b"r0", b"c1", b"r1", b"b0"]
     play.flow.clean()
-    await play.settle()
+    await play.drained()
     assert len(play.sends) == 5 + module.CLEANING_STEPS and play.sends[-1] == ("changelog", 3, b"b16")
     for offset, future in enumerate(play.futures):
         future.set_result(Place(offset))
-    await play.settle()
+    await play.drained()
     assert play.acknowledged == [10, 11] and play.flow.idle
     play.flow.clean()
-    await play.settle()
+    await play.drained()
     assert play.shard.confirmed[:3] == [(0, 0), (0, 2), (MARK, 4)] and len(play.sends) == 7 + module.CLEANING_STEPS
     await play.flow.close()
     assert play.failures == []
@@ -282,13 +282,13 @@ async def test_nothing_is_cleaned_where_nothing_is_erased_or_any_more(play: Play
     play.shard.bases = [b"b0", b"b1"]
     play.offer(10, b"0")
     play.flow.clean()
-    await play.settle()
+    await play.drained()
     play.shard.erases = True
     for future in play.futures:
         future.set_result(Place(0))
     await play.flow.drain(1)
     play.flow.clean()
-    await play.settle()
+    await play.drained()
     assert play.sends == [("changelog", 3, b"c0"), ("matches", 0, b"r0")]
     await play.flow.close()
     assert play.failures == []
