@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_cache import GroupCache
 from stream_lsh.embedded.group_erasing import without_ids
 from stream_lsh.embedded.group_store import (
     FACT,
@@ -25,7 +26,6 @@ from stream_lsh.embedded.group_store import (
     source_key,
 )
 from stream_lsh.embedded.pending import Pending, Readable
-from stream_lsh.embedded.shelf import Shelf
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.erasure.queue import Version
 from stream_lsh.index.index import Index
@@ -58,7 +58,7 @@ class Groups:
     def __init__(self, store: Store, window: int, fact: Mapping[str, Any]) -> None:
         self._store = store
         self._fact = dict(fact)
-        self._shelf = Shelf(store)
+        self._cache = GroupCache(store)
         self._members: list[Part] = []  # since the last commit
         self._departures: dict[bytes, bytes] = {}
         self._view: Pending | None = None  # of these
@@ -75,7 +75,7 @@ class Groups:
 
     def first_member(self, seq: int) -> tuple[int, bytes]:
         """Event time and source of a kept document, NO_TIME and b"" where there is none."""
-        return self._shelf.first_member(seq)
+        return self._cache.first_member(seq)
 
     def add(
         self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes]
@@ -85,12 +85,12 @@ class Groups:
         self._view = None
         kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
         if sources or (times[kept] != NO_TIME).any():
-            self._shelf.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
+            self._cache.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
         before, reached = (
             (0, None) if self._ending is None else (self._ending.reached, self._ending.enter(log, judgement.seqs))
         )
-        events = fold(judgement, times, sources, self._shelf, reached)
-        self._shelf.put(events.groups)
+        events = fold(judgement, times, sources, self._cache, reached)
+        self._cache.put(events.groups)
         self._remember(judgement, events, times, sources)
         accepted = np.flatnonzero(judgement.kinds <= Kind.EXACT_DUPLICATE)
         latest = int(times[accepted].max(initial=NO_TIME))
@@ -102,7 +102,7 @@ class Groups:
         """The groups that a window ends, from this number on, and the places of the documents before which it does."""
         if not len(reached) or reached[-1] == begin:
             return []
-        found = self._shelf.ending(begin, int(reached[-1]))
+        found = self._cache.ending(begin, int(reached[-1]))
         places = np.searchsorted(reached, [group.group for group in found], "right").tolist()
         return list(zip(places, found, strict=True))
 
@@ -155,7 +155,7 @@ class Groups:
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
         """What the next commit has to write: a fact, values by key (None deletes the key), and key ranges to delete."""
         ranges, values = self._clear(), self._values()
-        self._shelf.committed()
+        self._cache.committed()
         self._members, self._departures, self._view = [], {}, None
         if (ending := self._ending) is not None:
             self._fact |= {
@@ -177,14 +177,14 @@ class Groups:
 
     def _values(self) -> dict[bytes, bytes | None]:
         """What the next commit has to write, by key; None deletes the key."""
-        shelf, reached = self._shelf, self.ended
+        cache, reached = self._cache, self.ended
         values: dict[bytes, bytes | None] = {
-            row_key(number): group.json if group is not None else None for number, group in shelf.changed.items()
+            row_key(number): group.json if group is not None else None for number, group in cache.changed.items()
         }
-        for block, sources in shelf.kept:
+        for block, sources in cache.kept:
             if block["seq"][-1] >= reached:
                 values[first_members_key(int(block["seq"][0]))] = encoded(block, sources)
-        for some, first in ((shelf.sources, source_key(reached, b"")), (self._departures, departure_key(reached, 0))):
+        for some, first in ((cache.sources, source_key(reached, b"")), (self._departures, departure_key(reached, 0))):
             values.update((key, value) for key, value in some.items() if key >= first)
         values.update(self._chunks(reached))
         return values

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from stream_lsh.serve.counts import Tally
-from stream_lsh.serve.door import STOP_SECONDS
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.starting import STOP_SECONDS
 
 
 class Intake:

@@ -18,8 +18,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import StreamLshError
 from stream_lsh.serve.address import Address, tls
-from stream_lsh.serve.door import STOP_SECONDS, Door
 from stream_lsh.serve.problems import MEDIA_TYPE, Problem
+from stream_lsh.serve.starting import STOP_SECONDS, Starting
 
 if TYPE_CHECKING:
     from stream_lsh.serve.interface import Interface
@@ -177,9 +177,9 @@ async def run(
         errors.append(error)
         stop.set()
 
-    door = Door()
+    starting = Starting()
     config = uvicorn.Config(
-        door, http=Connection, ws="none", lifespan="off", log_config=None,
+        starting, http=Connection, ws="none", lifespan="off", log_config=None,
         log_level="error", access_log=False,
         server_header=False, date_header=False, proxy_headers=False, backlog=1024, limit_concurrency=CONNECTIONS,
         timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
@@ -192,7 +192,7 @@ async def run(
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
     try:
-        service = await asyncio.to_thread(_opened, service_of, failed, door)
+        service = await asyncio.to_thread(_opened, service_of, failed, starting)
     except BaseException:
         server.should_exit = True
         await serving
@@ -225,13 +225,13 @@ async def run(
 def _opened(
     service_of: Callable[[Callable[[BaseException], None]], Interface],
     failed: Callable[[BaseException], None],
-    door: Door,
+    starting: Starting,
 ) -> Interface:
     """The service, connected to the server."""
     from stream_lsh.serve.app import make_app  # only here: it imports numba and RocksDB
 
     service = service_of(failed)
-    door.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
+    starting.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
     return service
 
 

@@ -9,8 +9,8 @@ Sections of a snapshot record ("B", version 2), little endian:
 
 - 0: int64 each: shard; part (0 begins a snapshot, 1 has rows, 2 ends it); offset in the topic `signatures` of the last
   frame applied when the snapshot began; first row; row behind the last one (of the record; in the first and last
-  record, of all); before. Then the index's key (16 bytes). Versions deleted when the shard had fewer rows than `before` are
-  erased.
+  record, of all); before. Then the index's key (16 bytes). Versions deleted when the shard had fewer rows than `before`
+  are erased.
 - 1: ends of the keys, uint32. 2: keys. 3: ends of the values. 4: values. Keys and values are as in a change, with facts
   of the erase queue.
 - 5: int64, deleted rows, each with its mark in the last two bits.

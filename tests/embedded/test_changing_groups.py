@@ -31,7 +31,7 @@ from stream_lsh.alerts.rules import read_rules
 from stream_lsh.cli import main
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded import shelf
+from stream_lsh.embedded import group_cache
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.group_store import Member, members, rows
 from stream_lsh.embedded.group_table import reading_groups, stands, table, whole
@@ -201,7 +201,7 @@ def test_a_long_history(
 ) -> None:
     """With hardly any memory for groups."""
     for name in ("MOST_ROWS", "MOST_BLOCKS", "MOST_SOURCES", "BLOCK"):
-        monkeypatch.setattr(shelf, name, 2)
+        monkeypatch.setattr(group_cache, name, 2)
     settings, records = Settings(**SURE, window=window, shards=shards, decision_lag=60), story(seed, LONG_STORY)
     erasing = seed == 0 and shards == 1
     events = in_pieces(records, settings, tmp_path, random.Random(seed), erasing)

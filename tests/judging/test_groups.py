@@ -22,7 +22,7 @@ from stream_lsh.judging.verdicts import Judgement, Kind
 
 
 class Memtable:
-    """A shelf in dictionaries, which keeps rows as the store does, and names too."""
+    """Groups in dictionaries, which keeps rows as the store does, and names too."""
 
     def __init__(self) -> None:
         self.stored: dict[int, bytes] = {}
@@ -60,11 +60,11 @@ class Step:
     left: int | None = None
 
 
-def judged(steps: list[Step], first: int, shelf: Memtable) -> Judgement:
+def judged(steps: list[Step], first: int, groups: Memtable) -> Judgement:
     """Verdicts on some documents, the numbers of which begin with `first`; their rows are their numbers."""
     n, seqs = len(steps), np.arange(first, first + len(steps))
     ids = [json.dumps(step.id).encode() for step in steps]
-    shelf.ids.update(zip(seqs.tolist(), ids, strict=True))
+    groups.ids.update(zip(seqs.tolist(), ids, strict=True))
 
     def column(values: Sequence[int | None]) -> Any:
         return np.array([-1 if value is None else value for value in values], np.int64)
@@ -83,29 +83,29 @@ def judged(steps: list[Step], first: int, shelf: Memtable) -> Judgement:
         was_representative=np.array([step.was_representative for step in steps]),
         left=column([step.left for step in steps]), representatives=np.stack((zeros, representatives), axis=1),
         representative_seqs=representatives,
-        names=shelf,
+        names=groups,
     )  # fmt: skip
 
 
 def fold_all(steps: list[Step], cuts: list[int], sources: bool, reached: int = 0) -> tuple[list[Any], Memtable]:
     """The events of a feed that comes in these batches, and what is kept in the end. reached: groups with smaller
     numbers have ended before anything came."""
-    shelf, events, first = Memtable(), [], 0
+    groups, events, first = Memtable(), [], 0
     for end in [*sorted({cut for cut in cuts if cut < len(steps)}), len(steps)]:
         batch = steps[first:end]
-        judgement = judged(batch, first, shelf)
+        judgement = judged(batch, first, groups)
         times = np.array([NO_TIME if step.time is None else step.time for step in batch], np.int64)
         said = [b"" if step.source is None else json.dumps(step.source).encode() for step in batch] if sources else []
         for i in np.flatnonzero(judgement.kinds == Kind.UNIQUE).tolist():
-            shelf.kept[first + i] = (int(times[i]), said[i] if sources else b"")
-        found = fold(judgement, times, said, shelf, np.full(len(batch), reached))
+            groups.kept[first + i] = (int(times[i]), said[i] if sources else b"")
+        found = fold(judgement, times, said, groups, np.full(len(batch), reached))
         for group in found.groups:
-            shelf.stored[group.group] = group.json
+            groups.stored[group.group] = group.json
             if not group.live_members:
-                del shelf.stored[group.group]
+                del groups.stored[group.group]
         events += [json.loads(line) for line in b"".join(found.lines(judgement.ids, judgement.seqs)).splitlines()]
         first = end
-    return events, shelf
+    return events, groups
 
 
 @st.composite
@@ -144,12 +144,12 @@ cuts = st.lists(st.integers(1, 79), max_size=6)
 @settings(max_examples=100 if LONG else 60)
 @given(feeds(), cuts, st.booleans(), st.sampled_from((0, 0, 5)))
 def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sources: bool, reached: int) -> None:
-    events, shelf = fold_all(steps, cuts, sources, reached)
-    assert (events, {number: json.loads(row) for number, row in shelf.stored.items()}) == told(steps, sources, reached)
+    events, groups = fold_all(steps, cuts, sources, reached)
+    assert (events, {number: json.loads(row) for number, row in groups.stored.items()}) == told(steps, sources, reached)
     # The last event of each group is its row, or says that it has none any more.
     folded = {event["group"]: {key: event[key] for key in list(event)[3:]} for event in events}
     ended = {event["group"] for event in events if event["event"] == "ended"}
-    stored = {number: json.loads(row) for number, row in shelf.stored.items()}
+    stored = {number: json.loads(row) for number, row in groups.stored.items()}
     assert stored == {number: row for number, row in folded.items() if number not in ended}
 
 

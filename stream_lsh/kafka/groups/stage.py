@@ -25,8 +25,8 @@ from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
-from stream_lsh.kafka.groups.copy import FOLDER, Copy, Folded
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
+from stream_lsh.kafka.groups.store import FOLDER, Folded, LocalStore
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
@@ -61,7 +61,7 @@ class GroupStage(Stage):
         self._member = GroupMember(settings, self.role, [self._input.topic], self._take_over, self._give_up)
         self._open = AsyncExitStack()  # what is open during an assignment
         self._delivery: Delivery | None = None
-        self._copy: Copy | None = None
+        self._local: LocalStore | None = None
         self._folding: Folding | None = None  # set once the store is complete
         self._restoring: tuple[AIOKafkaConsumer, int] | None = None  # set until then: changelog reader, end offset
         self._folded = Folded(-1, "")
@@ -125,30 +125,30 @@ class GroupStage(Stage):
         READING.missing(self._input.topic, position, bounds[self._input])
         self._position, self._folded = position, folded
         self._member.consumer.seek(self._input, position)
-        self._copy = await asyncio.to_thread(Copy.of, settings.data_folder / FOLDER, folded.state, position)
+        self._local = await asyncio.to_thread(LocalStore.of, settings.data_folder / FOLDER, folded.state, position)
         options = {"group_id": None, "isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
         consumer = await self._open.enter_async_context(consuming(settings, self.role, **options))
         consumer.assign([self._changelog])
-        lacking = await self._copy.lacks(consumer, self._changelog, position)
-        self._restoring = consumer, self._copy.changelog + lacking
+        lacking = await self._local.lacks(consumer, self._changelog, position)
+        self._restoring = consumer, self._local.changelog + lacking
         self._member.consumer.pause(self._input)  # until the store is complete
         if lacking:
             log.info("reading at most %d records of %s", lacking, self._changelog.topic)
 
     async def _restore(self, consumer: AIOKafkaConsumer, end: int) -> None:
         """Read a part of the changelog. All of it could take longer than a rebalance allows."""
-        copy = self._copy
-        assert copy is not None
-        before = lacking = end - copy.changelog
+        local = self._local
+        assert local is not None
+        before = lacking = end - local.changelog
         if before:
-            lacking = await copy.read(consumer, self._changelog, end, self._position)
+            lacking = await local.read(consumer, self._changelog, end, self._position)
         self.watch.recovery(0, lacking)
         if lacking < before:
             self.watch.idle()  # restoring counts as progress
         if lacking:
             return
         self._restoring = None
-        self._folding = Folding(copy.store, self.settings, self._rules, self._folded.last)
+        self._folding = Folding(local.store, self.settings, self._rules, self._folded.last)
         self._member.consumer.resume(self._input)
         where = self._position, self._input.topic, self._folded.last
         log.info("folding from offset %d of %s on, after frame %d", *where)
@@ -174,9 +174,9 @@ class GroupStage(Stage):
         self.watch.recovery(0, 0)
         self._waiting.clear()
         self._documents = 0
-        copy, self._copy = self._copy, None
-        if copy is not None:
-            await asyncio.to_thread(copy.close)
+        local, self._local = self._local, None
+        if local is not None:
+            await asyncio.to_thread(local.close)
         await self._open.aclose()
 
     # -- folding ----------------------------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ class GroupStage(Stage):
             self._documents += len(found.judgement.ids)
 
     async def _round(self) -> None:
-        folding, copy = self._folding, self._copy
-        assert folding is not None and copy is not None
+        folding, local = self._folding, self._local
+        assert folding is not None and local is not None
         began = time.perf_counter()
         self._due = time.monotonic() + PAUSE
         round = await asyncio.to_thread(self._fold, folding)
@@ -217,8 +217,8 @@ class GroupStage(Stage):
 
     async def _commit(self, round: Round) -> None:
         """Commit the results of a round in one transaction, then write them into the store."""
-        delivery, copy, folding = self._delivery, self._copy, self._folding
-        assert delivery is not None and copy is not None and folding is not None
+        delivery, local, folding = self._delivery, self._local, self._folding
+        assert delivery is not None and local is not None and folding is not None
         changes: list[Row] = [(key, value, [], None) for key, value in round.changes.items()]
         outputs = {
             (topic, 0): rows
@@ -231,7 +231,7 @@ class GroupStage(Stage):
         said = Folded(folding.last, self._folded.state).metadata()
         placed = await delivery(outputs, {self._input: (self._position, said)})
         at = placed.get((self._changelog.topic, 0))
-        await asyncio.to_thread(copy.write, round.changes, self._position, at)
+        await asyncio.to_thread(local.write, round.changes, self._position, at)
         self.watch.committed()
 
     async def _pass_markers(self) -> None:

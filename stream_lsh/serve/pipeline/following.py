@@ -22,7 +22,7 @@ from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import committed
-from stream_lsh.kafka.groups.copy import Folded
+from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings

@@ -22,8 +22,8 @@ from stream_lsh.embedded.group_table import table
 from stream_lsh.errors import StoreError
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.groups import stage as group
-from stream_lsh.kafka.groups.copy import FOLDER, PLACE
 from stream_lsh.kafka.groups.stage import GroupStage
+from stream_lsh.kafka.groups.store import FOLDER, PLACE
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings

@@ -53,7 +53,7 @@ class _Latest(OrderedDict[K, V], Generic[K, V]):
             self.popitem(last=False)
 
 
-class Shelf:
+class GroupCache:
     """What is known of the groups in a store, and has changed since the last commit."""
 
     def __init__(self, store: Store) -> None:

@@ -13,7 +13,7 @@ STARTING = {"Retry-After": "1"}
 _PAGE = "<!doctype html><html lang=en><title>stream_lsh</title><p>The service is starting.</p></html>"
 
 
-class Door:
+class Starting:
     """Answers by itself until `open` is called, then passes requests to the app."""
 
     def __init__(self) -> None:

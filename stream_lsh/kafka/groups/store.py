@@ -1,4 +1,4 @@
-"""The state of the role group: a store on the local disk. It is a copy of the changelog and may be lost.
+"""The state of the role group: a store on the local disk. It is rebuilt from the changelog if it is lost.
 
 The compacted changelog has every value of the store by its key. Its records are in the same transaction as the events
 and the position that they belong to; the store is written right after. A new member compares the store's position with
@@ -63,7 +63,7 @@ class Folded:
         return cls(found["last"], str(found["state"]))
 
 
-class Copy:
+class LocalStore:
     """The store in a folder. It may be lost.
 
     Attributes:
@@ -77,21 +77,21 @@ class Copy:
         self.store = self._opened()
 
     @classmethod
-    def of(cls, folder: Path, state: str, position: int) -> Copy:
+    def of(cls, folder: Path, state: str, position: int) -> LocalStore:
         """The store of these groups, at or before this position in memberships. Another store is replaced by an empty
         one.
 
         Raises:
             StoreError: another process uses it, or the system refuses access.
         """
-        copy = cls(folder)
-        if copy._place.get("state", state) != state or copy.position > position:
+        local = cls(folder)
+        if local._place.get("state", state) != state or local.position > position:
             log.warning("%s has other groups: it is deleted, and read again from the changelog", folder)
-            copy.wipe()
-        if "state" not in copy._place:  # it is still empty
-            copy._place = {"state": state}
-            copy.write({}, 0, None)
-        return copy
+            local.wipe()
+        if "state" not in local._place:  # it is still empty
+            local._place = {"state": state}
+            local.write({}, 0, None)
+        return local
 
     def _opened(self) -> Store:
         self.folder.mkdir(parents=True, exist_ok=True)
