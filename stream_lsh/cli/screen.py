@@ -94,7 +94,7 @@ def _workers(report: Report) -> Iterator[str]:
 def _life(name: str, role: dict[str, object]) -> str:
     if role.get("stopped"):
         return f"{name} STOPPED"
-    return name if role["alive"] else f"{name} NO PROGRESS"
+    return name if role["live"] else f"{name} NO PROGRESS"
 
 
 def _wait(what: Role | Shard) -> tuple[str, str]:

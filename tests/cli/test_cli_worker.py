@@ -64,9 +64,9 @@ def answering(status: int, report: object) -> Iterator[int]:
         server.server_close()
 
 
-def told(alive: bool = True, *ports: int, role: str = "match") -> dict[str, object]:
+def told(live: bool = True, *ports: int, role: str = "match") -> dict[str, object]:
     seconds = {"started": 75.2, "committed": 3.4, "idle": None}
-    return {"alive": alive, "roles": {role: {"alive": alive, "seconds_since": seconds}}, "ports": ports}
+    return {"live": live, "roles": {role: {"live": live, "seconds_since": seconds}}, "ports": ports}
 
 
 def test_roles() -> None:
@@ -98,7 +98,7 @@ def test_health_of_a_worker_that_is_alive() -> None:
     with answering(200, told()) as port:
         result = run("kafka", "health", "--port", str(port))
         assert result.exit_code == 0
-        assert result.output == f"match (port {port}): alive, last commit 3.4 s ago, started 1 min 15 s ago\n"
+        assert result.output == f"match (port {port}): live, last commit 3.4 s ago, started 1 min 15 s ago\n"
         assert run("kafka", "health", "--quiet", http_port=str(port)).output == ""
 
 
@@ -106,12 +106,12 @@ def test_health_asks_all_processes() -> None:
     with answering(200, told(role="sign")) as other:
         with answering(200, lambda port: told(True, port, other)) as port:
             result = run("kafka", "health", "--port", str(port))
-            assert result.exit_code == 0 and f"sign (port {other}): alive" in result.output
+            assert result.exit_code == 0 and f"sign (port {other}): live" in result.output
         with answering(503, told(False)) as dead:
             with answering(200, lambda port: told(True, port, other, dead)) as port:
                 result = run("kafka", "health", "--port", str(port))
             assert result.exit_code == 1
-            assert f"match (port {dead}): not alive" in result.output and "sign" in result.output
+            assert f"match (port {dead}): not live" in result.output and "sign" in result.output
 
 
 def test_health_of_what_is_not_there() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.kafka.brokers import alive, local_broker
+from support.kafka.brokers import is_running, local_broker
 from support.kafka.harness import descendants
 from support.long_form import rotating
 from support.waiting import PATIENCE, until
@@ -102,7 +102,7 @@ def test_it_shows_all_of_a_pipeline_and_leaves_nothing_on_a_broker_that_is_given
         assert len(children) == 2, "a worker and the page"
         demo.process.send_signal(signal.SIGINT)
         assert demo.process.wait(PATIENCE) == 0, demo.err
-        assert not any(map(alive, children))
+        assert not any(map(is_running, children))
     lines = demo.out.splitlines()
     assert sum(line.startswith("pair ") for line in lines[:-5]) > 0
     assert sum(line.startswith("alert ") for line in lines[:-5]) == 1
@@ -130,7 +130,7 @@ def test_with_a_broker_of_its_own_all_ends_together(what: str, tmp_path: Path) -
         }[what]  # fmt: skip
         os.kill(victim, signal.SIGTERM if what == "signal" else signal.SIGKILL)
         code = demo.process.wait(PATIENCE)
-        until(lambda: not any(map(alive, children)), why=demo.err)
+        until(lambda: not any(map(is_running, children)), why=demo.err)
     if what == "signal":
         assert code == 0, demo.err
     elif what == "worker":

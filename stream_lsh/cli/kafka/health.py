@@ -1,4 +1,4 @@
-"""`stream-lsh kafka health`: whether the worker on this machine is alive, for a container's health check."""
+"""`stream-lsh kafka health`: whether the worker on this machine is live, for a container's health check."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ def health(context: click.Context, /, port: int | None, host: str | None, quiet:
     first = port or settings.http_port
     if first is None:
         raise UsageError("http_port is not set, so the worker does not answer; set it for both, or give --port")
-    alive, lines = ask(host or settings.http_host, first)
-    if not alive:
-        raise StreamLshError("not alive: " + "; ".join(lines))
+    live, lines = ask(host or settings.http_host, first)
+    if not live:
+        raise StreamLshError("not live: " + "; ".join(lines))
     if not quiet:
         for line in lines:
             click.echo(line)
 
 
 def ask(host: str, port: int) -> tuple[bool, list[str]]:
-    """Whether all roles of a worker are alive, and a line on each.
+    """Whether all roles of a worker are live, and a line on each.
 
     Args:
         host: where the worker listens. port: of its first process, which names the others.
     """
     host = "127.0.0.1" if host in EVERY_ADDRESS else host
     first = report_of(host, port)
-    alive, lines = _lines(port, first)
+    live, lines = _lines(port, first)
     others = first.get("ports", ()) if isinstance(first, dict) else ()
     for other in others:
         if other != port:
             fine, more = _lines(other, report_of(host, other))
-            alive &= fine
+            live &= fine
             lines += more
-    return alive, lines
+    return live, lines
 
 
 def _lines(port: int, report: dict[str, Any] | str) -> tuple[bool, list[str]]:
@@ -83,5 +83,5 @@ def _lines(port: int, report: dict[str, Any] | str) -> tuple[bool, list[str]]:
             if seconds[name] is not None
         ]
         words += [f"stopped: {found['stopped']}"] if "stopped" in found else []
-        lines.append(f"{role} (port {port}): {'alive' if found['alive'] else 'not alive'}, {', '.join(words)}")
-    return bool(report["alive"]), lines
+        lines.append(f"{role} (port {port}): {'live' if found['live'] else 'not live'}, {', '.join(words)}")
+    return bool(report["live"]), lines

@@ -1,7 +1,7 @@
 """Health of a worker: whether every role has recently committed, or recently had nothing to do.
 
 An open port proves little; progress does. A role is healthy if its last commit, its last check of an empty input or its
-start is less than `ALIVE` seconds ago.
+start is less than `LIVE_SECONDS` seconds ago.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-ALIVE = 60.0  # seconds
+LIVE_SECONDS = 60.0  # seconds
 
 
 @dataclass
@@ -52,9 +52,9 @@ class Health:
         for role, pulse in self._pulses.items():
             ages = {"started": pulse.started, "committed": pulse.committed, "idle": pulse.idle}
             seconds = {name: None if then is None else round(now - then, 3) for name, then in ages.items()}
-            alive = pulse.stopped is None and now - pulse.last < ALIVE
-            roles[role] = {"alive": alive, "seconds_since": seconds}
+            live = pulse.stopped is None and now - pulse.last < LIVE_SECONDS
+            roles[role] = {"live": live, "seconds_since": seconds}
             if pulse.stopped is not None:
                 roles[role]["stopped"] = pulse.stopped
-        alive = all(role["alive"] for role in roles.values())
-        return alive, {"alive": alive, "roles": roles, "ports": self._ports}
+        live = all(role["live"] for role in roles.values())
+        return live, {"live": live, "roles": roles, "ports": self._ports}

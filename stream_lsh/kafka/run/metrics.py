@@ -87,9 +87,9 @@ async def served(health: Health, registry: Registry, host: str, port: int) -> As
     from aiohttp import web  # only here: a worker without a port does not need it
 
     async def answer_health(_: web.Request) -> web.Response:
-        alive, report = health.report()
+        live, report = health.report()
         return web.Response(
-            status=200 if alive else 503, body=orjson.dumps(report) + b"\n", content_type="application/json"
+            status=200 if live else 503, body=orjson.dumps(report) + b"\n", content_type="application/json"
         )
 
     async def answer_metrics(_: web.Request) -> web.Response:

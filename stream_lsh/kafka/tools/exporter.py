@@ -68,7 +68,7 @@ async def exporting(settings: KafkaSettings, port: int) -> None:
         return web.Response(body=metrics(found), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def answer_health(_: web.Request) -> web.Response:
-        return web.json_response({"alive": True, "roles": {}, "ports": [port]})
+        return web.json_response({"live": True, "roles": {}, "ports": [port]})
 
     application = web.Application()
     application.router.add_get("/health", answer_health)

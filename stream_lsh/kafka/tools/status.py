@@ -260,7 +260,7 @@ def _told(found: Report) -> Iterator[Trouble]:
             if "stopped" in role:
                 text = f"{name} at {worker.address} has stopped: {role['stopped']}"
                 yield Trouble(True, "StreamLshRoleStopped", text)
-            elif not role["alive"]:
+            elif not role["live"]:
                 yield Trouble(
                     True, "StreamLshNoCommit", f"{name} at {worker.address} has committed nothing for a minute"
                 )

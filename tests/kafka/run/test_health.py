@@ -7,7 +7,7 @@ import json
 import urllib.error
 import urllib.request
 
-from stream_lsh.kafka.run.health import ALIVE, Health
+from stream_lsh.kafka.run.health import LIVE_SECONDS, Health
 from stream_lsh.kafka.run.metrics import Probe, Registry, served
 
 
@@ -34,20 +34,20 @@ async def test_over_http() -> None:
         status, kind, body = await asyncio.to_thread(get, port, "/health")
         assert status == 200 and kind.startswith("application/json")
         assert json.loads(body)["roles"]["sign"] == {
-            "alive": True,
+            "live": True,
             "seconds_since": {"started": 0, "committed": None, "idle": None},
         }
-        clock.now += ALIVE - 1
+        clock.now += LIVE_SECONDS - 1
         sign.committed()
         clock.now += 2
         status, _, body = await asyncio.to_thread(get, port, "/health")
         found = json.loads(body)
-        assert status == 503 and not found["alive"]
-        assert found["roles"]["sign"]["alive"] and not found["roles"]["judge"]["alive"]
+        assert status == 503 and not found["live"]
+        assert found["roles"]["sign"]["live"] and not found["roles"]["judge"]["live"]
         assert found["roles"]["sign"]["seconds_since"]["committed"] == 2
         judge.idle()
         assert (await asyncio.to_thread(get, port, "/health"))[0] == 200
-        clock.now += ALIVE + 1
+        clock.now += LIVE_SECONDS + 1
         assert (await asyncio.to_thread(get, port, "/health"))[0] == 503
         status, kind, body = await asyncio.to_thread(get, port, "/metrics")
         assert status == 200 and kind.startswith("text/plain") and b"stream_lsh_documents_total" in body

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import errors
-from support.kafka.brokers import alive
+from support.kafka.brokers import is_running
 from support.long_form import pairwise, rotating
 from support.waiting import PATIENCE, until
 
@@ -104,7 +104,7 @@ def test_a_signal_drains(start: Start, processes: str, number: int) -> None:
     worker.process.send_signal(number)
     assert worker.end() == 0
     assert sorted(role for role, _ in worker.notes("drained")) == ["forward", "judge", "sequence"]
-    assert not any(alive(pid) for pid in found.values())
+    assert not any(is_running(pid) for pid in found.values())
     assert "swordfish" not in worker.said()
 
 
@@ -133,7 +133,7 @@ def test_a_role_whose_process_has_ended_comes_back_in_another_and_after_a_failur
     assert worker.started(6) == again
     assert "WARNING judge: ConnectionResetError: the line is cut; beginning again" in worker.said()
     worker.process.kill()  # and the death of the supervisor ends all
-    until(lambda: not any(alive(pid) for pid in again.values()))
+    until(lambda: not any(is_running(pid) for pid in again.values()))
 
 
 @pytest.mark.parametrize("processes", ["one", *rotating(["roles", "groups"], 1)])
@@ -162,7 +162,7 @@ def test_a_worker_ends_when_its_last_role_has_stopped(start: Start, processes: s
     worker.order("sequence", "give up")
     assert worker.end() == 3
     assert not worker.notes("drained") and len(worker.notes("started")) == 3
-    assert not any(alive(pid) for pid in found.values())
+    assert not any(is_running(pid) for pid in found.values())
 
 
 @pytest.mark.long
@@ -176,7 +176,7 @@ def test_what_ends_all(start: Start, processes: str, what: str) -> None:
     worker.order("judge", "give up" if what == "together" else what)
     assert worker.end() == (3 if what == "together" else 6)
     assert sorted(role for role, _ in worker.notes("drained")) == ["forward", "sequence"]
-    assert not any(alive(pid) for pid in found.values())
+    assert not any(is_running(pid) for pid in found.values())
 
 
 @pytest.mark.long
@@ -218,7 +218,7 @@ def test_a_second_signal_does_not_wait(start: Start, processes: str, number: int
         worker.process.wait(0.5)
     worker.process.send_signal(number)
     assert worker.end() == 128 + number
-    assert not alive(found["judge"])
+    assert not is_running(found["judge"])
 
 
 def free(port: int) -> bool:
@@ -237,7 +237,7 @@ def test_each_process_has_a_port(start: Start) -> None:
     for offset, role in enumerate(("judge", "forward")):
         with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/health", timeout=60) as answer:
             report = json.load(answer)
-        assert report["alive"] and list(report["roles"]) == [role] and report["ports"] == [port, port + 1]
+        assert report["live"] and list(report["roles"]) == [role] and report["ports"] == [port, port + 1]
         with urllib.request.urlopen(f"http://127.0.0.1:{port + offset}/metrics", timeout=60) as answer:
             assert f'stream_lsh_documents_total{{role="{role}"}}'.encode() in answer.read()
 
@@ -248,9 +248,9 @@ def test_a_role_that_has_stopped_is_told(start: Start) -> None:
     worker.started(3)
     worker.order("forward", "give up")
     until(lambda: "forward has stopped" in worker.said())
-    alive, lines = ask("127.0.0.1", port)
-    said = [line for line in lines if "not alive" in line]
-    assert not alive and len(lines) == 3 and len(said) == 1
+    live, lines = ask("127.0.0.1", port)
+    said = [line for line in lines if "not live" in line]
+    assert not live and len(lines) == 3 and len(said) == 1
     assert said[0].startswith("forward (port") and said[0].endswith("stopped: the shelf is empty; fill it")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import NewTopic
-from support.kafka.brokers import alive, local_broker, settings_for
+from support.kafka.brokers import is_running, local_broker, settings_for
 from support.long_form import rotating
 from support.waiting import until
 
@@ -52,7 +52,7 @@ def test_it_starts_and_keeps_its_data_through_kill_and_restart(version: str, tmp
         asyncio.run(begin())
         broker.kill()
         assert broker.pid is None
-        assert not alive(first)
+        assert not is_running(first)
         broker.start()
         assert (broker.bootstrap, broker.pid != first) == (address, True)
         asyncio.run(write(broker, b"three"))
@@ -63,7 +63,7 @@ def test_it_starts_and_keeps_its_data_through_kill_and_restart(version: str, tmp
         last = broker.pid
         assert broker.wait(0.01) is None
     assert broker.pid is None
-    assert last is not None and not alive(last)
+    assert last is not None and not is_running(last)
     again = KafkaBroker(tmp_path / "kafka", version)
     with again:
         assert asyncio.run(read(again, 3)) == [b"one", b"two", b"three"]
@@ -82,11 +82,11 @@ def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     try:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        assert alive(child)
+        assert is_running(child)
     finally:
         parent.kill()
         parent.wait()
-    until(lambda: not alive(child))
+    until(lambda: not is_running(child))
 
 
 @pytest.mark.long

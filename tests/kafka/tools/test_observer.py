@@ -136,7 +136,7 @@ def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> No
 def test_processes_behind_one_that_is_silent() -> None:
     """A process that compiles does not listen yet; those that do name each other."""
     metrics = ('stream_lsh_build_info{version="9.9"} 1', 'stream_lsh_index_bytes{role="match",shard="3"} 7', "")
-    body = {"/health": b'{"alive": true, "roles": {}, "ports": []}', "/metrics": "\n".join(metrics).encode()}
+    body = {"/health": b'{"live": true, "roles": {}, "ports": []}', "/metrics": "\n".join(metrics).encode()}
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

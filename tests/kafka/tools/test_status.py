@@ -32,7 +32,7 @@ from stream_lsh.kafka.tools.workers import Answer
 NOW = 1_795_000_000.0
 HOUR = 3600.0
 NAMES = {name: f"news.{name}" for name in Topics.__dataclass_fields__ if name != "prefix"}
-ALIVE = {"alive": True, "seconds_since": {}}
+LIVE = {"live": True, "seconds_since": {}}
 
 
 def group(role: str, *hosts: str, state: str = "Stable") -> Group:
@@ -57,7 +57,7 @@ def seen(**given: Any) -> Seen:
         "readers": readers, "provisional": {0: (0, None), 1: (0, None)},
         "accepted": Accepted(bytes(16), {0: 100, 1: 100}, 49, 200), "decided": 200, "complete": 48, "nexts": {},
         "kept": dict.fromkeys(NAMES, 10 * HOUR) | {"changelog": None}, "sources": 2, "outputs": 2,
-        "answers": [Answer("10.0.0.1", 8080, roles={"match": ALIVE}, version="0.1.0",
+        "answers": [Answer("10.0.0.1", 8080, roles={"match": LIVE}, version="0.1.0",
                            shards={shard: {"documents": 90, "bytes": 7000, "recovering": 0} for shard in (0, 1)})],
     }  # fmt: skip
     return Seen(**(values | given))
@@ -192,8 +192,8 @@ def nobody(role: str) -> dict[str, Group]:
 
 
 SHARED = {"state": "PreparingRebalance"}
-STOPPED = {"judge": {"alive": False, "stopped": "replies were deleted", "seconds_since": {}}}
-STILL = {"judge": {"alive": False, "seconds_since": {}}}
+STOPPED = {"judge": {"live": False, "stopped": "replies were deleted", "seconds_since": {}}}
+STILL = {"judge": {"live": False, "seconds_since": {}}}
 
 
 @pytest.mark.parametrize(

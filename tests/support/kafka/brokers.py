@@ -20,7 +20,7 @@ Make = Callable[..., Awaitable[KafkaSettings]]  # of the fixture `make`
 VERSION = os.environ.get("STREAM_LSH_TEST_KAFKA_VERSION") or VERSIONS[0]
 
 
-def alive(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether a process runs. A zombie is dead: who started it may not have looked yet."""
     try:
         os.kill(pid, 0)

@@ -90,7 +90,7 @@ class Chaos:
             else:
                 time.sleep(0.05)
             self._start_refused()
-            self.pipeline.alive(self._busy)
+            self.pipeline.check_live(self._busy)
 
     def _start_refused(self) -> None:
         """Workers that have come to a topic that takes only tiny records refuse it, rightly; they are tried again."""

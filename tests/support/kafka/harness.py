@@ -206,7 +206,7 @@ class Pipeline:
                  f"{worker.said()}" for worker in self.workers]  # fmt: skip
         return "\n".join([*more, *parts])
 
-    def alive(self, but: Collection[str] = ()) -> None:
+    def check_live(self, but: Collection[str] = ()) -> None:
         """Fail if a worker that was started has ended by itself; but: names of those that may have."""
         for worker in self.workers:
             if worker.name in but:
@@ -216,7 +216,7 @@ class Pipeline:
 
     def finish(self, *, patience: float = PATIENCE, watch: Callable[[], None] | None = None) -> None:
         """Wait until every document has a verdict and was passed on; fail if for `patience` seconds nothing comes."""
-        self.run(self._finish(patience, watch or self.alive))
+        self.run(self._finish(patience, watch or self.check_live))
         if self.settings.groups:
             self.run(self._grouped())
 

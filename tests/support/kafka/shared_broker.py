@@ -17,7 +17,7 @@ from pathlib import Path
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker
-from support.kafka.brokers import VERSION, DockerBroker, alive, docker_answers
+from support.kafka.brokers import VERSION, DockerBroker, docker_answers, is_running
 from support.waiting import until
 
 LOOK = 0.5  # seconds between two looks whether the run has ended
@@ -59,7 +59,7 @@ def main() -> None:
     try:
         broker.start()
         _write(folder / "address", broker.bootstrap)
-        while alive(run):
+        while is_running(run):
             time.sleep(LOOK)
     except Exception as error:
         _write(folder / "failure", str(error) if isinstance(error, BrokerError) else traceback.format_exc())
