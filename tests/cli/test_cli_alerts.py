@@ -11,7 +11,7 @@ from support.json_lines import read_lines, write_lines
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.alerts.watch import Alert
 from stream_lsh.cli.alerts import sentence
-from stream_lsh.embedded.rehearsal import Told
+from stream_lsh.embedded.rehearsal import Rehearsed
 
 TEXT = "the council has voted for the new bridge over the river work begins in spring and takes two years"
 RULES = """
@@ -83,5 +83,5 @@ def test_one_option_without_the_other(folder: Path) -> None:
 
 def test_people_get_sentences(folder: Path) -> None:
     rule = read_rules(folder / "rules.toml")[0]
-    told = Told(Alert(rule, 0, 1_700_000_000_000, 7, {"members": 3}), 9, b'"b2"', b'"herald"')
+    told = Rehearsed(Alert(rule, 0, 1_700_000_000_000, 7, {"members": 3}), 9, b'"b2"', b'"herald"')
     assert sentence(told) == '2023-11-14T22:13:20Z  spreads: group 7, members 3, at document 9 "b2"'

@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from stream_lsh.kafka.consumer import group_member as module
-from stream_lsh.kafka.consumer.group_member import Gone, GroupMember
+from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -118,7 +118,7 @@ async def test_positions_from_before_the_seek_are_no_errors(play: Play, member: 
         await member.on_partitions_assigned({ONE})
         play.consumer.gives = [error, error]
         assert await member.poll(0.1) is None
-        with pytest.raises((NoOffsetForPartitionError, Gone)):
+        with pytest.raises((NoOffsetForPartitionError, OutOfRange)):
             await member.poll(0.1)
 
 
