@@ -203,9 +203,9 @@ def _send_from_kafka(settings: KafkaSettings, receiver: str, courier: Courier, *
     async def work(stop: asyncio.Event, _: asyncio.Event) -> None:
         with explained(settings):
             await check(settings)
-        watch = Probe(ROLE)
+        probe = Probe(ROLE)
         await keep_running(
-            lambda: SendStage(settings, watch, receiver, courier, until_end=until_end), stop, settings, watch
+            lambda: SendStage(settings, probe, receiver, courier, until_end=until_end), stop, settings, probe
         )
 
     with Signals() as signals:

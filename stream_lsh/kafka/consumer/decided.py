@@ -143,25 +143,25 @@ class Decided:
 class DecisionLog:
     """The topic `decisions`, read from its beginning into `decided`."""
 
-    def __init__(self, settings: KafkaSettings, consumer: AIOKafkaConsumer, watch: Probe) -> None:
+    def __init__(self, settings: KafkaSettings, consumer: AIOKafkaConsumer, probe: Probe) -> None:
         self._settings = settings
         self._place = TopicPartition(Topics.of(settings).decisions, 0)
         self._consumer = consumer
-        self._unreadable = Unreadable(settings, watch)
+        self._unreadable = Unreadable(settings, probe)
         self._trimmed = 0
         self.decided = Decided(self._place.topic)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, settings: KafkaSettings, watch: Probe) -> AsyncIterator[DecisionLog]:
+    async def open(cls, settings: KafkaSettings, probe: Probe) -> AsyncIterator[DecisionLog]:
         """A log positioned at the beginning of its topic.
 
         Raises:
             KafkaError, OSError: as `connection.admin`.
         """
         options = {"group_id": None, "isolation_level": "read_committed"}
-        async with consuming(settings, watch.role, **options) as consumer:
-            found = cls(settings, consumer, watch)
+        async with consuming(settings, probe.role, **options) as consumer:
+            found = cls(settings, consumer, probe)
             consumer.assign([found._place])
             await consumer.seek_to_beginning(found._place)
             yield found

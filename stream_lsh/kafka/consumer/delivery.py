@@ -29,7 +29,7 @@ BATCH_BYTES = 1_000_000  # below Kafka's default limit
 
 @asynccontextmanager
 async def delivering(
-    settings: KafkaSettings, watch: Probe, partition: int | None = None, batch_bytes: int = BATCH_BYTES
+    settings: KafkaSettings, probe: Probe, partition: int | None = None, batch_bytes: int = BATCH_BYTES
 ) -> AsyncIterator[Delivery]:
     """A `Delivery` for a role. With `partition`: for one source partition. Its producer fences an earlier one, and ends
     the open transaction of that one before this returns.
@@ -40,18 +40,18 @@ async def delivering(
     topics = Topics.of(settings)
     options: dict[str, Any] = {
         "max_batch_size": batch_bytes, "retry_backoff_ms": private.RETRY_MS,
-        "transactional_id": topics.transactional_id(watch.role, partition),
+        "transactional_id": topics.transactional_id(probe.role, partition),
         "transaction_timeout_ms": settings.transaction_timeout_ms,
     }  # fmt: skip
-    async with producing(settings, watch.role, **options) as producer:
-        yield Delivery(settings, watch, producer, topics.group(watch.role))
+    async with producing(settings, probe.role, **options) as producer:
+        yield Delivery(settings, probe, producer, topics.group(probe.role))
 
 
 class Delivery:
     """Delivers records, and commits input positions of a consumer group, through one producer."""
 
-    def __init__(self, settings: KafkaSettings, watch: Probe, producer: AIOKafkaProducer, group: str) -> None:
-        self._watch = watch
+    def __init__(self, settings: KafkaSettings, probe: Probe, producer: AIOKafkaProducer, group: str) -> None:
+        self._probe = probe
         self._producer = producer
         self._underway = Underway(producer)
         self._group = group
@@ -72,7 +72,7 @@ class Delivery:
         batches = self._batches(outputs)
         try:
             async with asyncio.timeout(self._seconds):
-                with self._watch.transaction():
+                with self._probe.transaction():
                     await self._producer.begin_transaction()
                     committing = self._producer.send_offsets_to_transaction(dict(positions), self._group)
                     # If a record is refused, aiokafka still commits the others: check each one first.

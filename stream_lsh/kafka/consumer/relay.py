@@ -53,7 +53,7 @@ class Relay:
     def __init__(
         self,
         settings: KafkaSettings,
-        watch: Probe,
+        probe: Probe,
         source: str,
         target: str,
         begin: Callable[[list[int]], Awaitable[None]],
@@ -65,9 +65,9 @@ class Relay:
         self.room = asyncio.Event()
         self.room.set()
         self._settings = settings
-        self._watch = watch
+        self._probe = probe
         self._source, self._target = source, target
-        self.member = GroupMember(settings, watch.role, [source], self._take_over, self._give_up)
+        self.member = GroupMember(settings, probe.role, [source], self._take_over, self._give_up)
         self._begin = begin
         self._forget = forget
         self._further = further
@@ -104,7 +104,7 @@ class Relay:
             self._refused.cancel()
 
     async def _open(self, stack: AsyncExitStack, isolation: str) -> None:
-        settings, role = self._settings, self._watch.role
+        settings, role = self._settings, self._probe.role
         self.admin = await stack.enter_async_context(admin(settings))
         there = await self.admin.list_topics()
         for topic in (self._source, self._target):
@@ -135,7 +135,7 @@ class Relay:
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
         partitions = sorted(place.partition for place in assigned)
-        self._watch.assigned(set(partitions))
+        self._probe.assigned(set(partitions))
         if not partitions:
             self.member.log.info("standing by: no partition of %s for this member", self._source)
             return
@@ -197,7 +197,7 @@ class Relay:
     def idle(self) -> None:
         """Report that Kafka has just answered and nothing is to do, unless something is in flight or uncommitted."""
         if self.at_rest and not self._delivered:
-            self._watch.idle()
+            self._probe.idle()
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Relay:
         marks, documents = item
         self._delivered.update(marks)
         if documents:
-            self._watch.documents(documents)
+            self._probe.documents(documents)
         self._look()
 
     def _look(self) -> None:
@@ -243,7 +243,7 @@ class Relay:
             except BaseException:
                 self._delivered = {**marks, **self._delivered}  # committed when the run ends
                 raise
-            self._watch.committed()
+            self._probe.committed()
 
     async def _keep_time(self) -> None:
         while True:
@@ -255,7 +255,7 @@ class Relay:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for partition, position in self.positions.items():
-                self._watch.lag(partition, self.member.lag(self.place(partition), position))
+                self._probe.lag(partition, self.member.lag(self.place(partition), position))
 
 
 def _listed(partitions: Mapping[int, int]) -> str:

@@ -44,10 +44,10 @@ async def named(client: AIOKafkaAdminClient, settings: KafkaSettings, topic: str
 class Unreadable:
     """What a role does with unreadable records."""
 
-    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
         self._settings = settings
-        self._watch = watch
-        self._log = logging.getLogger(f"stream_lsh.kafka.{watch.role}")
+        self._probe = probe
+        self._log = logging.getLogger(f"stream_lsh.kafka.{probe.role}")
         self._said = -SAY_SECONDS
         self._passed = 0
 
@@ -73,7 +73,7 @@ class Unreadable:
 
     def passed(self, where: str, reason: str, error: StoreError) -> None:
         """Count a skipped record and log a warning."""
-        self._watch.ignored(reason)
+        self._probe.ignored(reason)
         self._passed += 1
         if time.monotonic() - self._said >= SAY_SECONDS:
             self._said = time.monotonic()

@@ -63,7 +63,7 @@ class SourcePartition:
         partition: int,
         settings: KafkaSettings,
         delivery: Delivery,
-        watch: Probe,
+        probe: Probe,
         most_bytes: int,
         pause: float,
         moved: Callable[[], None],
@@ -78,7 +78,7 @@ class SourcePartition:
         self.quiet_since = time.monotonic()
         self._settings = settings
         self._delivery = delivery
-        self._watch = watch
+        self._probe = probe
         self._most_bytes = most_bytes
         self._pause = pause
         self._moved = moved
@@ -171,20 +171,20 @@ class SourcePartition:
         )
         self._committed = position, needed
         if there:
-            self._watch.documents(len(there))
-            self._watch.batch(len(there), time.perf_counter() - began)
-        self._watch.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in there)
+            self._probe.documents(len(there))
+            self._probe.batch(len(there), time.perf_counter() - began)
+        self._probe.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in there)
         for _, verdict in joined:
             if verdict.kind == REJECTED:
-                self._watch.rejected(verdict.reason)
-        self._watch.committed()
+                self._probe.rejected(verdict.reason)
+        self._probe.committed()
 
     def _look_for_losses(self) -> None:
         """Raises StoreError if retention has deleted documents, unless that is allowed."""
         lost, compacted = self.join.lost - self._lost, self.join.compacted - self._compacted
         self._lost, self._compacted = self.join.lost, self.join.compacted
         if compacted:
-            self._watch.ignored("compacted", compacted)
+            self._probe.ignored("compacted", compacted)
         if lost and not self._settings.accept_loss:
             raise DOCUMENTS.deleted(f"{self._topics.documents}, partition {self.partition}", f"{lost} documents")
         if lost:

@@ -46,8 +46,8 @@ class ForwardStage(Stage):
 
     role: ClassVar[str] = "forward"
 
-    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
-        super().__init__(settings, watch)
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
+        super().__init__(settings, probe)
         self._topics = Topics.of(settings)
         self._group = self._topics.group(self.role)
         read = [self._topics.documents, self._topics.verdicts]
@@ -59,7 +59,7 @@ class ForwardStage(Stage):
         self._paused: set[TopicPartition] = set()
         self._open = AsyncExitStack()  # what is open during an assignment
         self._looked = 0.0
-        self._unreadable = Unreadable(settings, watch)
+        self._unreadable = Unreadable(settings, probe)
 
     async def run(self, stop: asyncio.Event) -> None:
         options = {
@@ -89,7 +89,7 @@ class ForwardStage(Stage):
         await self._feed(found)
         self._balance()
         if not found and not any(source.busy for source in self._sources.values()):
-            self.watch.idle()
+            self.probe.idle()
         now = time.monotonic()
         if now > self._looked + 1:
             self._looked = now
@@ -101,7 +101,7 @@ class ForwardStage(Stage):
             if documents or records:
                 verdicts = [verdict for record in records if (verdict := await self._verdict(record)) is not None]
                 source.offer(documents, verdicts)
-                self.watch.lag(partition, self._member.lag(source.verdicts, source.join.needed))
+                self.probe.lag(partition, self._member.lag(source.verdicts, source.join.needed))
 
     async def _verdict(self, record: ConsumerRecord) -> Verdict | None:
         """The verdict in a record; None if the record is skipped. Raises StoreError as `Unreadable`."""
@@ -135,7 +135,7 @@ class ForwardStage(Stage):
         """
         topics, consumer = self._topics, self._consumer
         partitions = {place.partition for place in assigned if place.topic == topics.documents}
-        self.watch.assigned(partitions)
+        self.probe.assigned(partitions)
         if partitions != {place.partition for place in assigned if place.topic == topics.verdicts}:
             counts = {
                 name: len(consumer.partitions_for_topic(name) or ()) for name in (topics.documents, topics.verdicts)
@@ -154,7 +154,7 @@ class ForwardStage(Stage):
         for partition in sorted(partitions):
             found = [places.get(topic, {}).get(partition) for topic in (topics.documents, topics.verdicts)]
             source = SourcePartition(
-                partition, self.settings, deliveries[partition], self.watch, most_bytes, pause, self._balance
+                partition, self.settings, deliveries[partition], self.probe, most_bytes, pause, self._balance
             )
             self._sources[partition] = source
             documents, verdicts = found
@@ -172,7 +172,7 @@ class ForwardStage(Stage):
         found: dict[int, Delivery] = {}
 
         async def start(partition: int) -> None:
-            delivery = delivering(self.settings, self.watch, partition, self._batch_bytes)
+            delivery = delivering(self.settings, self.probe, partition, self._batch_bytes)
             found[partition] = await stacks[partition].enter_async_context(delivery)
 
         stacks = {partition: await self._open.enter_async_context(AsyncExitStack()) for partition in partitions}
@@ -241,7 +241,7 @@ class ForwardStage(Stage):
         for partition, source in self._sources.items():
             if not {source.documents, source.verdicts} <= self._member.assigned:
                 continue
-            self.watch.lag(partition, self._member.lag(source.verdicts, source.join.needed))
+            self.probe.lag(partition, self._member.lag(source.verdicts, source.join.needed))
             if now > source.quiet_since + QUIET_SECONDS and not source.busy:
                 source.quiet_since = now
                 # A partition that was just given away has no position, and a new one may not have it yet.

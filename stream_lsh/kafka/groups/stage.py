@@ -52,8 +52,8 @@ class GroupStage(Stage):
 
     role: ClassVar[str] = "group"
 
-    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
-        super().__init__(settings, watch)
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
+        super().__init__(settings, probe)
         self._rules = rules_of(settings)
         self._topics = Topics.of(settings)
         self._input = TopicPartition(self._topics.memberships, 0)
@@ -69,7 +69,7 @@ class GroupStage(Stage):
         self._documents = 0  # in them
         self._position = 0  # offset after what was folded last
         self._due = self._moved = 0.0  # when the next round may begin, and the last record arrived (monotonic clock)
-        self._unreadable = Unreadable(settings, watch)
+        self._unreadable = Unreadable(settings, probe)
 
     async def run(self, stop: asyncio.Event) -> None:
         options = {"isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
@@ -80,7 +80,7 @@ class GroupStage(Stage):
         async with self._member.working:
             if self._input not in self._member.assigned:
                 if found is not None:
-                    self.watch.idle()  # another member folds
+                    self.probe.idle()  # another member folds
                 return
             if self._restoring is not None:
                 await self._restore(*self._restoring)
@@ -91,9 +91,9 @@ class GroupStage(Stage):
             while self._waiting and not self._patience():
                 await self._round()
             if found is not None and not found and not self._waiting:
-                self.watch.idle()
+                self.probe.idle()
                 await self._pass_markers()
-            self.watch.lag(0, self._member.lag(self._input, self._position))
+            self.probe.lag(0, self._member.lag(self._input, self._position))
 
     def _patience(self) -> float:
         """How long to wait for memberships, in seconds. Each round costs a transaction, large or small."""
@@ -111,12 +111,12 @@ class GroupStage(Stage):
         Raises:
             StoreError: that position is uncertain.
         """
-        self.watch.assigned({partition.partition for partition in assigned})
+        self.probe.assigned({partition.partition for partition in assigned})
         if self._input not in assigned:
             return
         settings, group = self.settings, self._topics.group(self.role)
         # First: it fences the producer of the member before, so that nothing more is committed after this.
-        self._delivery = await self._open.enter_async_context(delivering(settings, self.watch))
+        self._delivery = await self._open.enter_async_context(delivering(settings, self.probe))
         found = await committed_at(settings, group, self._input)
         if found is None:
             found = 0, await self._begin()
@@ -142,9 +142,9 @@ class GroupStage(Stage):
         before = lacking = end - local.changelog
         if before:
             lacking = await local.read(consumer, self._changelog, end, self._position)
-        self.watch.recovery(0, lacking)
+        self.probe.recovery(0, lacking)
         if lacking < before:
-            self.watch.idle()  # restoring counts as progress
+            self.probe.idle()  # restoring counts as progress
         if lacking:
             return
         self._restoring = None
@@ -171,7 +171,7 @@ class GroupStage(Stage):
 
     async def _give_up(self) -> None:
         self._delivery = self._folding = self._restoring = None
-        self.watch.recovery(0, 0)
+        self.probe.recovery(0, 0)
         self._waiting.clear()
         self._documents = 0
         local, self._local = self._local, None
@@ -198,10 +198,10 @@ class GroupStage(Stage):
         self._due = time.monotonic() + PAUSE
         round = await asyncio.to_thread(self._fold, folding)
         await self._commit(round)
-        watch = self.watch
-        watch.documents(round.documents)
-        watch.batch(round.documents, time.perf_counter() - began)
-        watch.grouped(round.kinds, round.rules, folding.forgotten)
+        probe = self.probe
+        probe.documents(round.documents)
+        probe.batch(round.documents, time.perf_counter() - began)
+        probe.grouped(round.kinds, round.rules, folding.forgotten)
 
     def _fold(self, folding: Folding) -> Round:
         while self._waiting and folding.documents < ROUND_DOCUMENTS:
@@ -209,7 +209,7 @@ class GroupStage(Stage):
             self._documents -= len(found.judgement.ids)
             outcome = folding.add(found)
             if outcome is not None:
-                self.watch.ignored(outcome)
+                self.probe.ignored(outcome)
             if outcome == GAP:
                 raise StoreError(MISSING.format(topic=self._input.topic, last=folding.last, offset=offset))
             self._position = offset + 1
@@ -232,7 +232,7 @@ class GroupStage(Stage):
         placed = await delivery(outputs, {self._input: (self._position, said)})
         at = placed.get((self._changelog.topic, 0))
         await asyncio.to_thread(local.write, round.changes, self._position, at)
-        self.watch.committed()
+        self.probe.committed()
 
     async def _pass_markers(self) -> None:
         """Commit the position after trailing transaction markers. Otherwise the markers count as unread records, and if

@@ -50,8 +50,8 @@ class JudgeStage(Stage):
 
     role: ClassVar[str] = "judge"
 
-    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
-        super().__init__(settings, watch)
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
+        super().__init__(settings, probe)
         self._topics = Topics.of(settings)
         self._input = TopicPartition(self._topics.matches, 0)
         self._member = GroupMember(settings, self.role, [self._input.topic], self._take_over, self._give_up)
@@ -65,7 +65,7 @@ class JudgeStage(Stage):
         self._decided: int | None = None  # documents that have a verdict
         self._gap_since: float | None = None
         self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
-        self._unreadable = Unreadable(settings, watch)
+        self._unreadable = Unreadable(settings, probe)
 
     async def run(self, stop: asyncio.Event) -> None:
         options = {"isolation_level": "read_uncommitted", "max_partition_fetch_bytes": FETCH_BYTES}
@@ -76,15 +76,15 @@ class JudgeStage(Stage):
         async with self._member.working:
             if self._input not in self._member.assigned:
                 if found is not None:
-                    self.watch.idle()  # another member judges
+                    self.probe.idle()  # another member judges
                 return
             if found:
                 await self._read(found[self._input])
             elif found is not None:
-                self.watch.idle()
+                self.probe.idle()
             if self._gather is not None and self._gather.ready and not self._patience():
                 await self._judge()
-            self.watch.lag(0, self._member.lag(self._input, self._position))
+            self.probe.lag(0, self._member.lag(self._input, self._position))
             self._mention_gap()
             self._mention_wait()
 
@@ -103,12 +103,12 @@ class JudgeStage(Stage):
         Raises:
             StoreError: that position is uncertain.
         """
-        self.watch.assigned({partition.partition for partition in assigned})
+        self.probe.assigned({partition.partition for partition in assigned})
         if self._input not in assigned:
             return
         settings, group = self.settings, self._topics.group(self.role)
         # First: it fences the producer of the judge before, so that nothing more is committed after this.
-        self._delivery = await self._open.enter_async_context(delivering(settings, self.watch))
+        self._delivery = await self._open.enter_async_context(delivering(settings, self.probe))
         found = await committed_at(settings, group, self._input)
         if found is None:
             await self._begin()
@@ -127,7 +127,7 @@ class JudgeStage(Stage):
     async def _decided_before(self, last: int, documents: int) -> Deciding:
         """Continue deciding after the frame `last`, with `documents` documents decided."""
         settings, block = self.settings, self.settings.block
-        async with DecisionLog.open(settings, self.watch) as log:
+        async with DecisionLog.open(settings, self.probe) as log:
             await log.read_to(last)
         return Deciding(settings, log.decided.since((documents // block - 1) * block, last), documents)
 
@@ -169,7 +169,7 @@ class JudgeStage(Stage):
             if outcome is Outcome.APPLIED:
                 self._gap_since = None
             else:
-                self.watch.ignored(outcome)
+                self.probe.ignored(outcome)
                 if outcome is Outcome.GAP and self._gap_since is None:
                     self._gap_since = time.monotonic()
 
@@ -215,14 +215,14 @@ class JudgeStage(Stage):
         records.add(found, self._topics.documents, settings)
 
     def _count(self, records: Records, seconds: float) -> None:
-        watch = self.watch
-        watch.committed()
-        watch.documents(records.documents)
-        watch.batch(records.documents, seconds)
+        probe = self.probe
+        probe.committed()
+        probe.documents(records.documents)
+        probe.batch(records.documents, seconds)
         for kind, number in records.kinds.items():
-            watch.verdicts(kind.label, number)
-        watch.not_compared(records.not_compared)
-        watch.pairs(sum(len(found) for found in records.pairs.values()))
+            probe.verdicts(kind.label, number)
+        probe.not_compared(records.not_compared)
+        probe.pairs(sum(len(found) for found in records.pairs.values()))
 
     def _mention_gap(self) -> None:
         if self._gap_since is not None and time.monotonic() > self._gap_since + STUCK_SECONDS:
@@ -235,7 +235,7 @@ class JudgeStage(Stage):
 
     def _mention_wait(self) -> None:
         """Log once per frame which shards it waits for."""
-        waits, now = None if self._gather is None else self._gather.waits, self.watch.health.clock()
+        waits, now = None if self._gather is None else self._gather.waits, self.probe.health.clock()
         if waits is None:
             self._waits = None
         elif self._waits is None or self._waits[0] != waits.frame:

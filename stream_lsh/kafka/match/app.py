@@ -97,9 +97,9 @@ class MatchApp(Host):
 
     BootStrategy = BootStrategy
 
-    def __init__(self, settings: KafkaSettings, watch: Probe, *, serve: bool = False) -> None:
+    def __init__(self, settings: KafkaSettings, probe: Probe, *, serve: bool = False) -> None:
         self.settings = settings
-        self.watch = watch
+        self.probe = probe
         self.names = Topics.of(settings)
         self.client_options = client_options(settings)
         self.failure: BaseException | None = None
@@ -111,9 +111,9 @@ class MatchApp(Host):
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
         self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
-        self._unreadable = Unreadable(settings, watch)
+        self._unreadable = Unreadable(settings, probe)
         for stall in Stall:
-            watch.stalled(stall, 0)  # a series that begins with 1 shows no increase
+            probe.stalled(stall, 0)  # a series that begins with 1 shows no increase
         session = settings.session_timeout_ms / 1000
         request = max(REQUEST_SECONDS, 3 * session + 5)
         self._watchdog = Watchdog(2 * request)
@@ -183,7 +183,7 @@ class MatchApp(Host):
 
     async def on_started(self) -> None:
         if self._serve and self.settings.http_port is not None:
-            health, registry = self.watch.health, self.watch.registry
+            health, registry = self.probe.health, self.probe.registry
             await self.add_async_context(served(health, registry, self.settings.http_host, self.settings.http_port))
         await super().on_started()
 
@@ -242,9 +242,9 @@ class MatchApp(Host):
         for shard in sorted(shards - set(self._flows)):
             self._flows[shard] = Flow(
                 self.store.held[shard], self._positions[shard], self._underway.send, self.names.changelog,
-                self.names.matches, self.fail, self.watch, self._unreadable,
+                self.names.matches, self.fail, self.probe, self._unreadable,
             )  # fmt: skip
-        self.watch.assigned(set(self._flows))
+        self.probe.assigned(set(self._flows))
         if shards:
             log.info("answering for the shards %s", ", ".join(map(str, sorted(shards))))
 
@@ -275,7 +275,7 @@ class MatchApp(Host):
                 return
             await self.store.nudge()
             for shard, remaining in self.tables.recovery.remaining().items():
-                self.watch.recovery(shard, remaining)
+                self.probe.recovery(shard, remaining)
             # Without an assignment the only sign of progress is a recovery.
             busy = self.rebalancing or not self.tables.recovery.completed.is_set()
             busy = busy and not self.store.following
@@ -283,19 +283,19 @@ class MatchApp(Host):
                 flow.check()
                 flow.clean()
                 lag = (self.consumer.highwater(TP(self.names.frames, shard)) or 0) - flow.position
-                self.watch.lag(shard, max(0, lag))
+                self.probe.lag(shard, max(0, lag))
                 busy = busy or not flow.idle or lag > 0
             if not busy:
-                self.watch.idle()
+                self.probe.idle()
             await self._shorten()
             if ticks % SIZE_TICKS == 0:
                 for shard, held in list(self.store.held.items()):
                     documents, size = await asyncio.to_thread(held.size)
-                    self.watch.index(shard, documents, size, held.oldest)
+                    self.probe.index(shard, documents, size, held.oldest)
             ticks += 1
 
     @Service.task
-    async def _watch(self) -> None:
+    async def _look_for_stalls(self) -> None:
         while not self.should_stop:
             await self.sleep(LOOK_SECONDS)
             if self.should_stop or self.ended is not None or not self._look():
@@ -307,12 +307,12 @@ class MatchApp(Host):
             return True
         flows = {shard: (flow.position, flow.idle) for shard, flow in self._flows.items()}
         seen = self.consumer.seen(flows, self.tables.recovery.recovered)
-        for found in self._watchdog.look(seen, self.watch.health.clock()):
+        for found in self._watchdog.look(seen, self.probe.health.clock()):
             if isinstance(found, Again):
                 log.info("shard %d: reading the frames again from offset %d", found.shard, found.offset)
                 self.consumer.read_again(found.shard, found.offset, seen.hand_overs)
                 continue
-            self.watch.stalled(found.stall)
+            self.probe.stalled(found.stall)
             if found.ends:
                 self.fail(Failed(found.text))
                 return False
@@ -336,10 +336,10 @@ class MatchApp(Host):
             log.info("%s could not be trimmed; it is tried again: %s", self.names.changelog, error)
 
 
-def create(settings: KafkaSettings, watch: Probe | None = None) -> MatchApp:
+def create(settings: KafkaSettings, probe: Probe | None = None) -> MatchApp:
     """The application for `faust worker`. Kernels are compiled before it joins the group."""
     warm_up(settings)
-    return MatchApp(settings, watch or Probe("match"), serve=True)
+    return MatchApp(settings, probe or Probe("match"), serve=True)
 
 
 def __getattr__(name: str) -> Any:

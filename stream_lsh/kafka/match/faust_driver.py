@@ -46,7 +46,7 @@ class Host(faust.App):
     """
 
     settings: KafkaSettings
-    watch: Probe
+    probe: Probe
     names: Topics
     client_options: dict[str, Any]
     hand_overs: int
@@ -291,7 +291,7 @@ class Consumer(driver.Consumer):
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         done = await super()._commit(offsets)
         if done:
-            self.app.watch.committed()
+            self.app.probe.committed()
         return done
 
     async def on_stop(self) -> None:

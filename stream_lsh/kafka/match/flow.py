@@ -57,7 +57,7 @@ class Flow:
         changelog: str,
         matches: str,
         failed: Callable[[BaseException], object],
-        watch: Probe,
+        probe: Probe,
         unreadable: Unreadable,
     ) -> None:
         self.held = held
@@ -65,7 +65,7 @@ class Flow:
         self._changelog = changelog
         self._matches = matches
         self._failed = failed
-        self._watch = watch
+        self._probe = probe
         self._unreadable = unreadable
         self._order: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
         self._waiting: deque[tuple[Taken, bytes]] = deque()
@@ -179,11 +179,11 @@ class Flow:
         """The records to be sent for a frame."""
         answer = matched.answer
         if answer is None:
-            self._watch.ignored("gap")
+            self._probe.ignored("gap")
             return []
         if answer.documents:
-            self._watch.batch(answer.documents, matched.seconds)
-            self._watch.documents(answer.documents)
+            self._probe.batch(answer.documents, matched.seconds)
+            self._probe.documents(answer.documents)
         frame.changed = None if answer.change is None else answer.offset
         records = (self._changelog, self.held.shard, answer.change), (self._matches, 0, answer.reply)
         return [(topic, partition, value) for topic, partition, value in records if value is not None]

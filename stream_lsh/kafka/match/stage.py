@@ -25,7 +25,7 @@ class MatchStage(Stage):
 
     async def run(self, stop: asyncio.Event) -> None:
         """One run; see `Stage.run`."""
-        app = MatchApp(self.settings, self.watch)
+        app = MatchApp(self.settings, self.probe)
         starting = asyncio.create_task(app.start())
         try:
             await self._until(stop, app, starting)

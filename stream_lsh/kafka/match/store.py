@@ -88,7 +88,7 @@ class FrameStore(Store[bytes, bytes]):
         """Close shards in the background: a joining member sends no heartbeat until `on_rebalance` has returned."""
         for shard in shards:
             held = self.held.pop(shard)
-            self.app.watch.revoked(shard)
+            self.app.probe.revoked(shard)
             self._closing[shard] = asyncio.create_task(self._close(shard, held))
 
     async def _close(self, shard: int, held: Held) -> None:

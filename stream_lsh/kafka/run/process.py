@@ -171,9 +171,9 @@ async def run_roles(
             log.info("health and metrics of %s at http://%s:%d", job.name, settings.http_host, port)
         tasks: dict[asyncio.Task[None], Probe] = {}
         for role in job.roles:
-            watch = Probe(role, registry, health)
-            restarting = keep_running(partial(classes[role], settings, watch), stop, settings, watch)
-            tasks[asyncio.create_task(restarting, name=role)] = watch
+            probe = Probe(role, registry, health)
+            restarting = keep_running(partial(classes[role], settings, probe), stop, settings, probe)
+            tasks[asyncio.create_task(restarting, name=role)] = probe
         log.info("started %s", job.name)
         asked = asyncio.create_task(stop.wait())
 

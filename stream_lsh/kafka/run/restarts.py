@@ -60,9 +60,9 @@ class Stage(ABC):
 
     role: ClassVar[str]
 
-    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
         self.settings = settings
-        self.watch = watch
+        self.probe = probe
 
     @abstractmethod
     async def run(self, stop: asyncio.Event) -> None:
@@ -144,7 +144,7 @@ async def keep_running(
     make: Callable[[], Stage],
     stop: asyncio.Event,
     settings: KafkaSettings,
-    watch: Probe,
+    probe: Probe,
 ) -> None:
     """Run a role again and again until `stop` is set.
 
@@ -156,15 +156,15 @@ async def keep_running(
             offset is missing, or a record is too large (after 15 s).
         StreamLshError: as the stage raised it.
     """
-    logs.role.set(watch.role)
+    logs.role.set(probe.role)
     logs.hush(asyncio.get_running_loop(), _known)
-    clock = watch.health.clock
+    clock = probe.health.clock
     failing: float | None = None  # start of the time without progress
     lacking: float | None = None  # start of an unbroken series of errors of _SOON
     tries = 0
     words, said = "", clock()
     while not stop.is_set():
-        began, commits = clock(), watch.commits
+        began, commits = clock(), probe.commits
         error: Exception
         try:
             with suppress(Stopped):
@@ -186,8 +186,8 @@ async def keep_running(
         if stop.is_set():
             log.warning("stopped with an error (%s); other workers repeat what was not committed", _words(error))
             return
-        idle = watch.last_idle
-        if watch.commits > commits or (idle is not None and idle >= began + QUIET):
+        idle = probe.last_idle
+        if probe.commits > commits or (idle is not None and idle >= began + QUIET):
             failing, lacking, tries = now, None, 0
         elif failing is None:
             failing = max(began, idle or began)  # there was no failure until then
@@ -204,7 +204,7 @@ async def keep_running(
         repeated = words == before and now - said < SAY
         said = said if repeated else now
         log.log(logging.DEBUG if repeated else logging.WARNING, AGAIN, words, delay, exc_info=trace)
-        watch.restarted()
+        probe.restarted()
         if await waited(stop, delay):
             return
 

@@ -79,16 +79,16 @@ class SequenceStage(Stage):
 
     role: ClassVar[str] = "sequence"
 
-    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
-        super().__init__(settings, watch)
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
+        super().__init__(settings, probe)
         self.topics = topics = Topics.of(settings)
-        self._link = Relay(settings, watch, topics.signatures, topics.frames, self._begin, self._forget)
+        self._relay = Relay(settings, probe, topics.signatures, topics.frames, self._begin, self._forget)
         self._accepted: Accepted
         self._window = Window(settings.decision_lag)
         self._asked = 0.0
         self._asking: asyncio.Task[None] | None = None
         self._warned: dict[int, float] = {}
-        self._unreadable = Unreadable(settings, watch)
+        self._unreadable = Unreadable(settings, probe)
         self._done = -1  # offset of the last frame that every shard had answered at the start of this run
         self._log: DecisionLog | None = None  # with several shards and `compare_with = "kept"`
         self._decided = asyncio.Event()
@@ -97,17 +97,17 @@ class SequenceStage(Stage):
 
     async def run(self, stop: asyncio.Event) -> None:
         following = [self._follow] if self.settings.late else []
-        await self._link.run(stop, self._work, self._look, *following)
+        await self._relay.run(stop, self._work, self._look, *following)
 
     async def _begin(self, partitions: list[int]) -> None:
         source = self.topics.signatures
-        found = await committed(self._link.admin, self.topics.group(self.role), source)
+        found = await committed(self._relay.admin, self.topics.group(self.role), source)
         known = Accepted.of(found[0][1]) if 0 in found else None
         position = found[0][0] if 0 in found else 0
-        bounds = (await self._link.bounds({0: position}))[0]
+        bounds = (await self._relay.bounds({0: position}))[0]
         self._accepted = known or self._first(bounds[1])
         if missing := READING.missing(source, position, bounds, accept_loss=self.settings.accept_loss):
-            self._link.member.log.warning(
+            self._relay.member.log.warning(
                 "%s: %d frames from offset %d on are deleted; the signers must sign their documents again "
                 "(--accept-loss)", source, missing, position,
             )  # fmt: skip
@@ -120,8 +120,8 @@ class SequenceStage(Stage):
             ahead = self.settings.decision_lag if known_to is None else self._accepted.documents - known_to
             self._window.sent(self._accepted.last, ahead)
         if known is None:  # signers wait for this commit
-            self._link.reached({0: (position, self._accepted)})
-        self._link.seek({0: position})
+            self._relay.reached({0: (position, self._accepted)})
+        self._relay.seek({0: position})
 
     def _first(self, end: int) -> Accepted:
         """The very first start: create the key.
@@ -141,7 +141,7 @@ class SequenceStage(Stage):
         try:
             await self._read()
         finally:
-            self.watch.in_flight(0)  # the member that works now reports what is in flight
+            self.probe.in_flight(0)  # the member that works now reports what is in flight
             if self._asking is not None:
                 self._asking.cancel()
                 await asyncio.gather(self._asking, return_exceptions=True)
@@ -149,18 +149,18 @@ class SequenceStage(Stage):
     async def _read(self) -> None:
         while True:
             await self._window_open(1)
-            got = await self._link.poll()
-            epoch = self._link.epoch
+            got = await self._relay.poll()
+            epoch = self._relay.epoch
             for record in got.get(0, ()):
-                if epoch != self._link.epoch:
+                if epoch != self._relay.epoch:
                     break
                 decision = await self._decide(record)
                 await self._window_open(decision.documents)
                 per_shard = await self._decisions_for(record.offset, decision)
-                await self._link.room.wait()
+                await self._relay.room.wait()
                 began = time.monotonic()
-                async with self._link.member.working:
-                    if epoch != self._link.epoch:
+                async with self._relay.member.working:
+                    if epoch != self._relay.epoch:
                         break
                     await self._sequence(record, decision, per_shard, began)
 
@@ -178,7 +178,7 @@ class SequenceStage(Stage):
         """Send a frame to the shards. per_shard: the decisions that are sent with it."""
         offset, value = record.offset, record.value or b""
         if decision.repeats:
-            self.watch.ignored("repeat", decision.repeats)
+            self.probe.ignored("repeat", decision.repeats)
         for gap in decision.gaps:
             self._warn(gap)
         after, copies = decision.after, []
@@ -196,22 +196,22 @@ class SequenceStage(Stage):
             if decision.log is not None:
                 self._tell_time(decision.log)
         self._accepted = after
-        self._link.positions[0] = offset + 1
-        await self._link.send(copies, {0: (offset + 1, after)}, decision.documents)
+        self._relay.positions[0] = offset + 1
+        await self._relay.send(copies, {0: (offset + 1, after)}, decision.documents)
         if copies:
-            self.watch.batch(decision.documents, time.monotonic() - began)
+            self.probe.batch(decision.documents, time.monotonic() - began)
 
     def _tell_time(self, log: NDArray[np.int64]) -> None:
         """Report stream time after a frame, and warn if it has jumped by more than the window."""
         before = self._accepted.log["time"] if self._accepted.log is not None else BEFORE
         found = jumps(log, before, self.settings.window_ms)
         if found:
-            self._link.member.log.warning(
+            self._relay.member.log.warning(
                 "stream time jumped by more than the window of %s, to %s, and the documents before are forgotten: if "
                 "event times were wrong, stop their sender, and reindex with a lower max_future", self.settings.window,
                 moment(int(log[-1])),
             )  # fmt: skip
-        self.watch.stream_time(int(log[-1]), found)
+        self.probe.stream_time(int(log[-1]), found)
 
     async def _decisions_for(self, offset: int, decision: Decision) -> list[bytes]:
         """The decisions to send with a frame, one record per shard. They are those on the block before the last if a
@@ -229,17 +229,17 @@ class SequenceStage(Stage):
         if places is None:
             return nothing
         while self._log is None or self._log.decided.documents < places[1]:
-            if not self._link.positions:  # revoked meanwhile
+            if not self._relay.positions:  # revoked meanwhile
                 return nothing
             self._decided.clear()
             await waited(self._decided, LATEST)
         per_shard = self._log.decided.records(*places, settings)
-        await self._log.trim(self._link.admin)
+        await self._log.trim(self._relay.admin)
         return per_shard
 
     async def _follow(self) -> None:
         """Read the decisions, also while idle: a new sequencer then has them at once."""
-        async with DecisionLog.open(self.settings, self.watch) as log:
+        async with DecisionLog.open(self.settings, self.probe) as log:
             self._log = log
             while True:
                 await log.read()
@@ -248,11 +248,11 @@ class SequenceStage(Stage):
 
     def _warn(self, gap: Gap) -> None:
         """Count a gap, and warn. The signer that left a gap fills it; a lasting one needs an operator."""
-        self.watch.ignored("gap")
+        self.probe.ignored("gap")
         now = time.monotonic()
         if now - self._warned.get(gap.partition, -GAP_SECONDS) >= GAP_SECONDS:
             self._warned[gap.partition] = now
-            self._link.member.log.warning(
+            self._relay.member.log.warning(
                 "%s, partition %d: a frame from position %d on is ignored until what is missing before it has come "
                 "(%s)", self.topics.documents, gap.partition, gap.begins,
                 "nothing accepted yet" if gap.accepted < 0 else f"accepted up to {gap.accepted}",
@@ -266,7 +266,7 @@ class SequenceStage(Stage):
             self._asked_for()
             if self._asking is None and len(self._window):
                 self._asking = asyncio.create_task(self._ask())
-            self.watch.in_flight(len(self._window))
+            self.probe.in_flight(len(self._window))
 
     def _forget(self) -> None:
         self._window = Window(self.settings.decision_lag)
@@ -284,7 +284,7 @@ class SequenceStage(Stage):
         if self._asking is None and self._window.half and time.monotonic() - self._asked >= SOONEST:
             self._asking = asyncio.create_task(self._ask())
         pause = SOONEST
-        while not self._window.room(documents) and self._link.positions:
+        while not self._window.room(documents) and self._relay.positions:
             if self._asking is None:
                 await asyncio.sleep(pause)
                 pause = min(LATEST, pause * 1.5)
@@ -293,14 +293,14 @@ class SequenceStage(Stage):
             await asking
 
     async def _ask(self) -> None:
-        epoch, judged = self._link.epoch, await self._judged()
+        epoch, judged = self._relay.epoch, await self._judged()
         self._asked = time.monotonic()
-        self._link.idle()  # while it waits for the judge, the role has nothing to do
-        if epoch == self._link.epoch:
+        self._relay.idle()  # while it waits for the judge, the role has nothing to do
+        if epoch == self._relay.epoch:
             self._window.complete(judged.last)
 
     async def _judged(self) -> Judged:
         """The judge's position."""
         group = self.topics.group("judge")
-        found = await committed(self._link.admin, group, self.topics.matches)
+        found = await committed(self._relay.admin, group, self.topics.matches)
         return Judged.of(found[0][1], group) if 0 in found else Judged(-1, documents=0)

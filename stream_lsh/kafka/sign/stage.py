@@ -56,11 +56,11 @@ class SignStage(Stage):
 
     role: ClassVar[str] = "sign"
 
-    def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
-        super().__init__(settings, watch)
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
+        super().__init__(settings, probe)
         self.topics = topics = Topics.of(settings)
         self.log = logging.getLogger("stream_lsh.kafka.sign")
-        self._link = Relay(settings, watch, topics.documents, topics.signatures, self._begin, self._forget, self._note)
+        self._relay = Relay(settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
         self._pending = Pending()
         self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -73,7 +73,7 @@ class SignStage(Stage):
         self._again: dict[int, Last] = {}  # records read before, to be read again and compared
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self._link.run(
+        await self._relay.run(
             stop, self._fetch, self._sign, self._watch_holds, prepare=self._prepare, isolation="read_committed"
         )
 
@@ -87,7 +87,7 @@ class SignStage(Stage):
             if time.monotonic() - said >= SAY_SECONDS:
                 said = time.monotonic()
                 self.log.info("waiting for a sequencer, which creates the key of a new index at its first start")
-            self.watch.idle()
+            self.probe.idle()
             await asyncio.sleep(KEY_SECONDS)
         key = Accepted.of(found[0][1]).key
         # Copies, changelog records and replies add to this size, and must also fit.
@@ -96,7 +96,7 @@ class SignStage(Stage):
 
     async def _sequenced(self) -> dict[int, tuple[int, str]]:
         """The sequencer's commits."""
-        return await committed(self._link.admin, self.topics.group("sequence"), self.topics.signatures)
+        return await committed(self._relay.admin, self.topics.group("sequence"), self.topics.signatures)
 
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)
@@ -107,17 +107,17 @@ class SignStage(Stage):
         # Written before anything is sent, so that a missing position is known to be lost.
         found = {p: place for p, place in places.items() if place.new or place.last is not None}
         await self._note({p: (place.position, self._noted(place.last, begun=place.new)) for p, place in found.items()})
-        pause = await pause_of(self._link.admin, self.topics)
-        have = await output_partitions(self._link.admin, self.settings)
+        pause = await pause_of(self._relay.admin, self.topics)
+        have = await output_partitions(self._relay.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
         for partition, place in places.items():
             if place.first != CONTINUES:
                 # The start is committed before there are documents: they may be deleted before they are read.
                 self._pending.add(Chunk(partition, (), place.position, place.position, place.first))
-        self._link.seek({partition: place.position for partition, place in places.items()})
+        self._relay.seek({partition: place.position for partition, place in places.items()})
         for partition, last in self._again.items():
-            self._link.member.consumer.seek(self._link.place(partition), last.offset)
+            self._relay.member.consumer.seek(self._relay.place(partition), last.offset)
         self._hold(have, pause)
         self._wake()
 
@@ -126,12 +126,12 @@ class SignStage(Stage):
         self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
         group, texts = self.topics.group(NOTES), {p: (at, note.text()) for p, (at, note) in notes.items()}
         if texts:
-            await commit_alone(self._link.admin, group, self.topics.documents, texts)
+            await commit_alone(self._relay.admin, group, self.topics.documents, texts)
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
         source, group = self.topics.documents, self.topics.group(NOTES)
-        commits = await all_committed(self._link.admin, self.topics.group(self.role))
-        notes = await all_committed(self._link.admin, group)
+        commits = await all_committed(self._relay.admin, self.topics.group(self.role))
+        notes = await all_committed(self._relay.admin, group)
         if (error := another_topic(source, self.topics.prefix, {**notes, **commits})) is not None:
             raise error
         found = known(
@@ -143,7 +143,7 @@ class SignStage(Stage):
         sequenced = await self._sequenced()
         accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
         reached = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
-        bounds = await self._link.bounds({p: reached.get(p, 0) for p in partitions})
+        bounds = await self._relay.bounds({p: reached.get(p, 0) for p in partitions})
         return {
             p: beginning(
                 f"{source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
@@ -155,12 +155,12 @@ class SignStage(Stage):
         """Pause and resume partitions: in a pause all of them, and always those that the outputs lack (`have`: number
         of partitions of the outputs). The start of an excluded partition is committed like any other, so that a loss
         is noticed."""
-        positions, consumer = self._link.positions, self._link.member.consumer
+        positions, consumer = self._relay.positions, self._relay.member.consumer
         before, self._excluded = self._excluded, {partition for partition in positions if partition >= have}
-        held, still = set(map(self._link.place, positions if pause else self._excluded)), consumer.paused()
+        held, still = set(map(self._relay.place, positions if pause else self._excluded)), consumer.paused()
         consumer.pause(*held - still)
         consumer.resume(*still - held)
-        self.watch.excluded(len(self._excluded))
+        self.probe.excluded(len(self._excluded))
         if self._excluded - before:
             self.log.warning(
                 "%s has partitions %s, which the outputs do not have: documents in them wait until "
@@ -180,23 +180,23 @@ class SignStage(Stage):
         """Runs beside reading, which must not wait for a moving coordinator."""
         while True:
             await asyncio.sleep(HELD_SECONDS)
-            epoch, have = self._link.epoch, max(self._link.positions, default=0) + 1
-            pause = await pause_of(self._link.admin, self.topics)
+            epoch, have = self._relay.epoch, max(self._relay.positions, default=0) + 1
+            pause = await pause_of(self._relay.admin, self.topics)
             if self._excluded:
-                have = await output_partitions(self._link.admin, self.settings)
-            if epoch == self._link.epoch:
+                have = await output_partitions(self._relay.admin, self.settings)
+            if epoch == self._relay.epoch:
                 self._hold(have, pause)
 
     async def _rest(self) -> None:
         """In a pause: commit this with the positions, once everything read is delivered."""
         if self._at_rest == self._pause:
             return
-        for partition in list(self._link.positions):
+        for partition in list(self._relay.positions):
             await self._take(partition, [])
-        if not (self._pending or self._signing) and self._link.at_rest:
+        if not (self._pending or self._signing) and self._relay.at_rest:
             self._at_rest = self._pause
-            self._link.reached(
-                {p: (position, self._noted(self._lasts.get(p))) for p, position in self._link.positions.items()}
+            self._relay.reached(
+                {p: (position, self._noted(self._lasts.get(p))) for p, position in self._relay.positions.items()}
             )
 
     def _forget(self) -> None:
@@ -226,14 +226,14 @@ class SignStage(Stage):
         looked = noted = time.monotonic()
         while True:
             await self._room.wait()
-            got = await self._link.poll()
+            got = await self._relay.poll()
             self._pace(bool(got))
             for partition, records in got.items():
                 await self._take(partition, records)
             now = time.monotonic()
             if now - looked >= HOLES_SECONDS:
                 looked = now
-                for partition in self._link.positions.keys() - got.keys():
+                for partition in self._relay.positions.keys() - got.keys():
                     await self._take(partition, [])
             if now - noted >= NOTED_SECONDS:
                 noted = now
@@ -244,15 +244,15 @@ class SignStage(Stage):
         """While documents arrive, let the broker gather them for the next response, at most for `linger_ms`."""
         linger = min(self.settings.linger_ms, GATHERED_MS)
         gathered = (GATHERED_BYTES, linger) if busy and linger > 0 else (1, IDLE_MS)
-        private.pace(self._link.member.consumer, *gathered)
+        private.pace(self._relay.member.consumer, *gathered)
 
     async def _take(self, partition: int, records: Sequence[Record]) -> None:
-        begins, ends = self._link.positions[partition], await self._link.position(partition)
+        begins, ends = self._relay.positions[partition], await self._relay.position(partition)
         if partition in self._again and (records or ends > self._again[partition].offset):
             await self._compare(partition, self._again.pop(partition), records[0] if records else None)
             records = [record for record in records if record.offset >= begins]
         if ends > begins:
-            self._link.positions[partition] = ends
+            self._relay.positions[partition] = ends
             self._pending.add(Chunk(partition, records, begins, ends))
             self._wake()
 
@@ -267,10 +267,10 @@ class SignStage(Stage):
                 return
             what = "another record"
         else:
-            if (await self._link.bounds({partition: last.offset}))[partition][0] > last.offset:
+            if (await self._relay.bounds({partition: last.offset}))[partition][0] > last.offset:
                 return  # deleted by retention meanwhile
             source = self.topics.documents
-            policy = (await configs_of(self._link.admin, [source])).get(source, {}).get("cleanup.policy", "compact")
+            policy = (await configs_of(self._relay.admin, [source])).get(source, {}).get("cleanup.policy", "compact")
             if "compact" in policy:
                 self.log.info(
                     "%s, partition %d: the record at offset %d, which was read last, is compacted away, so it is not "
@@ -303,19 +303,19 @@ class SignStage(Stage):
                 waker = loop.call_later(wait, self._full.set)
                 await self._full.wait()
                 waker.cancel()
-            await self._link.room.wait()
+            await self._relay.room.wait()
             began = loop.time()
-            epoch, chunks = self._link.epoch, self._pending.take(self.settings.frame_documents)
+            epoch, chunks = self._relay.epoch, self._pending.take(self.settings.frame_documents)
             self._wake()
             self._signing = bool(chunks)
             if not chunks:  # revoked meanwhile
                 continue
             frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
             if documents := sum(frame.documents for frame in frames):
-                self.watch.batch(documents, loop.time() - began)
-            async with self._link.member.working:
-                for frame in frames if epoch == self._link.epoch else ():
+                self.probe.batch(documents, loop.time() - began)
+            async with self._relay.member.working:
+                for frame in frames if epoch == self._relay.epoch else ():
                     self._lasts |= frame.lasts
                     marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
-                    await self._link.send([(0, frame.data)], marks, frame.documents)
+                    await self._relay.send([(0, frame.data)], marks, frame.documents)
             self._signing = False

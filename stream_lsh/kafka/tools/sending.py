@@ -40,9 +40,9 @@ class SendStage(Stage):
     role = ROLE
 
     def __init__(
-        self, settings: KafkaSettings, watch: Probe, receiver: str, courier: Courier, *, until_end: bool = False
+        self, settings: KafkaSettings, probe: Probe, receiver: str, courier: Courier, *, until_end: bool = False
     ) -> None:
-        super().__init__(settings, watch)
+        super().__init__(settings, probe)
         self._courier = courier
         self._input = TopicPartition(Topics.of(settings).alerts, 0)
         name = f"{ROLE}-{receiver}"
@@ -67,7 +67,7 @@ class SendStage(Stage):
             raise _Interrupted
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
-        self.watch.assigned({place.partition for place in assigned})
+        self.probe.assigned({place.partition for place in assigned})
         if self._input not in assigned:
             return
         consumer, topic = self._member.consumer, self._input.topic
@@ -91,7 +91,7 @@ class SendStage(Stage):
                 if self._stop.is_set() or not await self._send(record):
                     return
             if found is not None and not found:
-                self.watch.idle()
+                self.probe.idle()
                 self._position = await self._member.consumer.position(self._input)
             if self._until_end and self._position >= self._end:
                 self._stop.set()
@@ -109,7 +109,7 @@ class SendStage(Stage):
             return False
         self._position = record.offset + 1
         await self._member.commit({self._input: (self._position, "")})
-        self.watch.committed()
+        self.probe.committed()
         return True
 
 

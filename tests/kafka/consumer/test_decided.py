@@ -57,9 +57,9 @@ async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path
     data = [decisions(frame).encode(settings) for frame in range(40)]
     repeats = [data[i] for i in range(30) for _ in range(1 + (i % 7 == 3))]  # some were written again
     await create(settings)
-    watch = Probe("sequence")
+    probe = Probe("sequence")
     await write(settings, [*repeats, b"foreign", *data[28:]])
-    async with DecisionLog.open(settings, watch) as log, admin(settings) as client:
+    async with DecisionLog.open(settings, probe) as log, admin(settings) as client:
         await log.read_to(39)
         assert (log.decided.last, log.decided.documents) == (39, 2000)
         assert [found.offset for found in log.decided.since(0)] == list(range(40))
@@ -67,7 +67,7 @@ async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path
         assert await begins(settings, log) > 30
         with pytest.raises(StoreError, match=r"decisions on documents from number 100 on"):
             log.decided.since(100)
-    async with DecisionLog.open(settings, watch) as log:
+    async with DecisionLog.open(settings, probe) as log:
         await log.read_to(35)
         place = 2000 - BEHIND * settings.decision_lag + SIZE
         known = log.decided.since(place)

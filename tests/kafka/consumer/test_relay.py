@@ -101,13 +101,13 @@ async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_lar
 
 
 async def test_a_failed_reader_ends_the_run(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Probe("sign")
+    probe = Probe("sign")
 
     def broken(*_: Any) -> None:
         raise OverflowError("unforeseen")
 
-    async with run(SignStage(settings, watch)) as task:
-        await until(lambda: watch.last_idle is not None, "it is idle")
+    async with run(SignStage(settings, probe)) as task:
+        await until(lambda: probe.last_idle is not None, "it is idle")
         monkeypatch.setattr(Fetcher, "_get_actions_per_node", broken)
         with pytest.raises(Failed, match=r"stopped reading .*documents: OverflowError\('unforeseen'\)"):
             await ended(task)

@@ -34,19 +34,19 @@ def make(make: Make) -> Make:
 
 
 async def test_unchanged_in_order_and_once_over_several_runs(make: Make) -> None:
-    settings, watch = await make(), Probe("forward")
+    settings, probe = await make(), Probe("forward")
     first = await write_documents(settings, 400)
     await write_verdicts(settings, first)
-    async with running(ForwardStage, settings, watch):
+    async with running(ForwardStage, settings, probe):
         await until_forwarded(settings, first)
-    async with running(ForwardStage, settings, watch):
+    async with running(ForwardStage, settings, probe):
         second = await write_documents(settings, 400, seed=2)
         await write_verdicts(settings, second)
         await until_forwarded(settings, second)
     await check(settings, first + second)
-    assert watch.registry.documents.labels("forward")._value.get() == len(first + second)
-    assert watch.commits > 0
-    told = watch.registry.exposition()[0].decode()
+    assert probe.registry.documents.labels("forward")._value.get() == len(first + second)
+    assert probe.commits > 0
+    told = probe.registry.exposition()[0].decode()
     assert f'verdict_latency_seconds_count{{role="forward"}} {len(first + second)}.0' in told
     rejected = sum(float(line.split()[-1]) for line in told.splitlines() if line.startswith(REJECTED))
     assert rejected == sum(verdict.kind == "rejected" for verdict in first + second) > 0
@@ -126,22 +126,22 @@ async def write(settings: KafkaSettings, *values: bytes | None) -> None:
 
 async def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> None:
     settings = await make(partitions=1)
-    watch = Probe("forward")
+    probe = Probe("forward")
     documents = await write_documents(settings, 60, partitions=1)
     await write(settings, b"x", b"{}", None, b'{"kind":"unique","source":7}', b"[]")
     await write_verdicts(settings, documents[:30])
     await write(settings, b"x")
     await write_verdicts(settings, documents[30:])
-    async with running(ForwardStage, settings, watch):
+    async with running(ForwardStage, settings, probe):
         await until_forwarded(settings, documents)
     await check(settings, documents, 1)
-    assert watch.registry.ignored.labels("forward", "foreign")._value.get() == 6
+    assert probe.registry.ignored.labels("forward", "foreign")._value.get() == 6
     assert "verdicts, partition 0, offset 0 is passed over: a record is no verdict" in caplog.text
 
 
 async def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make: Make) -> None:
     settings = await make(partitions=1)
-    watch = Probe("forward")
+    probe = Probe("forward")
     documents = await write_documents(settings, 30, partitions=1)
     await write(settings, b'{"kind":"unique","source":{"topic":"t","partition":0,"offset":1}}')
     await write_verdicts(settings, documents)
@@ -149,7 +149,7 @@ async def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make
     with pytest.raises(StoreError, match=rf"{where}.*stream-lsh kafka skip verdicts 0 0"):
         await ended(ForwardStage, settings)
     await skip(settings, await look(settings, "verdicts", 0, 0))
-    async with running(ForwardStage, settings, watch):
+    async with running(ForwardStage, settings, probe):
         await until_forwarded(settings, documents)
     await check(settings, documents, 1)
-    assert watch.registry.ignored.labels("forward", "skipped")._value.get() == 1
+    assert probe.registry.ignored.labels("forward", "skipped")._value.get() == 1

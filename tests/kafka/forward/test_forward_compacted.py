@@ -51,14 +51,14 @@ async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> li
 
 
 async def test_documents_that_were_compacted_before_they_were_forwarded(settings: KafkaSettings) -> None:
-    watch, documents = Probe("forward"), few_keys()
+    probe, documents = Probe("forward"), few_keys()
     await write_plain(settings, documents)
     await write_verdicts(settings, documents)
     left = await compacted(settings, documents)
-    async with running(ForwardStage, settings, watch):
+    async with running(ForwardStage, settings, probe):
         await until_forwarded(settings, documents)
     await check(settings, left, 1)
-    assert watch.registry.ignored.labels("forward", "compacted")._value.get() == NUMBER - KEYS
+    assert probe.registry.ignored.labels("forward", "compacted")._value.get() == NUMBER - KEYS
 
 
 async def test_documents_that_were_compacted_before_they_were_signed(

@@ -113,12 +113,12 @@ async def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, 
     await until_folded(settings, begin)
     await feed(settings, said, begin, len(said), victim)
     await asyncio.to_thread(victim.wait_until_dead)
-    watch = Probe("group")
-    async with running(GroupStage, other, watch):
+    probe = Probe("group")
+    async with running(GroupStage, other, probe):
         await until_folded(settings, len(said))
         await say(settings, said[-3:])  # repeats change nothing
         await until_folded(settings, len(said) + 3)
-    assert watch.registry.ignored.labels("group", "repeat")._value.get() == 3
+    assert probe.registry.ignored.labels("group", "repeat")._value.get() == 3
     await check(settings, tmp_path / "check", said)
 
 

@@ -104,23 +104,23 @@ async def test_verdicts_and_pairs_over_several_runs(
     monkeypatch.setattr(judge, "BLOCKING_BYTES", 3000)
     settings = await make()
     frames = answered(settings, tmp_path, 900)
-    log, watch = log_of(frames), Probe("judge")
+    log, probe = log_of(frames), Probe("judge")
     half, wanted = len(log) // 2, expected(settings, frames)
 
     def complete() -> bool:
-        return _value(watch.registry.documents.labels("judge")) == wanted.documents
+        return _value(probe.registry.documents.labels("judge")) == wanted.documents
 
     await reply(settings, log[:half])
-    async with running(JudgeStage, settings, watch):
-        await until(lambda: watch.commits > 0, "something is judged")
-    async with running(JudgeStage, settings, watch):
+    async with running(JudgeStage, settings, probe):
+        await until(lambda: probe.commits > 0, "something is judged")
+    async with running(JudgeStage, settings, probe):
         await reply(settings, log[half:])
         await until_judged(settings, log)
         await until(lambda: complete(), "all is judged")
     await check(settings, frames)
-    assert _value(watch.registry.pairs.labels("judge")) == sum(map(len, wanted.pairs.values()))
+    assert _value(probe.registry.pairs.labels("judge")) == sum(map(len, wanted.pairs.values()))
     for kind, number in wanted.kinds.items():
-        assert _value(watch.registry.verdicts.labels("judge", kind.label)) == number
+        assert _value(probe.registry.verdicts.labels("judge", kind.label)) == number
 
 
 @pytest.mark.parametrize(("moment", "number"), [("send", 9), ("commit", 2), ("after", 2)])
@@ -168,17 +168,17 @@ async def test_a_zombie_is_fenced_and_stands_by(make: Make, tmp_path: Path, mome
 async def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp_path: Path) -> None:
     settings = await make()
     frames = answered(settings, tmp_path, 300)
-    watch = Probe("judge")
-    async with running(JudgeStage, settings, watch):
+    probe = Probe("judge")
+    async with running(JudgeStage, settings, probe):
         await reply(settings, [frame.replies[1] for frame in frames])
-        await until(lambda: watch.last_idle is not None, "it has read them")
+        await until(lambda: probe.last_idle is not None, "it has read them")
         assert not any((await committed_records(settings, Topics.of(settings).verdicts)).values())
         # The sender of shard 0 fails: its first reply is lost, and then it begins again.
         await reply(settings, [frame.replies[0] for frame in frames[1:4]])
         await reply(settings, [frame.replies[0] for frame in frames])
         await until_judged(settings, 2 * len(frames))
     await check(settings, frames)
-    assert _value(watch.registry.ignored.labels("judge", "gap")) == 3
+    assert _value(probe.registry.ignored.labels("judge", "gap")) == 3
 
 
 async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
@@ -190,21 +190,21 @@ async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
 
 
 async def test_what_is_no_reply_is_passed_over(make: Make, tmp_path: Path) -> None:
-    settings, watch = await make(), Probe("judge")
+    settings, probe = await make(), Probe("judge")
     frames = answered(settings, tmp_path, 300)
     foreign = [b"hello", b"", b"SLS and what not", pack(b"F", 2, settings.fingerprint, [])]
     log = [value for part in log_of(frames) for value in (part, *foreign)]
     wanted = expected(settings, frames).documents
     await reply(settings, log)
-    async with running(JudgeStage, settings, watch):
-        await until(lambda: _value(watch.registry.documents.labels("judge")) == wanted, "all is judged")
-        ignored = watch.registry.ignored.labels("judge", "foreign")
+    async with running(JudgeStage, settings, probe):
+        await until(lambda: _value(probe.registry.documents.labels("judge")) == wanted, "all is judged")
+        ignored = probe.registry.ignored.labels("judge", "foreign")
         await until(lambda: _value(ignored) == len(log) // 5 * 4, "all is read")
     await check(settings, frames)
 
 
 async def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make: Make, tmp_path: Path) -> None:
-    settings, watch = await make(), Probe("judge")
+    settings, probe = await make(), Probe("judge")
     frames = answered(settings, tmp_path, 100)
     other = pack(b"R", 2, "00" * 8, [])
     await reply(settings, [other, *log_of(frames)])
@@ -212,10 +212,10 @@ async def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make:
     with pytest.raises(FormatError, match=rf"{where}.*stream-lsh kafka skip matches 0 0"):
         await ended(JudgeStage, settings)
     await skip(settings, await look(settings, "matches", 0, 0))
-    async with running(JudgeStage, settings, watch):
+    async with running(JudgeStage, settings, probe):
         await until_judged(settings, goal(settings, log_of(frames)) + 1)
     await check(settings, frames)
-    assert _value(watch.registry.ignored.labels("judge", "skipped")) == 1
+    assert _value(probe.registry.ignored.labels("judge", "skipped")) == 1
 
 
 async def test_replies_that_were_deleted_are_no_gap_to_go_over(make: Make, tmp_path: Path) -> None:

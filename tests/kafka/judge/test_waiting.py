@@ -15,9 +15,9 @@ class Play:
 
     def __init__(self) -> None:
         self.now = 100.0
-        watch = Probe("judge")
-        watch.health.clock = lambda: self.now
-        self.judge = JudgeStage(KafkaSettings(shards=3), watch)
+        probe = Probe("judge")
+        probe.health.clock = lambda: self.now
+        self.judge = JudgeStage(KafkaSettings(shards=3), probe)
         self.gather: Gather[bytes] = Gather(3, 1233)
         self.judge._gather = self.gather
         self._position = 0

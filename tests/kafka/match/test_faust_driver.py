@@ -87,7 +87,7 @@ def store(tmp_path: Path) -> Any:
     found.held, found._closing, found._reading_again, found._ended = {}, {}, {}, False
     found.app = SimpleNamespace(
         names=SimpleNamespace(changelog="changelog"), assignor=SimpleNamespace(assigned_standbys=set), _positions={},
-        consumer=Log(0, 0), settings=KafkaSettings(data_folder=tmp_path), watch=Probe("match"), foreign=lambda *_: None,
+        consumer=Log(0, 0), settings=KafkaSettings(data_folder=tmp_path), probe=Probe("match"), foreign=lambda *_: None,
     )  # fmt: skip
     return found
 

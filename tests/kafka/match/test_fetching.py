@@ -71,7 +71,7 @@ class Play:
         self.fetcher._fetch_task.cancel()  # `arrive` does what it does
         self.fetching = self.fetcher._fetch_task = asyncio.get_running_loop().create_future()
         self.now = 0.0
-        self.app.watch.health.clock = lambda: self.now
+        self.app.probe.health.clock = lambda: self.now
         self.consumer = SimpleNamespace(
             _closed=False, _fetcher=self.fetcher, _subscription=self._state, _max_poll_records=64,
             seek=self.fetcher.seek_to, assignment=self._state.assigned_partitions,
@@ -148,7 +148,7 @@ class Play:
 
     def stalls(self) -> dict[str, float]:
         """How often each has been counted, as far as it has."""
-        counter = self.app.watch.registry.stalls
+        counter = self.app.probe.registry.stalls
         found = {stall.value: counter.labels("match", stall)._value.get() for stall in Stall}
         return {reason: number for reason, number in found.items() if number}
 
@@ -342,6 +342,6 @@ async def test_a_recovered_shard_without_a_flow_ends_the_life(play: Play, moment
 async def test_all_reasons_are_counted_from_the_beginning(play: Play) -> None:
     """A series that begins with 1 has not increased: the alert would miss it."""
 
-    text = play.app.watch.registry.exposition()[0].decode()
+    text = play.app.probe.registry.exposition()[0].decode()
     for stall in Stall:
         assert f'stream_lsh_stalls_total{{reason="{stall.value}",role="match"}} 0.0' in text

@@ -68,10 +68,10 @@ class Play:
         self.acknowledged: list[int] = []
         self.failures: list[BaseException] = []
         self.shard = Shard()
-        self.watch = Probe("match")
+        self.probe = Probe("match")
         held: Any = self.shard
         unreadable: Any = None
-        self.flow = Flow(held, 10, self._send, "changelog", "matches", self.failures.append, self.watch, unreadable)
+        self.flow = Flow(held, 10, self._send, "changelog", "matches", self.failures.append, self.probe, unreadable)
 
     async def _send(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
         self.sends.append((topic, partition, value))
@@ -219,7 +219,7 @@ async def test_only_what_was_matched_just_now_is_counted(play: Play) -> None:
     for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old"), (13, b"b")):
         play.offer(offset, value)
     await play.drained()
-    assert play.watch.registry.documents.labels("match")._value.get() == 2
+    assert play.probe.registry.documents.labels("match")._value.get() == 2
 
 
 async def test_a_frame_that_does_not_come_ends_it(play: Play) -> None:

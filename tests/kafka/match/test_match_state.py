@@ -40,8 +40,8 @@ PATIENT = {"session_timeout_ms": 60_000}
 async def with_match(settings: KafkaSettings, work: Callable[[], Awaitable[object]]) -> Probe:
     """Do `work` while the match role runs in this event loop; raises what ends the role."""
     warm()
-    stop, watch = asyncio.Event(), Probe("match")
-    running = asyncio.create_task(keep_running(lambda: MatchStage(settings, watch), stop, settings, watch))
+    stop, probe = asyncio.Event(), Probe("match")
+    running = asyncio.create_task(keep_running(lambda: MatchStage(settings, probe), stop, settings, probe))
     working = asyncio.ensure_future(work())
     await asyncio.wait([running, working], return_when=asyncio.FIRST_COMPLETED)
     stop.set()
@@ -50,7 +50,7 @@ async def with_match(settings: KafkaSettings, work: Callable[[], Awaitable[objec
         await running
     await running
     working.result()
-    return watch
+    return probe
 
 
 async def feed(settings: KafkaSettings, log: list[bytes], replies: Replies) -> None:
@@ -97,8 +97,8 @@ async def write(settings: KafkaSettings, topic: str, *values: bytes) -> None:
             await producer.send_and_wait(topic, value, partition=0)
 
 
-def counted(watch: Probe, reason: str) -> float:
-    value: float = watch.registry.ignored.labels("match", reason)._value.get()
+def counted(probe: Probe, reason: str) -> float:
+    value: float = probe.registry.ignored.labels("match", reason)._value.get()
     return value
 
 
@@ -115,16 +115,16 @@ async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any
 
     await create(settings)
     await write(settings, topics.frames, b"hello", log[0][:4] + b"F" + log[0][5:])
-    watch = await with_match(settings, lambda: more(log[:20], 2))
-    assert counted(watch, "foreign") == 2
+    probe = await with_match(settings, lambda: more(log[:20], 2))
+    assert counted(probe, "foreign") == 2
     await write(settings, topics.changelog, b"hello", b"")
     await write(settings, topics.frames, b"hello")
-    watch = await with_match(settings, lambda: more(log[20:30], 3))
-    assert counted(watch, "foreign") == 3
+    probe = await with_match(settings, lambda: more(log[20:30], 3))
+    assert counted(probe, "foreign") == 3
     shutil.rmtree(settings.data_folder)
     await write(settings, topics.changelog, b"hello")
-    watch = await with_match(settings, lambda: more(log[30:], 3))
-    assert counted(watch, "foreign") == 3 and counted(watch, "gap") == 0
+    probe = await with_match(settings, lambda: more(log[30:], 3))
+    assert counted(probe, "foreign") == 3 and counted(probe, "gap") == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 
@@ -145,8 +145,8 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     with pytest.raises(FormatError, match=rf"{where}.*other settings.*stream-lsh kafka skip frames 0 10"):
         await with_match(settings, lambda: asyncio.sleep(LIMIT))
     await skip(settings, await look(settings, "frames", 0, 10))
-    watch = await with_match(settings, lambda: more(log))
-    assert counted(watch, "skipped") == 1 and counted(watch, "gap") == 0
+    probe = await with_match(settings, lambda: more(log))
+    assert counted(probe, "skipped") == 1 and counted(probe, "gap") == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 

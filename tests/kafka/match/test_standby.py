@@ -35,20 +35,20 @@ async def test_who_stands_by_notices_that_the_brokers_are_away(
     monkeypatch.setattr(group_member, "RECENT", 0.5)
     settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1, session_timeout_ms=6000)
     behind = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{proxy.port}", "give_up_seconds": 3})
-    stage, working, watch = pkgutil.resolve_name(STAGES[role]), Probe(role), Probe(role)
+    stage, working, probe = pkgutil.resolve_name(STAGES[role]), Probe(role), Probe(role)
 
-    async def idle(watch: Probe, since: float) -> bool:
-        return (watch.last_idle or 0) > since
+    async def idle(probe: Probe, since: float) -> bool:
+        return (probe.last_idle or 0) > since
 
     await create(settings)
     async with running(stage, settings, working):
         await until(lambda: idle(working, 0), "one works")
         with pytest.raises(BrokerError, match="Given up"):
-            async with running(stage, behind, watch) as task:
-                await until(lambda: idle(watch, 0), "the other stands by")
-                await until(lambda: idle(watch, time.monotonic() - 0.1), "it goes on doing so")
+            async with running(stage, behind, probe) as task:
+                await until(lambda: idle(probe, 0), "the other stands by")
+                await until(lambda: idle(probe, time.monotonic() - 0.1), "it goes on doing so")
                 proxy.freeze()
                 frozen = time.monotonic()
                 await asyncio.wait_for(task, 60)
-        assert watch.last_idle is not None and watch.last_idle < frozen + 1
+        assert probe.last_idle is not None and probe.last_idle < frozen + 1
         assert await idle(working, frozen + 1)

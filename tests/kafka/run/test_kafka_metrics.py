@@ -23,28 +23,28 @@ def value(registry: Registry, name: str, **labels: str) -> float | None:
 
 
 TOLD: list[tuple[Callable[[Probe], object], dict[str, float]]] = [
-    (lambda watch: (watch.documents(3), watch.documents(4)), {"documents_total": 7}),
-    (lambda watch: watch.batch(7, 0.0015),
+    (lambda probe: (probe.documents(3), probe.documents(4)), {"documents_total": 7}),
+    (lambda probe: probe.batch(7, 0.0015),
      {"batch_documents_sum": 7, "batch_documents_bucket le=5.0": 0, "batch_documents_bucket le=10.0": 1,
       "stage_seconds_bucket le=0.002": 1}),
-    (lambda watch: (watch.verdicts("unique", 5), watch.verdicts("near_duplicate", 2)),
+    (lambda probe: (probe.verdicts("unique", 5), probe.verdicts("near_duplicate", 2)),
      {"verdicts_total kind=unique": 5, "verdicts_total kind=near_duplicate": 2}),
-    (lambda watch: watch.pairs(9), {"pairs_total": 9}),
-    (lambda watch: (watch.not_compared(2), watch.not_compared(3)), {"not_compared_total": 5}),
-    (lambda watch: watch.lag(0, 11), {"lag_records partition=0": 11}),
-    (lambda watch: (watch.ignored("a"), watch.ignored("a", 2)), {"ignored_records_total reason=a": 3}),
-    (lambda watch: watch.index(3, 1000, 5000), {"index_documents shard=3": 1000, "index_bytes shard=3": 5000}),
-    (lambda watch: watch.recovery(3, 17), {"recovery_remaining_records shard=3": 17}),
-    (lambda watch: watch.restarted(), {"restarts_total": 1}),
-    (lambda watch: (watch.stalled("no_flow", 0), watch.stalled("no_flow")), {"stalls_total reason=no_flow": 1}),
-    (lambda watch: watch.in_flight(6), {"frames_in_flight": 6}),
-    (lambda watch: watch.excluded(2), {"excluded_partitions": 2, "rebalances_total": 0}),
-    (lambda watch: watch.waited([0.004, 0.3, 70]),
+    (lambda probe: probe.pairs(9), {"pairs_total": 9}),
+    (lambda probe: (probe.not_compared(2), probe.not_compared(3)), {"not_compared_total": 5}),
+    (lambda probe: probe.lag(0, 11), {"lag_records partition=0": 11}),
+    (lambda probe: (probe.ignored("a"), probe.ignored("a", 2)), {"ignored_records_total reason=a": 3}),
+    (lambda probe: probe.index(3, 1000, 5000), {"index_documents shard=3": 1000, "index_bytes shard=3": 5000}),
+    (lambda probe: probe.recovery(3, 17), {"recovery_remaining_records shard=3": 17}),
+    (lambda probe: probe.restarted(), {"restarts_total": 1}),
+    (lambda probe: (probe.stalled("no_flow", 0), probe.stalled("no_flow")), {"stalls_total reason=no_flow": 1}),
+    (lambda probe: probe.in_flight(6), {"frames_in_flight": 6}),
+    (lambda probe: probe.excluded(2), {"excluded_partitions": 2, "rebalances_total": 0}),
+    (lambda probe: probe.waited([0.004, 0.3, 70]),
      {"verdict_latency_seconds_bucket le=0.005": 1, "verdict_latency_seconds_bucket le=60.0": 2,
       "verdict_latency_seconds_count": 3}),
-    (lambda watch: watch.rejected("not_json"), {"rejected_total reason=not_json": 1}),
-    (lambda watch: (watch.excluded(2), watch.assigned({0})), {"excluded_partitions": 0, "rebalances_total": 1}),
-    (lambda watch: watch.stopped("no shelf"), {"stopped": 1}),
+    (lambda probe: probe.rejected("not_json"), {"rejected_total reason=not_json": 1}),
+    (lambda probe: (probe.excluded(2), probe.assigned({0})), {"excluded_partitions": 0, "rebalances_total": 1}),
+    (lambda probe: probe.stopped("no shelf"), {"stopped": 1}),
     (lambda _: None, {"stopped": 0, "last_commit_timestamp_seconds": 0, "ignored_records_total reason=foreign": 0}),
 ]  # fmt: skip
 
@@ -53,9 +53,9 @@ TOLD: list[tuple[Callable[[Probe], object], dict[str, float]]] = [
 def test_everything_that_a_watch_tells(tell: Callable[[Probe], object], found: dict[str, float]) -> None:
     """Of its own role; what another role has done is not in it."""
     registry = Registry()
-    watch, other = Probe("judge", registry), Probe("sign", registry)
+    probe, other = Probe("judge", registry), Probe("sign", registry)
     other.documents(100)
-    tell(watch)
+    tell(probe)
     for what, number in found.items():
         name, *label = what.split()
         assert value(registry, name, role="judge", **dict(pair.split("=") for pair in label)) == number
@@ -64,27 +64,27 @@ def test_everything_that_a_watch_tells(tell: Callable[[Probe], object], found: d
 
 
 def test_transactions_and_commits_are_counted() -> None:
-    watch = Probe("judge")
-    with pytest.raises(KeyError), watch.transaction():
+    probe = Probe("judge")
+    with pytest.raises(KeyError), probe.transaction():
         raise KeyError
-    with watch.transaction():
+    with probe.transaction():
         pass
-    watch.committed()
-    assert value(watch.registry, "aborted_transactions_total", role="judge") == 1
-    assert (value(watch.registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9
+    probe.committed()
+    assert value(probe.registry, "aborted_transactions_total", role="judge") == 1
+    assert (value(probe.registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9
 
 
 def test_what_this_member_has_lost_is_no_longer_told() -> None:
-    watch = Probe("match")
+    probe = Probe("match")
     for shard in (0, 1):
-        watch.lag(shard, 5)
-        watch.index(shard, 10, 100)
-    watch.recovery(1, 3)
-    watch.assigned({0})
-    watch.revoked(1)
-    watch.revoked(2)
-    assert value(watch.registry, "lag_records", role="match", partition="0") == 5
-    assert value(watch.registry, "lag_records", role="match", partition="1") is None
-    assert value(watch.registry, "index_documents", role="match", shard="0") == 10
+        probe.lag(shard, 5)
+        probe.index(shard, 10, 100)
+    probe.recovery(1, 3)
+    probe.assigned({0})
+    probe.revoked(1)
+    probe.revoked(2)
+    assert value(probe.registry, "lag_records", role="match", partition="0") == 5
+    assert value(probe.registry, "lag_records", role="match", partition="1") is None
+    assert value(probe.registry, "index_documents", role="match", shard="0") == 10
     for name in ("index_documents", "index_bytes", "recovery_remaining_records"):
-        assert value(watch.registry, name, role="match", shard="1") is None
+        assert value(probe.registry, name, role="match", shard="1") is None

@@ -36,7 +36,7 @@ class Play:
 
     def __init__(self, *script: Callable[[Stage], None]) -> None:
         self.clock = Clock()
-        self.watch = Probe("sign", health=Health(self.clock))
+        self.probe = Probe("sign", health=Health(self.clock))
         self.stop = asyncio.Event()
         self.runs = 0
         self.delays: list[float] = []
@@ -52,13 +52,13 @@ class Play:
                 else:
                     stop.set()
 
-        self.make = lambda: Scripted(SETTINGS, self.watch)
+        self.make = lambda: Scripted(SETTINGS, self.probe)
 
     async def run(self) -> None:
-        await keep_running(self.make, self.stop, SETTINGS, self.watch)
+        await keep_running(self.make, self.stop, SETTINGS, self.probe)
 
     def sample(self, name: str) -> str:
-        text = self.watch.registry.exposition()[0].decode()
+        text = self.probe.registry.exposition()[0].decode()
         return next(line.split()[-1] for line in text.splitlines() if line.startswith(f"stream_lsh_{name}"))
 
 
@@ -78,7 +78,7 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 def fails(error: BaseException, after: float = 0.0) -> Callable[[Stage], None]:
     def act(run: Stage) -> None:
-        clock = run.watch.health.clock
+        clock = run.probe.health.clock
         assert isinstance(clock, Clock)
         clock.now += after
         raise error
@@ -87,7 +87,7 @@ def fails(error: BaseException, after: float = 0.0) -> Callable[[Stage], None]:
 
 
 def commits_and_fails(run: Stage) -> None:
-    run.watch.committed()
+    run.probe.committed()
     raise Failed("a send was refused")
 
 
@@ -150,10 +150,10 @@ async def test_progress_sets_the_clock_of_giving_up() -> None:
 
 async def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
     def quiet(run: Stage) -> None:
-        clock = run.watch.health.clock
+        clock = run.probe.health.clock
         assert isinstance(clock, Clock)
         clock.now += 3600
-        run.watch.idle()
+        run.probe.idle()
         raise Failed("the broker is restarted once an hour")
 
     play = Play(*[quiet] * 5)
@@ -163,10 +163,10 @@ async def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
 
 async def test_time_in_which_all_was_well_is_no_failure() -> None:
     def idle_then_away(run: Stage) -> None:
-        clock = run.watch.health.clock
+        clock = run.probe.health.clock
         assert isinstance(clock, Clock)
         clock.now += 50
-        run.watch.idle()
+        run.probe.idle()
         fails(errors.KafkaTimeoutError(), after=30)(run)
 
     play = Play(idle_then_away, *[fails(errors.KafkaTimeoutError(), after=90)] * 3)
@@ -187,7 +187,7 @@ async def test_the_same_failure_is_told_now_and_then(caplog: pytest.LogCaptureFi
 
 async def test_a_glance_at_an_empty_input_is_no_progress() -> None:
     def glance(run: Stage) -> None:
-        run.watch.idle()
+        run.probe.idle()
         fails(errors.NotEnoughReplicasError(), after=50)(run)
 
     play = Play(*[glance] * 9)
@@ -298,7 +298,7 @@ async def test_a_role_can_be_cancelled() -> None:
         async def run(self, stop: asyncio.Event) -> None:
             await asyncio.sleep(3600)
 
-    task = asyncio.create_task(keep_running(lambda: Waiting(SETTINGS, play.watch), play.stop, SETTINGS, play.watch))
+    task = asyncio.create_task(keep_running(lambda: Waiting(SETTINGS, play.probe), play.stop, SETTINGS, play.probe))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

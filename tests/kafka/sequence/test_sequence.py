@@ -74,7 +74,7 @@ def offsets(settings: KafkaSettings, copies: Sequence[Any]) -> list[tuple[int, i
 
 async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> None:
     settings = await make()
-    topics, watch = Topics.of(settings), Probe("sequence")
+    topics, probe = Topics.of(settings), Probe("sequence")
     log = [
         frame(settings, (0, 3, 6, CONTINUES)),  # its first frame was lost
         frame(settings, (0, 0, 3, STARTS), (1, 5, 5, STARTS)),
@@ -84,7 +84,7 @@ async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) 
         frame(settings, (1, 7, 9, CONTINUES)),
     ]
     await sign(settings, log)
-    async with running(SequenceStage, settings, watch):
+    async with running(SequenceStage, settings, probe):
         await until_sequenced(settings, len(log))
     copies = [await records(settings, topics.frames, shard) for shard in (0, 1)]
     assert [r.value for r in copies[0]] == [r.value for r in copies[1]]
@@ -100,7 +100,7 @@ async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) 
     assert [bytes(f.frame) for f in found] == [log[f.offset] for f in found]
     order = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
     assert offsets(settings, copies[1]) == order
-    assert watch.commits > 0
+    assert probe.commits > 0
 
 
 async def test_it_waits_for_the_judge(make: Make) -> None:
@@ -120,10 +120,10 @@ async def test_it_waits_for_the_judge(make: Make) -> None:
             await until_sequenced(settings, expected)
             await asyncio.sleep(0.7)
             assert await passed() == expected
-    watch = Probe("sequence")
-    async with running(SequenceStage, settings, watch):
+    probe = Probe("sequence")
+    async with running(SequenceStage, settings, probe):
         await until(
-            lambda: watch.last_idle is not None, "it waits"
+            lambda: probe.last_idle is not None, "it waits"
         )  # what was judged before its run it would not send again
         await commit(settings, "judge", topics.matches, 18, Judged(17).metadata())
         await until_sequenced(settings, 19)
@@ -160,7 +160,7 @@ async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = await make(partitions=1)
-    topics, watch = Topics.of(settings), Probe("sequence")
+    topics, probe = Topics.of(settings), Probe("sequence")
     log = [frame(settings, (0, i, i + 1, CONTINUES if i else STARTS)) for i in range(60)]
     whole, calls = AIOKafkaProducer.send, 0
 
@@ -177,7 +177,7 @@ async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
 
     await sign(settings, log)
     monkeypatch.setattr(AIOKafkaProducer, "send", faulty)
-    async with running(SequenceStage, settings, watch):
+    async with running(SequenceStage, settings, probe):
         await until_sequenced(settings, len(log))
     assert calls > 2 * len(log)
     for shard in (0, 1):
@@ -235,11 +235,11 @@ async def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, 
 
     with caplog.at_level(logging.INFO):
         await produce(settings, [line(i) for i in range(10)], 1)
-        watch = Probe("sign")
-        async with running(SignStage, settings, watch):
+        probe = Probe("sign")
+        async with running(SignStage, settings, probe):
             await until(lambda: _said(caplog, "waiting for a sequencer"), "the signer waits")
             await asyncio.sleep(1)
-            assert await records(settings, topics.signatures) == [] and watch.last_idle is not None
+            assert await records(settings, topics.signatures) == [] and probe.last_idle is not None
             async with running(SequenceStage, settings):
                 await until_signed(settings, 10)
                 await until_sequenced(settings, 1)

@@ -69,9 +69,9 @@ def complete(settings: KafkaSettings, found: list[tuple[int, int]], counts: dict
 
 async def test_documents_become_frames_and_the_next_life_goes_on_behind_them(make: Make) -> None:
     settings = await make()
-    topics, watch = Topics.of(settings), Probe("sign")
+    topics, probe = Topics.of(settings), Probe("sign")
     await produce(settings, [line(i) for i in range(300)] + [b"not json", b""], 2)
-    async with running(SignStage, settings, watch):
+    async with running(SignStage, settings, probe):
         await until_signed(settings, 302)
     before = await records(settings, topics.signatures)
     found = [Frame.decode(record.value, settings) for record in before]
@@ -81,7 +81,7 @@ async def test_documents_become_frames_and_the_next_life_goes_on_behind_them(mak
     reasons = [why.reason for frame in found for why in frame.source.rejected.values()]
     assert sorted(reasons) == ["no_value", "not_json"]
     complete(settings, accepted_documents(settings, before), {0: 151, 1: 151})
-    assert watch.commits > 0
+    assert probe.commits > 0
 
     await produce(settings, [line(i) for i in range(300, 400)], 2)
     async with running(SignStage, settings):

@@ -76,8 +76,8 @@ def test_who_is_asked_to_stop_does_not_wait_for_a_receiver(settings: KafkaSettin
         courier = Courier(Webhook(receiver.url, None, 60), tmp_path / "dead", 100, [].append)
 
         class Sender(SendStage):
-            def __init__(self, settings: KafkaSettings, watch: Probe) -> None:
-                super().__init__(settings, watch, "desk", courier)
+            def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
+                super().__init__(settings, probe, "desk", courier)
 
         async def asked_to_stop() -> None:
             async with stages.running(Sender, settings, Probe("send")):

@@ -65,10 +65,10 @@ async def offsets(settings: KafkaSettings) -> list[int]:
 
 
 def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> None:
-    topics, watch = Topics.of(settings), Probe("sequence")
+    topics, probe = Topics.of(settings), Probe("sequence")
 
     async def sequenced() -> None:
-        async with running(SequenceStage, settings, watch) as task:
+        async with running(SequenceStage, settings, probe) as task:
             waiting = asyncio.ensure_future(until_sequenced(settings, 5))
             await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
@@ -89,7 +89,7 @@ def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> No
     asyncio.run(sequenced())
     copies = asyncio.run(records(settings, topics.frames))
     assert [sequenced.offset for sequenced, _ in chained(settings, copies)] == [0, 3]
-    ignored = watch.registry.ignored
+    ignored = probe.registry.ignored
     assert ignored.labels("sequence", "skipped")._value.get() >= 2
     assert ignored.labels("sequence", "foreign")._value.get() >= 1
 

@@ -257,13 +257,13 @@ def chained(settings: KafkaSettings, copies: Sequence[ConsumerRecord]) -> list[t
 
 @asynccontextmanager
 async def running(
-    stage: type[Stage], settings: KafkaSettings, watch: Probe | None = None
+    stage: type[Stage], settings: KafkaSettings, probe: Probe | None = None
 ) -> AsyncIterator[asyncio.Task]:
     """A stage at work, run after run; at the end it is stopped, and what went wrong raised."""
-    stop, watch = asyncio.Event(), watch or Probe(stage.role)
+    stop, probe = asyncio.Event(), probe or Probe(stage.role)
     if stage.role in COMPILED:
         warm()
-    task = asyncio.create_task(keep_running(lambda: stage(settings, watch), stop, settings, watch))
+    task = asyncio.create_task(keep_running(lambda: stage(settings, probe), stop, settings, probe))
     try:
         yield task
     finally:

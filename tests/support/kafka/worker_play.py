@@ -50,7 +50,7 @@ class Play(Stage):
                 if what == "hang":
                     self.note(folder, "hangs")
                     time.sleep(3600)
-            self.watch.idle()
+            self.probe.idle()
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.05)
         self.note(folder, "drained")
