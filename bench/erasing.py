@@ -51,12 +51,12 @@ def ids(file: Path, documents: int, every: int) -> Iterable[bytes]:
 
 def pauses(state: Path, others: Path, count: int, given: argparse.Namespace) -> dict[str, float]:
     """Others into an index: documents/s, and the slowest batch and commit."""
-    told, pairs = given.work / "erasing-report.jsonl", given.work / "erasing-pairs.jsonl"
+    reported, pairs = given.work / "erasing-report.jsonl", given.work / "erasing-pairs.jsonl"
     pairs.unlink(missing_ok=True)
     given.every, given.threshold = max(1, count // REPORTS), THRESHOLD
     given.settings = " ".join(map("=".join, SETTINGS.items()))
-    grow(["cat", str(others)], state, pairs, told, given, touched=True)
-    rows = read_rows(told)
+    grow(["cat", str(others)], state, pairs, reported, given, touched=True)
+    rows = read_rows(reported)
     slowest = {name: max(row[name] for row in rows) for name in ("batch_ms", "commit_ms")}
     return {"rate": rows[-1]["documents"] / rows[-1]["seconds"], **slowest}
 

@@ -114,14 +114,14 @@ def run(given: argparse.Namespace) -> None:
     from_anywhere()
     posts, window = unpack(corpus("posts-120k"), given.data, given.work), given.window_documents
     documents = 10 * window
-    state, pairs, told = (given.work / f"forgetting-{name}" for name in ("state", "pairs.jsonl", "report.jsonl"))
+    state, pairs, log = (given.work / f"forgetting-{name}" for name in ("state", "pairs.jsonl", "report.jsonl"))
     shutil.rmtree(state, ignore_errors=True)
     pairs.unlink(missing_ok=True)
     source = [sys.executable, "-m", "bench.forgetting", "--print", "--window-documents", str(window)]
     source += ["--data", str(given.data), "--work", str(given.work)]
     given.every = window // REPORTS
     given.settings = f"{given.settings} window={window}s time_field=ts"
-    finished = grow(source, state, pairs, told, given, touched=True)
+    finished = grow(source, state, pairs, log, given, touched=True)
 
     made = dated(posts, window)
     with posts.open("rb") as lines:
@@ -134,7 +134,7 @@ def run(given: argparse.Namespace) -> None:
     with pairs.open("rb") as lines:
         reported = [(pair["older_seq"], pair["newer_seq"]) for pair in map(orjson.loads, lines)]
     found = score(reported, true, stream_times(made, documents), len(made), SECOND * window)
-    rows = read_rows(told)
+    rows = read_rows(log)
     shown = by_window(rows, window)
     total = {
         "kind": "summary", "documents": documents, "seconds": rows[-1]["seconds"], "bytes": folder_bytes(state),
@@ -161,7 +161,7 @@ def main() -> None:
         for data, _ in blocks(made, 10 * given.window_documents, again=AGAIN):
             sys.stdout.buffer.write(data)
         return
-    Settings(**pairs_of(given.settings))  # type: ignore[arg-type]  # a mistake is told now
+    Settings(**pairs_of(given.settings))  # type: ignore[arg-type]  # an error is raised now
     run(given)
 
 

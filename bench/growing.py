@@ -39,7 +39,7 @@ class Reporter:
         self._out, self._every, self._state, self._touched = out, every, state, touched
         self._index: Any = None
         self._started = self._since = self._reached = 0.0
-        self._documents = self._told = 0
+        self._documents = self._reported = 0
         self._batch = self._commit = 0.0
 
     def batch(self, take: Callable[..., None]) -> Callable[..., None]:
@@ -56,7 +56,7 @@ class Reporter:
             self._reached = time.perf_counter()
             self._batch = max(self._batch, self._reached - start)
             self._documents += len(batch)
-            if self._documents - self._told >= self._every:
+            if self._documents - self._reported >= self._every:
                 self.tell()
 
         return clocked
@@ -74,7 +74,7 @@ class Reporter:
     def tell(self) -> None:
         """Write a line, unless nothing has come since the last one. Up to the last batch: the end of the pipe, the
         last commit and closing are no speed."""
-        now, new = self._reached, self._documents - self._told
+        now, new = self._reached, self._documents - self._reported
         if not new:
             return
         segments = [segment for shard in self._index.shards for segment in shard.segments]
@@ -88,7 +88,7 @@ class Reporter:
         }  # fmt: skip
         self._out.write(orjson.dumps(row) + b"\n")
         self._out.flush()
-        self._told, self._since = self._documents, time.perf_counter()
+        self._reported, self._since = self._documents, time.perf_counter()
         self._batch = self._commit = 0.0
 
 

@@ -49,11 +49,11 @@ class Follower:
     """Tells the lines of a report as they come."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._told = path, 0
+        self._path, self._read = path, 0
 
     def __call__(self, sample: Sample) -> None:
-        for row in read_rows(self._path)[self._told :]:
-            self._told += 1
+        for row in read_rows(self._path)[self._read :]:
+            self._read += 1
             text = f"{row['documents']:,} documents after {row['seconds']:,.0f} s, {row['rate']:,.0f}/s, "
             text += f"{row.get('resident_mb', 0):,.0f} MB, slowest batch {row['batch_ms']:,.0f} ms, "
             text += f"commit {row['commit_ms']:,.0f} ms, {row['runs']} runs"
@@ -182,16 +182,22 @@ def in_words(row: dict[str, Any]) -> str:
 
 
 def grow(
-    source: Sequence[str], state: Path, pairs: Path, told: Path, given: argparse.Namespace, *, touched: bool = False
+    source: Sequence[str],
+    state: Path,
+    pairs: Path,
+    log: Path,
+    given: argparse.Namespace,
+    *,
+    touched: bool = False,
 ) -> Finished:
     """A producer into the job, to the end. touched: the memory of all rings is taken at the start."""
     settings = TRUTHS | {"threshold": given.threshold} | pairs_of(given.settings)
     command = [sys.executable, "-m", "bench.growing", "--index", str(state), "--pairs", str(pairs)]
-    command += ["--report", str(told), "--every", str(given.every), *(["--touch"] if touched else [])]
+    command += ["--report", str(log), "--every", str(given.every), *(["--touch"] if touched else [])]
     command += ["--settings", shlex.join(f"{name}={value}" for name, value in settings.items())]
-    told.unlink(missing_ok=True)
+    log.unlink(missing_ok=True)
     with subprocess.Popen(source, stdout=subprocess.PIPE) as producer:
-        finished = watch(command, every=0.5, source=producer.stdout, on_sample=Follower(told))
+        finished = watch(command, every=0.5, source=producer.stdout, on_sample=Follower(log))
         assert producer.stdout is not None
         producer.stdout.close()  # a job that failed must not leave it waiting
     require_success(finished, "dedup")
@@ -220,14 +226,14 @@ def run(given: argparse.Namespace) -> None:
     where = report.environment()
     from_anywhere()
     posts = unpack(corpus("posts-120k"), given.data, given.work)
-    state, pairs, told = (given.work / name for name in ("growth-state", "growth-pairs.jsonl", "growth-report.jsonl"))
+    state, pairs, log = (given.work / name for name in ("growth-state", "growth-pairs.jsonl", "growth-report.jsonl"))
     shutil.rmtree(state, ignore_errors=True)
     pairs.unlink(missing_ok=True)
     source = [sys.executable, "-m", "bench.edits", "--print", "--documents", str(given.documents)]
     source += ["--data", str(given.data), "--work", str(given.work)]
     with small_index(posts, given) as small:
-        finished = grow(source, state, pairs, told, given)
-        rows, size = read_rows(told), folder_bytes(state)
+        finished = grow(source, state, pairs, log, given)
+        rows, size = read_rows(log), folder_bytes(state)
         opened = openings(state, given.openings, "joined_since") + openings(small, given.openings, "small")
     truth = read_truth(given.data / corpus("posts-40k").truth)
     known = known_ids(posts, corpus("posts-40k"))
@@ -255,7 +261,7 @@ def main() -> None:
     parser.add_argument("--settings", default="", help='more settings, for example "memtable_documents=200000"')
     parser.add_argument("--keep", action="store_true", help="keep the index and the pairs in the work folder")
     given = parser.parse_args()
-    Settings(**TRUTHS | pairs_of(given.settings))  # a mistake is told now
+    Settings(**TRUTHS | pairs_of(given.settings))  # an error is raised now
     run(given)
 
 

@@ -1,6 +1,6 @@
 """Many listeners of events in one process: `python -m bench.listeners PORT N DOCUMENTS`.
 
-Each reads the verdicts until it has been told of so many documents. Prints, as JSON, how many each was told of, and
+Each reads the verdicts until it has seen so many documents. Prints, as JSON, how many each has seen, and
 the gaps.
 """
 
@@ -15,13 +15,13 @@ SILENT_SECONDS = 60.0
 
 
 async def listen(port: int, wanted: int, connected: asyncio.Semaphore) -> tuple[int, int]:
-    """How many verdicts one listener was told, and how many gaps."""
+    """How many verdicts one listener got, and how many gaps."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
     writer.write(b"GET /v1/events?kinds=verdict HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    told, gaps, rest = 0, 0, b""
+    seen, gaps, rest = 0, 0, b""
     await reader.readuntil(b"\n\n")  # the place where it begins
     connected.release()
-    while told < wanted:
+    while seen < wanted:
         try:
             block = await asyncio.wait_for(reader.read(1 << 20), SILENT_SECONDS)
         except TimeoutError:
@@ -29,10 +29,10 @@ async def listen(port: int, wanted: int, connected: asyncio.Semaphore) -> tuple[
         if not block:
             break
         block = rest + block
-        told, gaps = told + block.count(EVENT), gaps + block.count(GAP)
+        seen, gaps = seen + block.count(EVENT), gaps + block.count(GAP)
         rest = block[-len(EVENT) + 1 :]  # shorter than any event, so that none is counted twice
     writer.close()
-    return told, gaps
+    return seen, gaps
 
 
 async def run(port: int, listeners: int, documents: int) -> None:
@@ -42,8 +42,8 @@ async def run(port: int, listeners: int, documents: int) -> None:
         await connected.acquire()
     print("listening", flush=True)
     found = await asyncio.gather(*tasks)
-    told = [each for each, _ in found]
-    print(json.dumps({"least": min(told), "most": max(told), "gaps": sum(gaps for _, gaps in found)}), flush=True)
+    seen = [each for each, _ in found]
+    print(json.dumps({"least": min(seen), "most": max(seen), "gaps": sum(gaps for _, gaps in found)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 1. 50 connections that stay open, a document a request, each answered when it is on the disk; beside it what one builds
    in an afternoon instead (bench/serve_peer.py), which keeps nothing.
 2. Lines: some clients send all their documents in one request each.
-3. Listeners of events, while documents come at a fixed rate: what each was told, and the memory of the service.
+3. Listeners of events, while documents come at a fixed rate: what each got, and the memory of the service.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ ONE_BY_ONE = {
 }  # fmt: skip
 LINES = {"clients": "clients", "rate": "documents/s", "cores": "its cores", "peak_mb": "peak MB"}
 LISTENERS = {
-    "listeners": "listeners", "rate": "documents/s", "documents": "documents", "least": "told, least",
-    "most": "told, most", "gaps": "gaps", "after_mb": "MB after a quarter", "end_mb": "MB at the end",
+    "listeners": "listeners", "rate": "documents/s", "documents": "documents", "least": "received, least",
+    "most": "received, most", "gaps": "gaps", "after_mb": "MB after a quarter", "end_mb": "MB at the end",
     "cores": "its cores",
 }  # fmt: skip
 CONNECTIONS = 50

@@ -65,7 +65,7 @@ def live(days: int, seed: int = 1) -> Feed:
     return Feed(written, written.copy(), written.copy(), pairs)
 
 
-def told(feed: Feed, form: Callable[[int], object]) -> Feed:
+def reported(feed: Feed, form: Callable[[int], object]) -> Feed:
     """With times in a form of the feed's."""
     return replace(feed, said=np.array([milliseconds(form(time)) for time in feed.said.tolist()], np.int64))
 
@@ -124,8 +124,8 @@ def feeds() -> Mapping[str, Feed]:
     plain = live(40)
     return {
         "milliseconds": plain,
-        "seconds": told(plain, lambda time: time / 1000),
-        "ISO 8601": told(plain, moment),
+        "seconds": reported(plain, lambda time: time / 1000),
+        "ISO 8601": reported(plain, moment),
         "30 % without a time": missing(plain, 0.3),
         **{f"{n} of 64 from 2099, for a day": mad(plain, n) for n in (31, 33, 64)},
         "backwards, at once": backwards(plain),

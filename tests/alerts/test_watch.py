@@ -30,15 +30,15 @@ class Model:
     def step(self, document: Document) -> list[Told]:
         self.documents.append(document)
         dropped, group, log, _, source, _ = document
-        told: list[Told] = []
+        alerts_of: list[Told] = []
         for rule in self.rules:
             found = self.found(rule) if dropped or isinstance(rule, Share) else None
             subject = source if isinstance(rule, Share) else group
             last = self.fired.get((rule.name, subject))
             if found is not None and (last is None or log - last >= rule.cooldown_ms):
                 self.fired[rule.name, subject] = log
-                told.append((rule.name, len(self.documents) - 1, subject, found))
-        return told
+                alerts_of.append((rule.name, len(self.documents) - 1, subject, found))
+        return alerts_of
 
     def found(self, rule: Rule) -> dict[str, Any] | None:
         _, group, now, _, source, similarity = self.documents[-1]
@@ -75,7 +75,7 @@ class Model:
         return {"members": len(came)} if len(came) >= rule.members else None
 
 
-def told(alerts: list[Alert], seen: Seen) -> list[Told]:
+def alerts_of(alerts: list[Alert], seen: Seen) -> list[Told]:
     return [
         (alert.rule.name, seen.seqs[alert.at], json.loads(str(alert.subject)), dict(alert.found)) for alert in alerts
     ]
@@ -104,7 +104,7 @@ def watched(
     for stop in [*sorted({cut for cut in cuts if 0 < cut < len(documents)}), len(documents)]:
         seen = seen_of(documents, start, stop)
         alerts = watch.look(seen)
-        out += told(alerts, seen)
+        out += alerts_of(alerts, seen)
         for alert in alerts:
             line = json.loads(alert.line(alert.at, b'"id"', seen.sources[alert.at], b"null"))
             assert line.items() >= dict(alert.found).items() and line["rule"] == alert.rule.name

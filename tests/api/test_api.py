@@ -130,7 +130,7 @@ def test_facts_and_documents_are_committed_together(
 # -- commits ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_committed_by_hand_is_gone(tmp_path: Path) -> None:
+def test_uncommitted_documents_are_lost(tmp_path: Path) -> None:
     """Also where its rows were flushed to files already, and merged."""
     documents = dense(900)
     with Deduplicator(Settings(**SMALL), index=tmp_path / "whole") as deduplicator:

@@ -193,7 +193,7 @@ def test_nothing_commits_by_itself_where_the_caller_does(tmp_path: Path) -> None
     assert committed(tmp_path) == 0
 
 
-def test_a_commit_by_itself_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_background_commit_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise OutputError("the disk is full")
 

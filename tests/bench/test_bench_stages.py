@@ -16,7 +16,7 @@ def test_the_engine_has_the_stages(module: str, name: str) -> None:
         stages.replaced(stack, module, name, lambda before: before)
 
 
-def test_a_stage_that_is_gone_is_named() -> None:
+def test_a_missing_stage_is_named() -> None:
     with ExitStack() as stack, pytest.raises(SystemExit, match=r"no judging in stream_lsh\.embedded\.job"):
         stages.replaced(stack, "stream_lsh.embedded.job", "judging", lambda before: before)
 

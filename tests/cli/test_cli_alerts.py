@@ -51,11 +51,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_test_tells_the_same_alerts(folder: Path) -> None:
-    told = read_lines(folder / "alerts.jsonl")
-    assert [(alert["rule"], alert["id"]) for alert in told] == [("spreads", "b2"), ("copyist", "c0")]
+    reported = read_lines(folder / "alerts.jsonl")
+    assert [(alert["rule"], alert["id"]) for alert in reported] == [("spreads", "b2"), ("copyist", "c0")]
     done = run("alerts", "test", folder / "rules.toml", "--index", folder / "index")
     shown = read_lines(done.stdout)
-    for was, would in zip(told, shown, strict=True):
+    for was, would in zip(reported, shown, strict=True):
         kept = was["rule"] == "copyist"  # a kept document without copies: what its id was is not stored
         assert would.pop("id") == (None if kept else was["id"])
         assert would.pop("group") == (None if kept else was["group"]["group"])
@@ -83,5 +83,5 @@ def test_one_option_without_the_other(folder: Path) -> None:
 
 def test_people_get_sentences(folder: Path) -> None:
     rule = read_rules(folder / "rules.toml")[0]
-    told = Rehearsed(Alert(rule, 0, 1_700_000_000_000, 7, {"members": 3}), 9, b'"b2"', b'"herald"')
-    assert sentence(told) == '2023-11-14T22:13:20Z  spreads: group 7, members 3, at document 9 "b2"'
+    reported = Rehearsed(Alert(rule, 0, 1_700_000_000_000, 7, {"members": 3}), 9, b'"b2"', b'"herald"')
+    assert sentence(reported) == '2023-11-14T22:13:20Z  spreads: group 7, members 3, at document 9 "b2"'

@@ -41,7 +41,7 @@ def test_dedup_passes_on_the_very_bytes(run: Run, feed: Path) -> None:
     assert "2 pairs of similar documents\n" in done.stderr
 
 
-def test_pairs_reads_a_pipe_without_being_told(feed: Path) -> None:
+def test_pairs_reads_a_pipe_without_an_option(feed: Path) -> None:
     done = subprocess.run([*COMMAND, "pairs", "--quiet"], input=feed.read_bytes(), capture_output=True, check=True)
     assert done.stderr == b""
     assert [(pair["older"], pair["newer"]) for pair in read_lines(done.stdout)] == [("a", 3), ("a", "d"), (3, "d")]

@@ -161,13 +161,13 @@ def test_an_interrupted_run_goes_on_behind_a_deletion(folder: Path, monkeypatch:
     ]  # fmt: skip
 
 
-def test_many_are_deleted_in_batches_that_are_committed_as_they_are_told(tmp_path: Path) -> None:
+def test_many_are_deleted_in_batches_and_printed_once_committed(tmp_path: Path) -> None:
     ids = [f"d{n}" for n in range(2 * deleting.BATCH + 5)]
     write_lines(tmp_path / "feed", [{"id": id, "text": f"{id} stands for itself {id[::-1]}"} for id in ids])
     dedup(tmp_path)
-    told = deleting.delete(ids, tmp_path / "index", str(tmp_path / "unique"))
-    assert len(next(told).ids) == deleting.BATCH
-    told.close()
+    reported = deleting.delete(ids, tmp_path / "index", str(tmp_path / "unique"))
+    assert len(next(reported).ids) == deleting.BATCH
+    reported.close()
     with Deduplicator(index=tmp_path / "index", read_only=True) as reader:
         assert len(reader) == deleting.BATCH + 5
     assert sum(len(judgement.ids) for judgement in deleting.delete(ids, tmp_path / "index")) == len(ids)

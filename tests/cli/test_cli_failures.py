@@ -136,7 +136,7 @@ def test_a_sigterm_waits_as_soon_as_it_is_caught(monkeypatch: pytest.MonkeyPatch
     assert came and (result.exit_code, result.stderr) == (0, "stream-lsh: stopped before anything had begun\n")
 
 
-def test_a_usage_error_is_told_although_a_signal_waits() -> None:
+def test_a_usage_error_is_printed_although_a_signal_waits() -> None:
     def imported(context: click.Context, name: str) -> click.Command:
         signal.raise_signal(signal.SIGTERM)
         raise UsageError("no")

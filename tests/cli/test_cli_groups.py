@@ -121,7 +121,7 @@ def test_what_cannot_be_shown_is_said(folder: Path, tmp_path: Path) -> None:
     assert "keeps no groups" in without and "feed it again into a new folder without --no-groups" in without
 
 
-def test_an_index_keeps_groups_unless_it_is_told_not_to(folder: Path, tmp_path: Path) -> None:
+def test_an_index_keeps_groups_by_default(folder: Path, tmp_path: Path) -> None:
     def feed(*more: object, code: int = 0) -> str:
         return run("dedup", folder / "feed", *more, "--quiet", code=code).stderr
 

@@ -64,7 +64,7 @@ def answering(status: int, report: object) -> Iterator[int]:
         server.server_close()
 
 
-def told(live: bool = True, *ports: int, role: str = "match") -> dict[str, object]:
+def health_report(live: bool = True, *ports: int, role: str = "match") -> dict[str, object]:
     seconds = {"started": 75.2, "committed": 3.4, "idle": None}
     return {"live": live, "roles": {role: {"live": live, "seconds_since": seconds}}, "ports": ports}
 
@@ -95,7 +95,7 @@ def test_wrong_command_lines_of_a_worker() -> None:
 
 
 def test_health_of_a_worker_that_is_alive() -> None:
-    with answering(200, told()) as port:
+    with answering(200, health_report()) as port:
         result = run("kafka", "health", "--port", str(port))
         assert result.exit_code == 0
         assert result.output == f"match (port {port}): live, last commit 3.4 s ago, started 1 min 15 s ago\n"
@@ -103,12 +103,12 @@ def test_health_of_a_worker_that_is_alive() -> None:
 
 
 def test_health_asks_all_processes() -> None:
-    with answering(200, told(role="sign")) as other:
-        with answering(200, lambda port: told(True, port, other)) as port:
+    with answering(200, health_report(role="sign")) as other:
+        with answering(200, lambda port: health_report(True, port, other)) as port:
             result = run("kafka", "health", "--port", str(port))
             assert result.exit_code == 0 and f"sign (port {other}): live" in result.output
-        with answering(503, told(False)) as dead:
-            with answering(200, lambda port: told(True, port, other, dead)) as port:
+        with answering(503, health_report(False)) as dead:
+            with answering(200, lambda port: health_report(True, port, other, dead)) as port:
                 result = run("kafka", "health", "--port", str(port))
             assert result.exit_code == 1
             assert f"match (port {dead}): not live" in result.output and "sign" in result.output

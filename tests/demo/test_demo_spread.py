@@ -61,10 +61,10 @@ def test_the_index_has_it(found: tuple[Spreading, Path]) -> None:
 
 
 def test_the_table_tells_it(found: tuple[Spreading, Path]) -> None:
-    told = [(row.papers, row.last.what, row.event.get("event")) for row in rows(found[0])]
-    early = told.pop(2)[0]
-    assert told == [
-        (1, "write", None), (1, "print", "created"), (told[2][0], "print", "joined"), (1, "correct", "updated"),
+    reported = [(row.papers, row.last.what, row.event.get("event")) for row in rows(found[0])]
+    early = reported.pop(2)[0]
+    assert reported == [
+        (1, "write", None), (1, "print", "created"), (reported[2][0], "print", "joined"), (1, "correct", "updated"),
         (LATE, "print", "joined"), (CORRECTED, "correct", "updated"), (1, "withdraw", "representative_changed"),
         (PRINTED + LATE - 1, "withdraw", "left"),
     ]  # fmt: skip

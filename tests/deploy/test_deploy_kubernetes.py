@@ -158,7 +158,7 @@ def test_the_service_has_one_owner_of_its_index_and_a_command_that_names_what_is
     assert Settings.load(SERVE / given["config"].name).source_field == "source"
 
 
-def test_the_tokens_of_the_example_let_nobody_in(tmp_path: Path) -> None:
+def test_the_tokens_of_the_example_allow_no_request(tmp_path: Path) -> None:
     (secret,) = of_kind(SERVE, "Secret")
     ((name, text),) = secret["stringData"].items()
     (tmp_path / name).write_text(text)

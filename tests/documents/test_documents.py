@@ -54,8 +54,8 @@ def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, int, 
     try:
         document = read_object(line)
         id, text, time, source, within, deleted = fields.extract(document)
-        told = "deleted" if deleted else None
-        return id, text.encode("utf-8", "surrogatepass"), time, source, scope_of(within), told
+        reported = "deleted" if deleted else None
+        return id, text.encode("utf-8", "surrogatepass"), time, source, scope_of(within), reported
     except Refused as refused:
         return refused.id, b"", NO_TIME, b"", scope_of(b""), refused.reason
 
@@ -436,8 +436,8 @@ def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None
     sources = found.sources if fields.source_field is not None else [b""] * len(found)
     scopes = found.scopes.tolist() if fields.match_within else [scope_of(b"")] * len(found)
     assert len(found.scopes) == (len(found) if fields.match_within else 0)
-    told = ["deleted" if i in found.deleted else reason for i, reason in enumerate(reasons(found))]
-    columns = (found.ids, texts(found), found.times.tolist(), sources, scopes, told)
+    reported = ["deleted" if i in found.deleted else reason for i, reason in enumerate(reasons(found))]
+    columns = (found.ids, texts(found), found.times.tolist(), sources, scopes, reported)
     assert list(zip(*columns, strict=True)) == expected
 
 

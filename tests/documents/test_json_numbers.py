@@ -94,9 +94,9 @@ values = st.recursive(
 @given(
     st.lists(st.tuples(values, st.sampled_from(["v", "w", "u.v"])), min_size=1, max_size=5), st.sampled_from(["", " "])
 )
-def test_lines_are_what_they_are_without_the_kernel(told: list[tuple[object, str]], space: str) -> None:
+def test_lines_are_what_they_are_without_the_kernel(reported: list[tuple[object, str]], space: str) -> None:
     """A name with an escape is left to the slow reader, which reads any list."""
-    documents = [{"id": i, name: value, "more": [1, 2, 3]} for i, (value, name) in enumerate(told)]
+    documents = [{"id": i, name: value, "more": [1, 2, 3]} for i, (value, name) in enumerate(reported)]
     lines = [json.dumps(document, separators=("," + space, ":" + space)).encode() for document in documents]
     slow = [line.replace(b'"v"', b'"\\u0076"') for line in lines]
     assert parsed(lines) == parsed(slow)

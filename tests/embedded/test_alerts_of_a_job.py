@@ -172,13 +172,13 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
     inputs = long_feed(tmp_path, 2000, 3, mistakes=False)
     run(tmp_path, inputs, rules)
     rehearsed = rehearse(tmp_path / "index", read_rules(rules))
-    told, would = alerts(tmp_path), [json.loads(alert.line) for alert in rehearsed.alerts]
-    assert {alert["rule"] for alert in told} == {"spreads", "copied", "copyist", "grows"}
+    fired, would = alerts(tmp_path), [json.loads(alert.line) for alert in rehearsed.alerts]
+    assert {alert["rule"] for alert in fired} == {"spreads", "copied", "copyist", "grows"}
     apart = {"key", "group", "id"}
     assert [{name: alert[name] for name in alert.keys() - apart} for alert in would] == [
-        {name: alert[name] for name in alert.keys() - apart} for alert in told
+        {name: alert[name] for name in alert.keys() - apart} for alert in fired
     ]
-    for was, could in zip(told, would, strict=True):
+    for was, could in zip(fired, would, strict=True):
         assert could["group"] == (was["group"] and was["group"]["group"])
         assert could["id"] in (was["id"], None)
     assert any(could["id"] is not None for could in would)

@@ -237,7 +237,7 @@ def test_a_representative_from_python_has_no_place(tmp_path: Path) -> None:
     )
 
 
-def test_damage_of_where_an_representative_stood_is_told(tmp_path: Path) -> None:
+def test_damaged_source_position_of_a_representative(tmp_path: Path) -> None:
     records = [{"id": "a", "text": TEXT, "at": 1}, {"id": "b", "text": TEXT + " or three", "at": 2}]
     run(tmp_path, written(tmp_path, records, 1))
     store = Store(tmp_path / "index" / "db")

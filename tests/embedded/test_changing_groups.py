@@ -283,7 +283,7 @@ def job(folder: Path, feeding: Sequence[tuple[str, str | None]], rules: Path | N
     run(folder, [write(folder / "feed", *lines)], Settings(**SURE | FIELDS | more), outputs, rules)
 
 
-def told(path: Path) -> list[tuple[Any, ...]]:
+def events_in(path: Path) -> list[tuple[Any, ...]]:
     """The events in short: what, with which document, representative, version, size, living."""
     return [
         (e["event"], e["seq"], e["representative"]["seq"], e["version"], e["total_members"], e["live_members"])
@@ -295,7 +295,7 @@ def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
     feeding = [("a", TEXT), ("b", TEXT), ("x", OTHER), ("y", OTHER), ("b", OTHER), ("y", OTHER + " now"), ("x", None)]
     feeding += [("b", None), ("y", None), ("a", TEXT + " or more"), ("a", None), ("nobody", None)]
     job(tmp_path, feeding, threshold=0.8)
-    assert told(tmp_path / "groups") == [
+    assert events_in(tmp_path / "groups") == [
         ("created", 1, 0, 1, 2, 2), ("created", 3, 2, 1, 2, 2),
         ("left", 4, 0, 2, 2, 1), ("joined", 4, 2, 2, 3, 3),
         ("updated", 5, 2, 3, 3, 3), ("representative_changed", 6, 4, 4, 3, 2),
@@ -308,7 +308,7 @@ def test_a_document_that_leaves_one_group_for_another(tmp_path: Path) -> None:
             pass
 
 
-def test_the_members_are_shown_with_those_that_went(tmp_path: Path) -> None:
+def test_members_include_removed_versions(tmp_path: Path) -> None:
     now, here = TEXT + " now", TEXT + " here"
     job(tmp_path, [("a", TEXT), ("a", now), ("b", TEXT), ("c", TEXT), ("a", here), ("b", TEXT), ("a", None)])
     shown = CliRunner().invoke(main, ["groups", "--index", str(tmp_path / "index"), "0"])
@@ -329,7 +329,7 @@ def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     job(tmp_path, [(id, TEXT) for id in "abc"])
     command = ["delete", "--index", str(tmp_path / "index"), "--quiet", "a"]
     assert CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "groups")]).exit_code == 0
-    assert told(tmp_path / "groups")[-1] == ("representative_changed", 3, 1, 3, 3, 2)
+    assert events_in(tmp_path / "groups")[-1] == ("representative_changed", 3, 1, 3, 3, 2)
     command[-1] = "c"
     assert CliRunner().invoke(main, command).exit_code == 0  # with groups, whoever is told
     assert [row.group.live_members for row in table(tmp_path / "index")] == [1]
@@ -370,7 +370,7 @@ def test_alerts_count_who_comes(tmp_path: Path, rules: Path) -> None:
 
 
 @pytest.mark.parametrize("window", [None, pytest.param("8h", marks=pytest.mark.long)])
-def test_ids_of_what_went_are_nowhere(tmp_path: Path, window: str | None) -> None:
+def test_ids_of_removed_versions_are_nowhere(tmp_path: Path, window: str | None) -> None:
     """In no value, as it is or was; everything else is as before."""
     settings, records = Settings(**SURE, window=window), story(3, 500)
     records = [(Document(f"id <{d.id}>", d.text, time=d.time, deleted=d.deleted), s) for d, s in records]
@@ -403,7 +403,7 @@ def test_the_check_finds_an_id_in_a_group(tmp_path: Path) -> None:
     assert "ids that were erased of shard 0 can still be read in what" in problem
 
 
-def test_who_went_without_a_representative_is_listed_as_long_as_he_has_an_id(tmp_path: Path) -> None:
+def test_a_removed_member_without_a_representative_is_listed_while_it_has_an_id(tmp_path: Path) -> None:
     """The member who lives has left the window, that he came into before the version that goes did."""
     hour = 3_600_000
     records: list[Any] = [(Document(id, TEXT, time=START), "x") for id in ("kept", "copy")]

@@ -87,7 +87,7 @@ def test_a_file_of_lines(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_going_on_from_every_position(tmp_path: Path, suffix: str) -> None:
+def test_resuming_from_every_position(tmp_path: Path, suffix: str) -> None:
     data = b"\xef\xbb\xbf" + b"\n" + feed(20) + b" \t\r\n\n" + feed(10)[:-1]
     path = write(tmp_path / f"in.jsonl{suffix}", COMPRESS[suffix](data))
     batches = read(path, max_documents=1)
@@ -119,7 +119,7 @@ def test_lines_ids_name_the_input(tmp_path: Path) -> None:
     assert read(path, fields=Fields(id_field=LINE_ID))[0].ids == [json.dumps(f"{path}:{n}").encode() for n in (1, 3)]
 
 
-def test_dead_letters_know_where_they_are(tmp_path: Path) -> None:
+def test_dead_letters_have_their_positions(tmp_path: Path) -> None:
     path = write(tmp_path / "in", document(1) + b'\n{"id":2}\n')
     letter = json.loads(read(path)[0].dead_letter(1))
     assert (letter["input"], letter["line"], letter["offset"]) == (str(path), 2, len(document(1)) + 1)

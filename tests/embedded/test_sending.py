@@ -90,7 +90,7 @@ def test_the_schedule_ends_at_five_minutes() -> None:
 
 
 @pytest.mark.parametrize("does", [500, "hang", "drip"])
-def test_what_fails_for_good_is_a_dead_letter_and_the_next_one_goes_on(alerts: Path, does: int | str) -> None:
+def test_a_final_failure_is_a_dead_letter_and_the_next_alert_is_sent(alerts: Path, does: int | str) -> None:
     silent = does in ("hang", "drip")
     with receiving(lambda n: does if n < 3 else 200) as receiver:
         sent(alerts, receiver.url, timeout=SHORT if silent else 60.0)
@@ -148,7 +148,7 @@ def test_another_file_is_not_sent_from_the_old_position(alerts: Path) -> None:
 
 def test_a_file_that_is_cut_and_written_again_is_waited_for(alerts: Path) -> None:
     """A run that was killed goes on: its outputs are cut back to its last commit."""
-    whole, told, steps = alerts.read_bytes(), list[str](), 0
+    whole, reported, steps = alerts.read_bytes(), list[str](), 0
 
     def step(_: float) -> None:
         nonlocal steps
@@ -163,10 +163,10 @@ def test_a_file_that_is_cut_and_written_again_is_waited_for(alerts: Path) -> Non
     with receiving() as receiver, Journal(alerts.parent / "position") as journal:
         webhook = Webhook(receiver.url, None, 60.0)
         with pytest.raises(KeyboardInterrupt):
-            send(alerts, Courier(webhook, alerts.parent / "dead", 3, told.append, step), journal)
+            send(alerts, Courier(webhook, alerts.parent / "dead", 3, reported.append, step), journal)
     assert receiver.keys == keys(0, 1, 2, 3, 4)
     assert "X-Stream-Lsh-Signature" not in receiver.got[0][0]
-    assert len(told) == 1 and "waiting until the run that writes it has come so far again" in told[0]
+    assert len(reported) == 1 and "waiting until the run that writes it has come so far again" in reported[0]
 
 
 def test_one_sender_a_position(alerts: Path) -> None:

@@ -60,7 +60,7 @@ def test_stories_of_news_are_those_of_a_plain_model(tmp_path: Path, shared_data:
     as_modelled(tmp_path, records, sure(segment_documents=50))
 
 
-def test_what_decided_is_told_in_words() -> None:
+def test_evidence_names_the_terms() -> None:
     with Deduplicator(Settings(measure="tf-idf")) as deduplicator:
         first, second = deduplicator.process(
             [
@@ -110,7 +110,7 @@ def test_the_threshold_is_that_of_stories_unless_one_is_given(tmp_path: Path) ->
         assert again.settings.threshold == 0.4
 
 
-def test_a_story_that_is_told_very_often_does_not_fall_apart() -> None:
+def test_a_story_with_very_many_documents_stays_one_group() -> None:
     chance = random.Random(5)
     words = ["".join(chance.choices("bdfgklmnprst", k=6)) for _ in range(3000)]
     event, others = [word.title() for word in words[:40]], words[40:]
@@ -147,7 +147,7 @@ def test_what_is_rare_is_rare_among_those_that_a_text_may_match() -> None:
     assert 3 < sum(v.kind == "unique" for v in alone) < 50
 
 
-def test_what_one_commit_has_counted_is_told_by_nothing_when_something_is_erased(tmp_path: Path) -> None:
+def test_counts_of_one_commit_are_nowhere_after_erasing(tmp_path: Path) -> None:
     """For one of few documents says which words they have; the sum stays, and so do the answers."""
     feed = [Document(record["id"], record["text"]) for record in feed_of("tf-idf", seed=6).plain(200)]
     folders = [tmp_path / name for name in ("erased", "whole")]

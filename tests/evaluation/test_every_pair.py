@@ -125,12 +125,12 @@ def test_every_pair_of_the_definition_and_no_other(
     monkeypatch.setattr(EveryPair, "BLOCK", block)
     monkeypatch.setattr(lists, "_BLOCK", block)
     comparison, expected = every(what, least)
-    told: list[tuple[int, int]] = []
-    found = listed(comparison.run(progress=lambda *done: told.append(done)))
+    reported: list[tuple[int, int]] = []
+    found = listed(comparison.run(progress=lambda *done: reported.append(done)))
     assert [pair[:2] for pair in found] == [pair[:2] for pair in expected]
     assert [pair[2] for pair in found] == pytest.approx([pair[2] for pair in expected])
     assert len(expected) > 10 or least == 1.0
-    assert told[-1][0] == told[-1][1] and len(told) >= 120 // block
+    assert reported[-1][0] == reported[-1][1] and len(reported) >= 120 // block
     assert comparison.seconds() > 0
 
 

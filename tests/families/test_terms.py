@@ -113,10 +113,10 @@ def test_scopes_keep_documents_apart() -> None:
     assert signed.shingles[4] >> TERM_SHIFT == 12345  # what all have, with this scope
 
 
-def test_words_are_told() -> None:
+def test_evidence_has_the_words() -> None:
     signature = np.zeros(64, np.uint32)
     entries, _ = SIGNER.shingle(b"Klitschko beats Rahman", np.array([22]))
     signature[:3] = entries[:3].astype(np.uint32)
     assert entries[3:].tolist() == [0]
-    (told,) = StoryWords(SIGNING)(b"In Mannheim Klitschkos Gegner RAHMAN", [signature])
-    assert told == b',"terms":["klitschkos","rahman"]'
+    (reported,) = StoryWords(SIGNING)(b"In Mannheim Klitschkos Gegner RAHMAN", [signature])
+    assert reported == b',"terms":["klitschkos","rahman"]'

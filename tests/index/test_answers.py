@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from support.feeds import START, drifting, drifting_and_changing, families
 from support.in_memory import temporary_folder
-from support.indexes import ANY, SURE, UNIQUE, agreed, modelled, opened, same, told
+from support.indexes import ANY, SURE, UNIQUE, agreed, modelled, opened, same, verdicts_of
 from support.long_form import LONG, rotating
 from support.short_histories import short_histories
 
@@ -179,10 +179,10 @@ def test_ids_that_were_deleted_come_again_as_their_representatives(tmp_path: Pat
     again = [Document(f"{'first' if i % 3 else 'third'} {i}", text + " more") for i, text in enumerate(texts)]
     settings = Settings(**SURE, **UNIQUE, on_conflict="update", memtable_documents=16)
     with opened(settings, tmp_path) as index:
-        found = told(index, documents, 0)
+        found = verdicts_of(index, documents, 0)
         index.commit({})
     with opened(settings, tmp_path) as index:
-        found += told(index, again, len(documents))
+        found += verdicts_of(index, again, len(documents))
     same(found, modelled(documents + again, settings))
     assert [verdict.duplicate_of for verdict in found[-60:]] == [f"second {i}" for i in range(60)]
 
@@ -201,7 +201,7 @@ def test_an_id_that_comes_again_has_not_the_copies_of_the_one_before(tmp_path: P
         documents += [Document(f"clock {second}", "tick", time=START + 1000 * second)] * 70
         documents.append(Document(id, text, time=START + 1000 * second))
     with opened(settings, tmp_path) as index:
-        found = told(index, documents, 0)
+        found = verdicts_of(index, documents, 0)
     same(found, modelled(documents, settings))
     last = {str(d.id): verdict for d, verdict in zip(documents, found, strict=True)}
     assert [[id for id, *_ in last[name].matches] for name in "adefg"] == [[], ["a"], ["c"], ["a", "d"], ["c", "e"]]

@@ -40,21 +40,21 @@ def test_everything_verified_finds_all_pairs_that_share_a_bucket(tmp_path: Path,
     settings, chance = any_settings(seed), random.Random(seed + 1000)
     documents = nasty(seed + 500, 300, words=chance.choice((WORDS, WORDS[:40])))
     expected, stored = any_pairs(documents, settings)
-    told = entries(documents, settings)
+    reported = entries(documents, settings)
     verdicts = in_pieces(documents, settings, tmp_path, chance, feed=lambda *given: fed(*given, batch=64))
     found = pairs(verdicts)
     assert expected.items() <= found.items()
     for (newer, older), similarity in found.items():
-        one, other = told[newer], told[older]
+        one, other = reported[newer], reported[older]
         assert similarity == similarity_of(one, other, settings) >= settings.threshold
         assert agreement(one, other) >= floor_of(settings)
         assert (newer, older) in expected or not set(one.bands) & set(other.bands)
     for verdict in verdicts:
         mine = {older: value for (newer, older), value in found.items() if newer == verdict["seq"]}
-        entry = told[verdict["seq"]]
+        entry = reported[verdict["seq"]]
         assert "truncated" not in verdict and "not_compared" not in verdict and verdict["group"] is None
         if verdict["seq"] in stored:
-            same = any(told[older].text == entry.text for older in mine)
+            same = any(reported[older].text == entry.text for older in mine)
             assert verdict["kind"] == ("exact_duplicate" if same else "near_duplicate" if mine else "unique")
             if mine:
                 oldest = min(mine)

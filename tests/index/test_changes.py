@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.feeds import START
 from support.in_memory import temporary_folder
-from support.indexes import opened, told
+from support.indexes import opened, verdicts_of
 from support.long_form import rotating
 
 from stream_lsh.documents.builder import columns
@@ -41,9 +41,9 @@ def gone() -> Iterator[Path]:
     )
     with temporary_folder() as folder:
         with opened(settings, folder) as index:
-            told(index, [*FEED, Document("7", "x y z"), Document(str(CHUNK + 1), deleted=True)], 0)
+            verdicts_of(index, [*FEED, Document("7", "x y z"), Document(str(CHUNK + 1), deleted=True)], 0)
             index.commit({})
-            told(index, [Document("8", deleted=True)], CHUNK + 7)
+            verdicts_of(index, [Document("8", deleted=True)], CHUNK + 7)
             with opened(Settings(), folder, read_only=True) as reader:
                 assert (reader.count, index.count) == (CHUNK + 4, CHUNK + 3)
                 texts = [FEED[7].text or "", FEED[8].text or "", FEED[CHUNK + 1].text or "", "x y z"]
@@ -91,7 +91,7 @@ def test_an_empty_batch_may_come_first(tmp_path: Path, shards: int) -> None:
 def test_what_cannot_be_deleted_yet_is_refused(tmp_path: Path) -> None:
     for name, settings in (("all", Settings(compare_with="all")), ("two", Settings(shards=2))):
         with opened(settings, tmp_path / name) as index:
-            told(index, [Document("a", "a b c", time=START)], 0)
+            verdicts_of(index, [Document("a", "a b c", time=START)], 0)
             with pytest.raises(UsageError, match="nothing can be deleted from the index in"):
-                told(index, [Document("b", "a b c"), Document("a", deleted=True)], 1)
+                verdicts_of(index, [Document("b", "a b c"), Document("a", deleted=True)], 1)
             assert index.count == 1

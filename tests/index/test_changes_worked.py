@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.feeds import SECOND, START
-from support.indexes import SURE, UNIQUE, opened, told
+from support.indexes import SURE, UNIQUE, opened, verdicts_of
 from support.models.forgetting import Verdict, model_of
 
 from stream_lsh.documents.document import Document
@@ -32,7 +32,7 @@ class Feed:
 
     def _step(self, document: Document) -> Verdict:
         self._seq += 1
-        (found,) = told(self._index, [document], self._seq)
+        (found,) = verdicts_of(self._index, [document], self._seq)
         given = self._seq, str(document.id)
         judge, delete = self._model.judge, self._model.delete
         assert found == (

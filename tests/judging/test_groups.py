@@ -127,7 +127,7 @@ def feeds(draw: st.DrawFn) -> list[Step]:
     return steps
 
 
-def told(steps: list[Step], sources: bool, reached: int = 0) -> tuple[list[Any], dict[int, Any]]:
+def expected_events(steps: list[Step], sources: bool, reached: int = 0) -> tuple[list[Any], dict[int, Any]]:
     """The events by the model, and the table."""
     said = Spreading()
     events = [
@@ -145,7 +145,9 @@ cuts = st.lists(st.integers(1, 79), max_size=6)
 @given(feeds(), cuts, st.booleans(), st.sampled_from((0, 0, 5)))
 def test_events_are_those_of_the_model(steps: list[Step], cuts: list[int], sources: bool, reached: int) -> None:
     events, groups = fold_all(steps, cuts, sources, reached)
-    assert (events, {number: json.loads(row) for number, row in groups.stored.items()}) == told(steps, sources, reached)
+    assert (events, {number: json.loads(row) for number, row in groups.stored.items()}) == expected_events(
+        steps, sources, reached
+    )
     # The last event of each group is its row, or says that it has none any more.
     folded = {event["group"]: {key: event[key] for key in list(event)[3:]} for event in events}
     ended = {event["group"] for event in events if event["event"] == "ended"}

@@ -68,7 +68,7 @@ def test_chaos(
 
 
 @pytest.mark.first
-def test_a_signer_frozen_inside_a_send_holds_nobody_back(
+def test_a_signer_frozen_inside_a_send_delays_no_other(
     proxied: Proxied, prefix: str, shared_data: Path, tmp_path: Path
 ) -> None:
     """Its connection is slow, so that at every moment a send is under way; its zombie comes back at the end."""

@@ -91,8 +91,8 @@ def test_groups_and_alerts_are_as_embedded(
         assert shown(pipeline, "kafka", "tail", "groups", "--from-beginning", "--until-end") == events
         alerts = [json.loads(record.value or b"") for record in found.alerts]
         assert shown(pipeline, "kafka", "tail", "alerts", "--from-beginning", "--until-end") == alerts
-        told = {event["event"] for event in events}
-        assert told == {"created", "joined"} | ({"ended"} if "window" in more else set()) | set(
+        reported = {event["event"] for event in events}
+        assert reported == {"created", "joined"} | ({"ended"} if "window" in more else set()) | set(
             ["updated", "left", "representative_changed", "ended"] if "on_conflict" in more else []
         )
         last = {event["group"]: event for event in events}

@@ -153,9 +153,9 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         found = service.add_all(feed[30:])  # over partitions, so in an order of their own
         assert [line["id"] for line in found] == [document["id"] for document in feed[30:]]
         order = sorted(range(30), key=lambda i: found[i]["seq"])
-        told = index.add_all([feed[30 + i] for i in order])
-        numbers |= {found[i]["seq"]: line["seq"] for i, line in zip(order, told, strict=True)}
-        assert [bare(found[i], numbers) for i in order] == told
+        reported = index.add_all([feed[30 + i] for i in order])
+        numbers |= {found[i]["seq"]: line["seq"] for i, line in zip(order, reported, strict=True)}
+        assert [bare(found[i], numbers) for i in order] == reported
 
         copy = next(line for line in found if line["kind"] == "near_duplicate")
         document = service.client.get(f"/v1/documents/{copy['id']}", params={"text": "true"}).json()
@@ -290,8 +290,8 @@ def test_a_broker_that_is_away_comes_back(proxied: Proxied, prefix: str, tmp_pat
             after = service.add_all(feed[101:])
             seqs = [event["data"]["seq"] for event in said(service, "0.0", pipeline.produced(), "verdict")]
             assert seqs == sorted(set(seqs)) and {line["seq"] for line in before + after} < set(seqs)
-            code, told = service.stop()
-            assert code == 0 and "It is tried again" in told and "Traceback" not in told, told
+            code, reported = service.stop()
+            assert code == 0 and "It is tried again" in reported and "Traceback" not in reported, reported
 
 
 def test_the_page_of_a_pipeline(pipeline: Pipeline) -> None:

@@ -73,20 +73,20 @@ def told_by(records: tuple[tuple[int, tuple[str, ...]], ...], begin: int, end: i
 def applied(state: State) -> list[tuple[bytes, ...]]:
     """What the shards have been told with each frame, by the chain rule."""
     out: list[tuple[bytes, ...]] = []
-    for frame, told in state.frames:
+    for frame, sent in state.frames:
         if frame == len(out):
-            out.append(told)
+            out.append(sent)
         elif frame < len(out):
-            assert told == out[frame], f"frame {frame} was sent in two ways"
+            assert sent == out[frame], f"frame {frame} was sent in two ways"
     return out
 
 
-def fates(frame: int, told: tuple[bytes, ...], known: dict[int, str]) -> tuple[str, ...]:
+def fates(frame: int, sent: tuple[bytes, ...], known: dict[int, str]) -> tuple[str, ...]:
     """A verdict on each document that depends on what the shards were told, and on all that is provisional."""
     out = []
     for place in range(FIRST[frame], FIRST[frame + 1]):
         provisional = [known[at] for at in range(max(0, (place // BLOCK - 1) * BLOCK), place)]
-        out.append(f"{place}:{hash((told, tuple(provisional))) % 997}")
+        out.append(f"{place}:{hash((sent, tuple(provisional))) % 997}")
         known[place] = out[-1]
     return tuple(out)
 
@@ -105,12 +105,12 @@ def steps(state: State, transactional: bool) -> Iterator[State]:
                 yield by(run._replace(at=run.at + 1))
                 continue
             places = decisions_due(FIRST[run.at], SIZES[run.at], BLOCK)
-            told = {tuple[bytes, ...]()}
+            sent = {tuple[bytes, ...]()}
             if places is not None:  # however much it has read by then, if it is enough
                 read = [state.decisions[:n] for n in range(len(state.decisions) + 1)]
-                told = {told_by(some, *places) for some in read if decided(some).documents >= places[1]}
-                assert len(told) <= 1, f"frame {run.at} says what depends on when"
-            for said in told:
+                sent = {told_by(some, *places) for some in read if decided(some).documents >= places[1]}
+                assert len(sent) <= 1, f"frame {run.at} says what depends on when"
+            for said in sent:
                 yield by(run._replace(at=run.at + 1), frames=(*state.frames, (run.at, said)))
         if not run.zombie and run.at > state.sequenced:
             yield state._replace(sequenced=run.at)

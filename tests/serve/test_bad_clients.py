@@ -118,7 +118,7 @@ async def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.
         assert service.engine.seq == 4001
 
 
-async def test_what_was_sent_before_a_client_went_away_is_taken(tmp_path: Path) -> None:
+async def test_documents_sent_before_a_client_disconnects_are_accepted(tmp_path: Path) -> None:
     async with serving(tmp_path) as (port, service):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head(100_000) + line("one") + line("two") + b'{"id": "thr')
@@ -175,7 +175,7 @@ async def test_a_body_without_an_end_is_cut_off(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.long
-async def test_nothing_is_left_of_clients_that_went_away(tmp_path: Path) -> None:
+async def test_nothing_is_left_of_disconnected_clients(tmp_path: Path) -> None:
     """In the middle of lines, of a document, of headers, of events."""
     pieces = [
         head(100_000) + line("a") * 3 + b'{"id": "b', head(1000, kind="application/json") + b'{"id": "b',
@@ -226,7 +226,7 @@ async def test_too_many_who_wait_are_sent_away(tmp_path: Path) -> None:
     assert service.engine.seq == 1
 
 
-async def test_nobody_waits_for_what_is_compiled_or_closed(tmp_path: Path) -> None:
+async def test_no_request_waits_for_compiling_or_closing(tmp_path: Path) -> None:
     service = Service(Settings(), tmp_path / "index")
     with pytest.raises(Problem, match="the service is starting") as problem:
         service.intake.admit()
@@ -238,7 +238,7 @@ async def test_nobody_waits_for_what_is_compiled_or_closed(tmp_path: Path) -> No
         service.intake.admit()
 
 
-async def test_what_is_asked_while_an_index_is_opened_is_told_to_come_again(tmp_path: Path) -> None:
+async def test_requests_while_an_index_opens_get_retry_after(tmp_path: Path) -> None:
     from stream_lsh.serve import server
 
     opened = threading.Event()

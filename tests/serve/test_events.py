@@ -79,7 +79,7 @@ def test_the_bytes_that_are_kept_are_bounded() -> None:
     assert ring.begin == (48, 0)
 
 
-def test_a_ring_that_begins_again_goes_on_where_everything_was_told() -> None:
+def test_a_new_ring_continues_after_the_last_delivered_event() -> None:
     before, after = Ring(0), Ring(7)
     before.add(block(0, 7, ("verdict",)))
     text, place = before.after((0, 0), frozenset[Kind](["alert"]))

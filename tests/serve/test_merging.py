@@ -30,7 +30,7 @@ def stream(seed: int, documents: int) -> list[list[Said]]:
     return lanes
 
 
-def told(lanes: list[list[Said]], seed: int, most: int) -> Ring:
+def merged(lanes: list[list[Said]], seed: int, most: int) -> Ring:
     """The ring of somebody who reads these partitions in an order of his own."""
     chance, ring, merge = random.Random(seed), Ring(0, most), Merge(most)
     at = [0] * len(lanes)
@@ -65,13 +65,13 @@ def all_of(ring: Ring) -> bytes:
 @given(st.integers(0, 2**32), st.integers(1, 300))
 def test_the_order_is_the_same_for_everybody(seed: int, documents: int) -> None:
     lanes = stream(seed, documents)
-    one, other = told(lanes, seed, 10**6), told(lanes, seed + 1, 10**6)
+    one, other = merged(lanes, seed, 10**6), merged(lanes, seed + 1, 10**6)
     assert all_of(one) == all_of(other)
     wanted = sorted((item for lane in lanes for item in lane), key=lambda item: (item[0], KINDS.index(item[1])))
     assert [line.partition(b"data: ")[2] for line in all_of(one).splitlines() if line.startswith(b"data")] == [
         data for _, _, data in wanted
     ]
-    kept = told(lanes, seed, 50)
+    kept = merged(lanes, seed, 50)
     assert all_of(one).endswith(all_of(kept))
     assert (kept.end == one.end and kept.begin[0] > 0) or len(wanted) <= 50 + 10
 

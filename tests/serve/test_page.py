@@ -60,7 +60,7 @@ def live(driver: Chrome) -> None:
     value(driver, "document.getElementById('state').dataset.state === 'live'")
 
 
-def told(driver: Chrome, id: str) -> None:
+def wait_for_verdict(driver: Chrome, id: str) -> None:
     """Wait until a duplicate is told of."""
     value(driver, f"[...document.querySelectorAll('#pairs li')].some((li) => li.textContent.startsWith('{id} '))")
 
@@ -83,7 +83,7 @@ def test_a_duplicate_is_there_within_a_second(page: Chrome, served: Serving) -> 
     for n in range(50):
         begun = time.monotonic()
         served.add(document(f"fast-{n}", in_town("Fastville", SECOND)))
-        told(page, f"fast-{n}")
+        wait_for_verdict(page, f"fast-{n}")
         seconds.append(time.monotonic() - begun)
         if len(seconds) >= 5 and median(seconds[-5:]) < 1.0:
             return
@@ -93,7 +93,7 @@ def test_a_duplicate_is_there_within_a_second(page: Chrome, served: Serving) -> 
 def test_two_texts_are_shown_side_by_side_with_what_differs(page: Chrome, served: Serving) -> None:
     served.add(document("old", in_town("Oldtown")))
     served.add(document("new", in_town("Oldtown", SECOND)))
-    told(page, "new")
+    wait_for_verdict(page, "new")
     page.find_element(XPATH, "//button[starts-with(., 'new is similar to old')]").click()
     value(page, "document.querySelectorAll('#dialog .sides mark').length === 2")
     marks = [mark.text.strip() for mark in page.find_elements(CSS, "#dialog .sides mark")]
@@ -128,7 +128,7 @@ def test_vectors_are_shown_cut_and_looked_up(chrome: Chrome, tmp_path: Path) -> 
         chrome.get(vectors.url)
         live(chrome)
         vectors.add_all([{"id": "first", "at": where}, {"id": "second", "at": [*where[:-1], 17]}])
-        told(chrome, "second")
+        wait_for_verdict(chrome, "second")
         value(chrome, "document.getElementById('text-label').textContent.startsWith('A vector of 128 numbers')")
         chrome.find_element(XPATH, "//button[starts-with(., 'second is similar to first')]").click()
         value(chrome, "document.querySelectorAll('#dialog .sides .text').length === 2")
@@ -175,7 +175,7 @@ def test_what_matches_rest_on_is_shown_and_looked_up(
         live(chrome)
         second = json.loads(asked) if field == "set" else asked
         served.add_all([{"id": "first", field: first}, {"id": "second", field: second}])
-        told(chrome, "second")
+        wait_for_verdict(chrome, "second")
         (item,) = chrome.find_elements(CSS, "#pairs li")
         assert listed in item.text
         held = chrome.find_element(ID, "index").text
@@ -209,20 +209,20 @@ def test_groups_are_shown_with_their_sources_and_spread(page: Chrome, served: Se
 def test_a_restart_is_survived_without_a_gap(page: Chrome, served: Serving) -> None:
     served.add(document("before", in_town("Restart")))
     served.add(document("before-1", in_town("Restart", SECOND)))
-    told(page, "before-1")
+    wait_for_verdict(page, "before-1")
     assert served.stop() == (0, "")
     value(page, "document.getElementById('state').dataset.state !== 'live'")
     served.start()
     served.add(document("after-1", in_town("Restart", SECOND)))  # perhaps before the page is back
-    told(page, "after-1")
+    wait_for_verdict(page, "after-1")
     live(page)
     assert "missed" not in page.find_element(ID, "state").text
 
 
-def test_nobody_else_is_asked_and_nothing_is_refused(page: Chrome, served: Serving) -> None:
+def test_no_other_host_is_asked_and_nothing_is_refused(page: Chrome, served: Serving) -> None:
     served.add(document("own", in_town("Ownham")))
     served.add(document("own-1", in_town("Ownham", SECOND)))
-    told(page, "own-1")
+    wait_for_verdict(page, "own-1")
     page.get(served.url + "/docs")
     value(page, "document.querySelector('#operations section')")
     asked = requests(page)
@@ -251,13 +251,13 @@ def violations(driver: Chrome, axe: str) -> list[str]:
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [(390, 844), (1280, 900), (2560, 1300)], ids=["phone", "desk", "wall"])
-def test_nobody_is_kept_out(page: Chrome, served: Serving, axe: str, size: tuple[int, int], dark: bool) -> None:
+def test_no_reader_is_refused(page: Chrome, served: Serving, axe: str, size: tuple[int, int], dark: bool) -> None:
     name = f"{size[0]}-{dark}"
     served.add(document(name, in_town(name)))
     served.add(document(f"{name}-1", in_town(name, SECOND)))
     served.client.post("/v1/documents", content=b"{", headers={"content-type": "application/json"})
     show(page, *size, dark=dark, phone=size[0] < 500)
-    told(page, f"{name}-1")
+    wait_for_verdict(page, f"{name}-1")
     page.execute_script("document.querySelector('details').open = true")
     value(page, "document.querySelectorAll('#groups button').length && document.querySelector('#seconds td')")
     page.execute_script("document.getAnimations().forEach((animation) => animation.finish())")

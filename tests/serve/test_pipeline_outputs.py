@@ -44,7 +44,7 @@ class Made:
         self.take("verdict", seq, {**said, "matches": [], "source": source, "time": None})
 
     @property
-    def told(self) -> list[str]:
+    def sent(self) -> list[str]:
         place, found = self.ring.begin, []
         while place != self.ring.end:
             text, place = self.ring.after(place, ALL)
@@ -61,7 +61,7 @@ def test_a_partition_in_which_nothing_comes_holds_nothing_up_and_loses_nothing()
     for seq in (20, 25, 31):
         made.verdict(seq)
         made.outputs.reach(seq + 1, seq)
-    assert made.told == ["20.1", "25.1", "31.1"] and made.ring.begin == (20, 0)
+    assert made.sent == ["20.1", "25.1", "31.1"] and made.ring.begin == (20, 0)
 
 
 def test_a_life_goes_on_where_the_one_before_ended_and_counts_nothing_twice() -> None:
@@ -80,7 +80,7 @@ def test_a_life_goes_on_where_the_one_before_ended_and_counts_nothing_twice() ->
     made.take("group", 1, None)
     made.verdict(3)
     made.outputs.reach(4, 3)
-    assert made.told == ["1.1", "2.1", "2.2", "2.3", "3.1"]
+    assert made.sent == ["1.1", "2.1", "2.2", "2.3", "3.1"]
     totals = made.tally.totals
     assert (totals["documents"], totals["pairs"], totals["group_events"]) == (2, 1, 1)
 
@@ -109,4 +109,4 @@ def test_what_cannot_be_read_is_passed_over(caplog: pytest.LogCaptureFixture) ->
     ]  # fmt: skip
     made.verdict(2)
     made.outputs.reach(3, 1)
-    assert made.told == ["2.1"]
+    assert made.sent == ["2.1"]

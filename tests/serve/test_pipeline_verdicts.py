@@ -58,7 +58,7 @@ async def test_what_comes_again_is_answered_as_it_was_the_first_time() -> None:
     assert parsed(await fed(provisional).wait((0, 9))) == provisional
 
 
-async def test_a_verdict_is_told_to_who_waits_and_to_who_comes_late() -> None:
+async def test_a_verdict_is_sent_to_waiting_and_late_readers() -> None:
     found = Verdicts(10, keeps=True)
     waiting = found.wait((1, 4))
     for seq in range(6):

@@ -34,7 +34,7 @@ class Made:
         self.chance = random.Random(seed)
         self.measure = measure
         self.words = ["".join(self.chance.choices("bdfgklmnprstvaeiou", k=6)) for _ in range(300)]
-        self.told: list[Any] = []
+        self.made: list[Any] = []
 
     def feed(self, n: int, name: str) -> Feed:
         field = "basket" if self.measure == "weighted-jaccard" else "text"
@@ -44,9 +44,9 @@ class Made:
 
     def _next(self) -> Any:
         make: Callable[[Any], Any] = getattr(self, f"_{self.measure}".replace("-", "_"))
-        old = self.chance.choice(self.told[-60:]) if self.told and self.chance.random() < 0.6 else None
-        self.told.append(make(old))
-        return self.told[-1]
+        old = self.chance.choice(self.made[-60:]) if self.made and self.chance.random() < 0.6 else None
+        self.made.append(make(old))
+        return self.made[-1]
 
     def _some(self, n: int) -> list[str]:
         return self.chance.sample(self.words, n)
@@ -108,7 +108,7 @@ def answered(served: Serving, made: tuple[Feed, Feed]) -> list[dict[str, Any]]:
     return served.add_all(made[0])
 
 
-def told(answer: dict[str, Any]) -> dict[str, Any]:
+def unrepeated(answer: dict[str, Any]) -> dict[str, Any]:
     """As `dedup` writes it: without the reason, and what comes again under its number of now."""
     found = {name: value for name, value in answer.items() if name not in ("reason", "detail", "redelivered")}
     if "redelivered" in answer:
@@ -122,7 +122,7 @@ def test_answers_and_pairs_are_those_of_dedup(
 ) -> None:
     outputs = {name: str(tmp_path / name) for name in ("verdicts", "pairs")}
     Job(settings_of(measure), [str(write_lines(tmp_path / "feed", made[0]))], outputs, tmp_path / "index").run()
-    assert [told(answer) for answer in answered] == read_lines(tmp_path / "verdicts")
+    assert [unrepeated(answer) for answer in answered] == read_lines(tmp_path / "verdicts")
     pairs = read_lines(tmp_path / "pairs")
     evidence = {"tf-idf": "terms", "containment": "passages"}.get(measure)
     assert len(pairs) > 30 and (evidence is None or all(pair[evidence] for pair in pairs))

@@ -102,7 +102,7 @@ def test_a_check_adds_nothing(served: Serving) -> None:
     problem(served.client.get("/v1/documents/c2"), 404)
 
 
-def test_what_is_deleted_is_gone_and_its_representative_stands(served: Serving) -> None:
+def test_a_deleted_document_is_removed_and_has_a_new_representative(served: Serving) -> None:
     first = served.add({"id": "d1", "text": text("d"), "ts": 1})
     served.add_all([{"id": name, "text": text("d", "weeks"), "ts": 1} for name in ("d2", "d3")])
     gone = served.client.delete("/v1/documents/d1").json()
@@ -168,21 +168,21 @@ def test_two_documents_side_by_side(served: Serving) -> None:
     problem(served.client.get("/v1/compare", params={"a": "s1", "b": "nobody"}), 404)
 
 
-def test_events_are_told_once_and_from_where_one_was(served: Serving) -> None:
+def test_events_are_sent_once_and_from_the_last_position(served: Serving) -> None:
     with served.client.stream("GET", "/v1/events", params={"kinds": "verdict,pair,group"}) as answer:
-        told = events(answer.iter_lines())
-        place = next(told)["id"]
+        reported = events(answer.iter_lines())
+        place = next(reported)["id"]
         served.add_all([{"id": "e1", "text": text("e"), "ts": 1}, {"id": "e2", "text": text("e", "weeks"), "ts": 1}])
-        found = [next(told) for _ in range(4)]
+        found = [next(reported) for _ in range(4)]
     assert [event["event"] for event in found] == ["verdict", "verdict", "pair", "group"]
     assert [event["data"].get("id", event["data"].get("newer")) for event in found] == ["e1", "e2", "e2", "e2"]
     assert [event["data"]["seq"] for event in found[:2]] == [int(place.split(".")[0]) + i for i in range(2)]
     for behind in range(4):
         headers = {"Last-Event-ID": found[behind]["id"]}
         with served.client.stream("GET", "/v1/events?kinds=verdict,pair,group", headers=headers) as answer:
-            told = events(answer.iter_lines())
-            assert next(told)["id"] == found[behind]["id"]
-            assert [next(told) for _ in found[behind + 1 :]] == found[behind + 1 :]
+            reported = events(answer.iter_lines())
+            assert next(reported)["id"] == found[behind]["id"]
+            assert [next(reported) for _ in found[behind + 1 :]] == found[behind + 1 :]
     with served.client.stream("GET", "/v1/events?kinds=pair", headers={"Last-Event-ID": "0.0"}) as answer:
         assert next(event for event in events(answer.iter_lines()) if "event" in event)["event"] == "pair"
 
@@ -274,19 +274,19 @@ def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
     with serving:
         serving.add({"id": 1, "text": BRIDGE}, durable="false")
         with serving.client.stream("GET", "/v1/events", headers={"Last-Event-ID": "0.0"}) as answer:
-            told = events(answer.iter_lines())
-            assert next(told)["id"] == "0.0"
-            assert next(told)["data"]["id"] == 1
+            reported = events(answer.iter_lines())
+            assert next(reported)["id"] == "0.0"
+            assert next(reported)["data"]["id"] == 1
             assert serving.stop()[0] == 0
-            last = [event["id"] for event in told][-1]
+            last = [event["id"] for event in reported][-1]
         assert last == "1.0"
         serving.start()
         headers = {"Last-Event-ID": last}
         with serving.client.stream("GET", "/v1/events?kinds=verdict", headers=headers) as answer:
-            told = events(answer.iter_lines())
-            assert next(told)["id"] == last
+            reported = events(answer.iter_lines())
+            assert next(reported)["id"] == last
             serving.add({"id": 2, "text": AGAIN})
-            found = next(told)
+            found = next(reported)
         assert (found["event"], found["data"]["seq"], found["data"]["duplicate_of"]) == ("verdict", 1, 1)
         assert problem(serving.client.get("/v1/groups"), 409)["field"] == "compare_with"
         assert problem(serving.client.delete("/v1/documents/1"), 409)["field"] == "on_conflict"

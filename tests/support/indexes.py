@@ -50,12 +50,12 @@ def judged(index: Index, documents: Sequence[Document], first: int, **more: Any)
     return judge(index.match(signed, seqs, **more), signed.ids, seqs, index.settings.max_matches, index)
 
 
-def told(index: Index, documents: Sequence[Document], first: int, **more: Any) -> list[Verdict]:
+def verdicts_of(index: Index, documents: Sequence[Document], first: int, **more: Any) -> list[Verdict]:
     """The same as the model of windows and updates tells it."""
-    return list(_told(judged(index, documents, first, **more)))
+    return list(_verdicts_of(judged(index, documents, first, **more)))
 
 
-def _told(judgement: Judgement) -> Iterator[Verdict]:
+def _verdicts_of(judgement: Judgement) -> Iterator[Verdict]:
     def id_of(place: Sequence[int]) -> Any:
         return orjson.loads(judgement.names.id_of(*place))
 
@@ -113,7 +113,7 @@ def asked(index: Index, documents: Sequence[Document], *, known: bool = True) ->
 
 
 def in_pieces(
-    documents: Sequence[Document], settings: Settings, folder: Path, chance: random.Random, *, feed: Feed = told,
+    documents: Sequence[Document], settings: Settings, folder: Path, chance: random.Random, *, feed: Feed = verdicts_of,
     erasing: bool = False,
 ) -> list[Any]:  # fmt: skip
     """The verdicts, through batches, commits and restarts of any size.
@@ -177,7 +177,7 @@ def modelled(documents: Sequence[Document], settings: Settings) -> list[Verdict]
 
 
 def same(found: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Verdict by verdict, so that the first difference is what is told."""
+    """Verdict by verdict, so that the first difference is what is shown."""
     for seq, (one, other) in enumerate(zip(found, expected, strict=True)):
         assert one == other, seq
 

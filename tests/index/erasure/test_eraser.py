@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.contents import contents
 from support.feeds import START
-from support.indexes import opened, told
+from support.indexes import opened, verdicts_of
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
@@ -61,7 +61,7 @@ DAY = 24 * HOUR
 
 def begun(index: Index) -> dict[str, bytes]:
     """Three versions go; what is to be found of them until they are erased, a day later."""
-    verdicts = told(index, FEED, 0)
+    verdicts = verdicts_of(index, FEED, 0)
     index.commit({}, now=0)
     assert (verdicts[202].kind, verdicts[202].duplicate_of) == ("near_duplicate", "victim-name")
     needles = {
@@ -72,7 +72,7 @@ def begun(index: Index) -> dict[str, bytes]:
     }
     needles |= {"old text": b"beforex", "sketch": sketch_of(index, 100), "old sketch": sketch_of(index, 101)}
     needles |= {"new_representative's sketch": sketch_of(index, 202)}
-    gone = told(index, GOING, len(FEED))
+    gone = verdicts_of(index, GOING, len(FEED))
     went = [(verdict.replaces, verdict.new_representative) for verdict in gone]
     assert went == [(100, ("representative-name", 202)), (202, ("last-name", 254)), (101, None)]
     index.commit({}, now=1000)
@@ -88,7 +88,7 @@ def left(folder: Path, needles: dict[str, bytes]) -> list[str]:
 @pytest.mark.parametrize("verify", ["exact", "signature"])
 @pytest.mark.parametrize("memory", [64, 65536])
 @pytest.mark.parametrize("window", [None, "30d"])
-def test_what_went_is_nowhere(tmp_path: Path, memory: int, window: str | None, verify: Any) -> None:
+def test_removed_versions_are_nowhere(tmp_path: Path, memory: int, window: str | None, verify: Any) -> None:
     settings = Settings(
         on_conflict="update", memtable_documents=memory, window=window, segment_documents=300, verify=verify
     )
@@ -108,7 +108,7 @@ def test_what_went_is_nowhere(tmp_path: Path, memory: int, window: str | None, v
         returning = [
             Document(document.id, document.text, time=START + 900) for document in (LAST, VICTIM, REPRESENTATIVE)
         ]
-        again = told(index, returning, len(FEED) + 3)
+        again = verdicts_of(index, returning, len(FEED) + 3)
         assert again[0][:5] == ("redelivered", "near_duplicate", None, None, 100)
         assert [verdict.kind for verdict in again[1:]] == ["near_duplicate", "near_duplicate"]
     facts = information(tmp_path, check=True)

@@ -129,7 +129,7 @@ def test_rare_terms_say_more(tmp_path: Path) -> None:
     assert said == sorted(said) and said[0] < 0.3 and said[2] <= most_rare(frequencies) * 1.2
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damaged_frequencies_are_an_error(tmp_path: Path) -> None:
     store = Store(tmp_path / "db")
     counted = new(store)
     counted.begin(0, fades=False)

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 from support.feeds import MINUTE, SECOND, START, drifting
-from support.indexes import SURE, UNIQUE, asked, fed, modelled, opened, same, told
+from support.indexes import SURE, UNIQUE, asked, fed, modelled, opened, same, verdicts_of
 
 from stream_lsh.documents.document import Document
 from stream_lsh.documents.times import LAST_TIME
@@ -116,7 +116,7 @@ def test_what_a_crash_leaves_goes_at_the_next_opening(tmp_path: Path, monkeypatc
     with opened(WINDOW, tmp_path) as index:
         assert index.window is not None
         numbers = {span.number for span in index.window.spans}
-        same(told(index, documents[800:], 800), modelled(documents, WINDOW)[800:])
+        same(verdicts_of(index, documents[800:], 800), modelled(documents, WINDOW)[800:])
     assert numbers < left
     assert min(folders(tmp_path)) == min(numbers)
     with opened(WINDOW, tmp_path) as index:
@@ -128,10 +128,12 @@ def test_the_first_document_needs_a_time(tmp_path: Path) -> None:
     with opened(settings, tmp_path) as index:
         for documents in ([Document(1, "a b")], [Document(1, "a b"), Document(2, "c d", time=START)]):
             with pytest.raises(UsageError, match=r"window = 7d needs event times.*--time-field"):
-                told(index, documents, 0)
+                verdicts_of(index, documents, 0)
         assert index.count == 0
         # One that is rejected does not count; from then on a time may be missing.
-        found = told(index, [Document(1, " "), Document(2, "c d", time=START), Document(3, "c d"), Document(4, "e")], 0)
+        found = verdicts_of(
+            index, [Document(1, " "), Document(2, "c d", time=START), Document(3, "c d"), Document(4, "e")], 0
+        )
         assert [verdict.kind for verdict in found] == ["rejected", "unique", "exact_duplicate", "unique"]
 
 
@@ -140,17 +142,17 @@ def test_max_ahead_holds_against_the_clock(tmp_path: Path) -> None:
     mad = [Document(i, f"a{i} b{i}", time=LAST_TIME - 1) for i in range(70)]
     with opened(settings, tmp_path) as index:
         assert index.window is not None
-        told(index, [Document("first", "a b", time=START)], 0, clock=START)
-        told(index, mad, 1, clock=START + MINUTE)
+        verdicts_of(index, [Document("first", "a b", time=START)], 0, clock=START)
+        verdicts_of(index, mad, 1, clock=START + MINUTE)
         assert index.window.now == START + 11 * MINUTE
         assert index.window.jumps == 0
-        assert told(index, [Document("again", "a b", time=START)], 71, clock=START)[0].kind == "exact_duplicate"
+        assert verdicts_of(index, [Document("again", "a b", time=START)], 71, clock=START)[0].kind == "exact_duplicate"
 
 
 def test_a_jump_is_counted_and_kept(tmp_path: Path) -> None:
     settings = Settings(**SURE, **UNIQUE, window="1h")
     with opened(settings, tmp_path) as index:
-        told(index, [Document(i, f"a{i} b{i}", time=START + 3000 * MINUTE * (i >= 40)) for i in range(200)], 0)
+        verdicts_of(index, [Document(i, f"a{i} b{i}", time=START + 3000 * MINUTE * (i >= 40)) for i in range(200)], 0)
         index.commit({})
     with opened(settings, tmp_path) as index:
         assert index.window is not None

@@ -148,9 +148,7 @@ def test_a_checksum_of_what_is_not_there(tmp_path: Path) -> None:
         os.close(fd)
 
 
-def test_a_read_that_gives_less_than_was_asked_for_is_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_read_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, preadv = random.Random(1).randbytes(2_500_000), os.preadv
     path = tmp_path / "file"
     path.write_bytes(data)

@@ -11,7 +11,7 @@ from stream_lsh.kafka.consumer.position import LOOKS, bounds
 
 
 @pytest.mark.parametrize("late", [0, 1, LOOKS - 1, LOOKS])
-async def test_an_end_that_is_told_late(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
+async def test_an_end_that_arrives_late(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
     monkeypatch.setattr(position, "PAUSE", 0)
     asked = 0
 

@@ -215,7 +215,7 @@ async def test_silence_is_not_taken_for_having_nothing_to_do(
     assert nones > 0
 
 
-async def test_lag_is_what_the_broker_has_told(play: Play, member: GroupMember) -> None:
+async def test_lag_follows_the_ends_that_the_broker_sent(play: Play, member: GroupMember) -> None:
     assert member.lag(ONE, 4) == 6
     assert member.lag(ONE, 12) == 0
     assert member.lag(OTHER, 4) == 0

@@ -46,9 +46,9 @@ async def test_unchanged_in_order_and_once_over_several_runs(make: Make) -> None
     await check(settings, first + second)
     assert probe.registry.documents.labels("forward")._value.get() == len(first + second)
     assert probe.commits > 0
-    told = probe.registry.exposition()[0].decode()
-    assert f'verdict_latency_seconds_count{{role="forward"}} {len(first + second)}.0' in told
-    rejected = sum(float(line.split()[-1]) for line in told.splitlines() if line.startswith(REJECTED))
+    reported = probe.registry.exposition()[0].decode()
+    assert f'verdict_latency_seconds_count{{role="forward"}} {len(first + second)}.0' in reported
+    rejected = sum(float(line.split()[-1]) for line in reported.splitlines() if line.startswith(REJECTED))
     assert rejected == sum(verdict.kind == "rejected" for verdict in first + second) > 0
 
 

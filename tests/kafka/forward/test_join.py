@@ -35,7 +35,7 @@ def state(join: Join[Document]) -> tuple[int, int, int]:
     return join.position, join.needed, join.lost
 
 
-def test_what_went_is_told_though_the_document_was_compacted_away() -> None:
+def test_a_tombstone_is_written_although_the_document_was_compacted_away() -> None:
     """Or deleted, where that loss is accepted; once."""
     for lost in (False, True):
         join: Join[Document] = Join(0, 0)
@@ -105,7 +105,7 @@ def test_a_verdict_that_comes_when_the_position_is_behind_its_compacted_document
     assert state(join) == (3, 1, 0) and join.compacted == 1
 
 
-def test_documents_that_are_gone_and_none_has_come_since() -> None:
+def test_deleted_documents_without_later_ones() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2)))
     assert offsets(join) == [] and state(join) == (0, 0, 0)
@@ -115,7 +115,7 @@ def test_documents_that_are_gone_and_none_has_come_since() -> None:
     assert offsets(join) == [2]
 
 
-def test_documents_that_were_gone_before_the_beginning() -> None:
+def test_documents_deleted_before_the_beginning() -> None:
     join: Join[Document] = Join(2, 0)
     join.add_verdicts(verdicts((0, 0), (1, 1), (2, 2)))
     assert offsets(join) == [] and state(join) == (2, 2, 2)
@@ -123,7 +123,7 @@ def test_documents_that_were_gone_before_the_beginning() -> None:
     assert offsets(join) == [2] and state(join) == (3, 3, 2)
 
 
-def test_verdicts_that_are_gone() -> None:
+def test_deleted_verdicts() -> None:
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(offset) for offset in range(5)])
     join.verdicts_deleted()

@@ -35,7 +35,7 @@ def said(**more: Any) -> ConsumerRecord[Any, Any]:
 @pytest.mark.parametrize(
     ("more", "new_representative"), [({}, []), (REPRESENTATIVE, [*WHERE, ("new-representative", b"17")])]
 )
-def test_its_headers_name_who_went_and_the_representative(
+def test_its_headers_name_the_removed_document_and_the_representative(
     key: bytes | None, more: dict[str, Any], new_representative: list[Any]
 ) -> None:
     # As another pipeline passed it on, which had a new representative.
@@ -65,7 +65,7 @@ def test_representatives_that_are_known_later_have_tombstones_under_their_own_ke
     assert [timestamp for *_, timestamp in representatives(None, verdict)] == [8, 8]
 
 
-def test_most_verdicts_say_of_nobody_that_he_went() -> None:
+def test_most_verdicts_have_no_tombstone() -> None:
     assert not read_verdict(said(), "docs").tombstone
     assert not read_verdict(said(**REPRESENTATIVE), "docs").tombstone
 

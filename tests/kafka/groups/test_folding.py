@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.kafka.group_play import RULES, memberships, told
+from support.kafka.group_play import RULES, embedded_lines, memberships
 from support.kafka.judge_play import decoded
 
 from stream_lsh.alerts.rules import Rule, read_rules
@@ -100,7 +100,7 @@ def test_what_is_damaged_or_newer_is_refused(tmp_path: Path) -> None:
         Memberships.decode(pack(b"M", VERSION, SETTINGS.fingerprint, sections[:-1]), SETTINGS)
 
 
-def test_versions_that_went_come_back() -> None:
+def test_removed_versions_come_back() -> None:
     n, none = 3, np.full(4, -1)
     j = Judgement(
         ids=[b'"a"', b'"b"', b'"c"', b'"d"'], seqs=numbers(5, 4), kinds=np.array([0, 5, 1, 0], np.uint8),
@@ -179,7 +179,7 @@ def test_rounds_repeats_and_those_who_take_over_change_nothing(
             assert all(json.loads(value or b"")["key"].encode() == key for key, value, *_ in found.alerts)
             last, at = folding.last, end
         store.close()
-    wanted, alerted = told(SETTINGS, tmp_path / "embedded", rules, said)
+    wanted, alerted = embedded_lines(SETTINGS, tmp_path / "embedded", rules, said)
     assert events == wanted and len(events) > 300
     assert alerts == alerted
     assert {json.loads(line)["rule"] for line in alerts} == {rule.name for rule in rules}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiokafka import ConsumerRecord
 from support.kafka.brokers import Make, settings_for
-from support.kafka.group_play import RULES, memberships, told
+from support.kafka.group_play import RULES, embedded_lines, memberships
 from support.kafka.judge_play import PARTITIONS
 from support.kafka.last_steps import DEATHS, Victim
 from support.kafka.stages import COMPACTED, commit, ended, make_topics, records, running, send, until, until_committed
@@ -77,7 +77,7 @@ def elsewhere(settings: KafkaSettings, folder: Path) -> KafkaSettings:
 async def check(settings: KafkaSettings, folder: Path, said: Sequence[bytes]) -> None:
     """Events and alerts are those of the embedded engine, each once, in order; the table is that of the last ones."""
     topics, rules = Topics.of(settings), read_rules(settings.alerts or Path())
-    events, alerts = told(settings, folder, rules, said)
+    events, alerts = embedded_lines(settings, folder, rules, said)
     assert len(events) > 100 and {json.loads(line)["rule"] for line in alerts} == {rule.name for rule in rules}
     found = await committed_records(settings, topics.groups)
     assert [record.value for record in found] == events
@@ -132,7 +132,7 @@ async def test_compaction_leaves_the_table_and_all_that_is_needed_to_go_on(
     settings = await make()
     said, _ = memberships(settings, tmp_path, 900)
     half = len(said) // 2
-    events, alerts = told(settings, tmp_path / "told", read_rules(settings.alerts or Path()), said)
+    events, alerts = embedded_lines(settings, tmp_path / "told", read_rules(settings.alerts or Path()), said)
 
     async with running(GroupStage, settings):
         await feed(settings, said, 0, half, None)
@@ -177,7 +177,7 @@ async def test_a_store_that_is_lost_is_read_again(make: Make, tmp_path: Path) ->
     await say(settings, said)
     async with running(GroupStage, settings):
         await until_folded(settings, len(said))
-    events, _ = told(settings, tmp_path / "told", (), said)
+    events, _ = embedded_lines(settings, tmp_path / "told", (), said)
     assert [record.value for record in await committed_records(settings, topics.groups)] == events
     place = settings.data_folder / FOLDER / "db"
     store = Store(place, sync=False)

@@ -181,7 +181,7 @@ async def test_a_shard_that_is_down_holds_nothing_but_its_frames(make: Make, tmp
     assert _value(probe.registry.ignored.labels("judge", "gap")) == 3
 
 
-async def test_a_commit_that_is_gone_is_no_beginning(make: Make) -> None:
+async def test_a_deleted_commit_is_no_beginning(make: Make) -> None:
     settings = await make()
     async with AIOKafkaProducer(**client_options(settings)) as producer:
         await producer.send_and_wait(Topics.of(settings).verdicts, b"{}", partition=2)

@@ -152,7 +152,7 @@ LIKE_VICTIM = Document("like-victim", VICTIM.text.removeprefix("victim0 "), time
 @pytest.mark.parametrize(
     ("memory", "verify"), [(64, "exact"), *rotating([(65536, "signature"), (64, "signature"), (65536, "exact")], 1)]
 )
-def test_what_went_is_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
+def test_removed_versions_are_nowhere(tmp_path: Path, memory: int, verify: Any) -> None:
     """Neither in the owner's folder, nor in a copy's, nor in the changelog; and `info --check` says so."""
     settings = settings_of(**UPDATES, memtable_documents=memory, verify=verify)
     given = [replace(document, time=10 + i) for i, document in enumerate(stream(8, 300))]
@@ -286,7 +286,7 @@ def counts(replica: Replica) -> dict[int, int]:
     return dict(zip(slots.tolist(), frequencies.counts[slots].tolist(), strict=True))
 
 
-def test_of_what_went_no_words_are_left(tmp_path: Path) -> None:
+def test_no_words_of_removed_versions_are_left(tmp_path: Path) -> None:
     """A frame of one document has counted its words: that is in its change, and in every folder, until it is erased."""
     settings = settings_of(**UPDATES, measure="tf-idf")
     given = [VICTIM, *(replace(document, time=10 + i) for i, document in enumerate(stream(8, 40)))]

@@ -286,7 +286,7 @@ async def test_reading_again_is_not_for_the_next_assignment(play: Play) -> None:
     assert play.position(1) == FIRST
 
 
-async def test_frames_at_the_broker_that_nobody_fetches_are_told(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+async def test_frames_at_the_broker_without_a_fetch_are_logged(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     """As the broker says: what the client has heard of its end is as old as its last fetch."""
 
     thread = play.app.consumer._thread

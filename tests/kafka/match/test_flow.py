@@ -124,7 +124,7 @@ async def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn(pl
     assert play.shard.confirmed == []
 
 
-async def test_the_shard_is_told_what_is_confirmed_though_no_frame_comes(play: Play) -> None:
+async def test_the_shard_gets_confirmations_without_a_new_frame(play: Play) -> None:
     play.offer(10, b"a")
     await play.drained()
     play.futures[0].set_result(Place(100))
@@ -232,9 +232,7 @@ async def test_a_frame_that_does_not_come_ends_it(play: Play) -> None:
     assert [str(error) for error in play.failures][:1] == ["the next one has not come"]
 
 
-async def test_nobody_waits_for_confirmation_of_what_is_not_sent_yet(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_confirmation_is_awaited_before_sending(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """A send may wait until there is room: that time is not the broker's."""
     monkeypatch.setattr(output, "ANSWER_SECONDS", 0.0)
 

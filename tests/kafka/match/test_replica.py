@@ -237,7 +237,7 @@ def test_a_row_that_is_missing_in_the_changelog_is_damage(tmp_path: Path) -> Non
     copy.close()
 
 
-def test_what_is_gone_is_not_said_again(tmp_path: Path) -> None:
+def test_a_deleted_reply_is_not_repeated(tmp_path: Path) -> None:
     """Rows that were flushed are read from their file; but ids and texts that are gone are damage."""
     settings = settings_of(segment_documents=20)
     log = frames(settings, DOCUMENTS[:300])

@@ -73,7 +73,7 @@ def test_a_busy_shard_has_lost_nothing() -> None:
     assert not any(play.looks(100, slow))
 
 
-def test_a_process_that_stood_still_has_lost_nothing() -> None:
+def test_a_paused_process_has_lost_nothing() -> None:
     """What was on its way before a pause is still on its way right after it."""
     play = Play()
     for _ in range(UNREAD_LOOKS - 2):

@@ -41,7 +41,7 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
             texts = {name: scraped(port) for name, port in ports.items()}
             recorded.scrape(minutes, texts | {"status": metrics(found).decode()})
 
-        def told(what: str) -> bool:
+        def firing(what: str) -> bool:
             return what in (scraped(ports["control"]) or "")
 
         def feed(first: int, good: int, bad: int = 0) -> None:
@@ -77,7 +77,7 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
         write(topics.signatures, b"hello")
         pipeline.run(grown(settings))
         until(lambda: {t.alert for t in pipeline.run(looked(settings)).troubles} >= {"StreamLshNoWorker"})
-        until(lambda: told('excluded_partitions{role="sign"} 1.0'))
+        until(lambda: firing('excluded_partitions{role="sign"} 1.0'))
         scrape(15)
         recorded.expect(
             "StreamLshDown", "StreamLshNoWorker", "StreamLshJudgeWaits", "StreamLshVerdictsLate",
@@ -88,12 +88,12 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
         pipeline.run(create(settings))
         finish()
         until(lambda: not pipeline.run(looked(settings)).troubles)
-        until(lambda: told('excluded_partitions{role="sign"} 0.0'))
+        until(lambda: firing('excluded_partitions{role="sign"} 0.0'))
         scrape(30)
         recorded.expect()
 
         write(topics.signatures, frame(KafkaSettings(threshold=0.7), (0, 0, 1, STARTS)))
-        until(lambda: told('stopped{role="sequence"} 1.0'))
+        until(lambda: firing('stopped{role="sequence"} 1.0'))
         scrape(1)
         recorded.expect("StreamLshRoleStopped")
     recorded.check(promtool, tmp_path)

@@ -51,9 +51,9 @@ FORGOTTEN = {
 }
 
 
-def test_what_nobody_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    told = said(lambda: [future(error)() for error in FORGOTTEN], caplog)
-    assert sorted(told) == sorted((level, f"Future {NEVER}") for level in FORGOTTEN.values())
+def test_messages_of_libraries(caplog: pytest.LogCaptureFixture) -> None:
+    reported = said(lambda: [future(error)() for error in FORGOTTEN], caplog)
+    assert sorted(reported) == sorted((level, f"Future {NEVER}") for level in FORGOTTEN.values())
 
 
 def test_what_clients_raise_in_their_own_tasks_and_callbacks(caplog: pytest.LogCaptureFixture) -> None:
@@ -74,7 +74,7 @@ def test_what_clients_raise_in_their_own_tasks_and_callbacks(caplog: pytest.LogC
     assert task == ("DEBUG", f"Task {NEVER}")
 
 
-def test_errors_of_ours_in_tasks_and_callbacks_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_own_errors_in_tasks_and_callbacks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise KeyError("a bug")
 

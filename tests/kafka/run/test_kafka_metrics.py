@@ -74,7 +74,7 @@ def test_transactions_and_commits_are_counted() -> None:
     assert (value(probe.registry, "last_commit_timestamp_seconds", role="judge") or 0) > 1.7e9
 
 
-def test_what_this_member_has_lost_is_no_longer_told() -> None:
+def test_series_of_revoked_partitions_are_removed() -> None:
     probe = Probe("match")
     for shard in (0, 1):
         probe.lag(shard, 5)

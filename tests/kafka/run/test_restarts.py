@@ -175,7 +175,7 @@ async def test_time_in_which_all_was_well_is_no_failure() -> None:
     assert play.runs == 4
 
 
-async def test_the_same_failure_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_repeated_failure_is_logged_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     away = fails(ConnectionRefusedError(111, "refused"), after=5)
     play = Play(*[away] * 8, fails(Failed("fenced"), after=1), away)
     with caplog.at_level("WARNING"):

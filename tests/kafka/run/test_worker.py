@@ -180,7 +180,7 @@ def test_what_ends_all(start: Start, processes: str, what: str) -> None:
 
 
 @pytest.mark.long
-def test_a_crash_is_told_and_tried_again_a_few_times(start: Start) -> None:
+def test_a_crash_is_logged_and_retried_a_few_times(start: Start) -> None:
     worker = start("roles", "judge", "forward")
     for number in range(5):
         worker.started(2 + number)
@@ -242,7 +242,7 @@ def test_each_process_has_a_port(start: Start) -> None:
             assert f'stream_lsh_documents_total{{role="{role}"}}'.encode() in answer.read()
 
 
-def test_a_role_that_has_stopped_is_told(start: Start) -> None:
+def test_a_stopped_role_is_reported(start: Start) -> None:
     port = free_port()
     worker = start("groups", port=port)
     worker.started(3)
@@ -258,7 +258,7 @@ def test_a_role_that_has_stopped_is_told(start: Start) -> None:
 
 
 @pytest.mark.long
-def test_a_taken_port_is_told(start: Start) -> None:
+def test_a_taken_port_is_an_error(start: Start) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -267,13 +267,13 @@ def test_a_taken_port_is_told(start: Start) -> None:
     assert "http_port" in worker.said() and "in use" in worker.said()
 
 
-async def test_an_unknown_http_host_is_told() -> None:
+async def test_an_unknown_http_host_is_an_error() -> None:
     settings = KafkaSettings(http_host="no-such-host.invalid")
     with pytest.raises(UsageError, match=r"on http_host no-such-host\.invalid cannot be used: [A-Z].* Each process"):
         await run_roles(Job(("judge",), 9100), settings, {}, asyncio.Event())
 
 
-def test_too_many_open_files_are_told() -> None:
+def test_too_many_open_files_are_an_error() -> None:
     for number in (errno.EMFILE, errno.ENFILE):
         known = explained(OSError(number, os.strerror(number)))
         assert known is not None and "ulimit -n" in str(known) and "more workers for forward" in str(known)

@@ -99,7 +99,7 @@ def test_at_any_moment(server: str, prefix: str, tmp_path: Path, processes: str,
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_as_soon_as_it_can_be_told(prefix: str, tmp_path: Path, number: int) -> None:
+def test_a_signal_at_the_earliest_moment(prefix: str, tmp_path: Path, number: int) -> None:
     worker = Started(tmp_path, "--bootstrap-servers", CLOSED, "--topic-prefix", prefix)
     try:
         worker.ready()

@@ -123,7 +123,7 @@ def test_where_it_begins_after_a_loss_that_is_accepted() -> None:
         ((10, READ), 10, (0, 9), r"ends at offset 9, but has been read up to 10.*another topic_prefix"),
     ],
 )
-def test_what_cannot_be_gone_on_with(
+def test_positions_that_cannot_be_resumed(
     committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], words: str
 ) -> None:
     with pytest.raises(StoreError, match=words):

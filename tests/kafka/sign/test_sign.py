@@ -252,7 +252,7 @@ async def test_another_documents_topic_is_not_read_from_the_positions_of_the_fir
     assert len(await records(settings, topics.signatures)) == signed
 
 
-async def test_what_version_0_1_has_committed_is_gone_on_with(make: Make) -> None:
+async def test_commits_of_version_0_1_are_resumed(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
     await produce(settings, [line(i) for i in range(10)], 1)

@@ -56,7 +56,7 @@ async def test_no_answer_is_not_the_end(settings: KafkaSettings, monkeypatch: py
     assert await anything(settings, Goal({0: 0}, {0: 3}), {0: 0})
 
 
-async def test_what_was_deleted_is_told_and_is_not_the_end(
+async def test_deleted_documents_are_reported_and_are_not_the_end(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reindex, "LOOK", 0.02)
@@ -65,8 +65,8 @@ async def test_what_was_deleted_is_told_and_is_not_the_end(
 
     stop = asyncio.Event()
     watching = asyncio.create_task(follow(settings, Goal({0: 0}, {0: 4}), stop, lambda _: None))
-    told = "were deleted before they were known to be done"
-    await until(lambda: watching.done() or caplog.text.count(told) > 1, "it is told twice")
+    reported = "were deleted before they were known to be done"
+    await until(lambda: watching.done() or caplog.text.count(reported) > 1, "it is told twice")
     assert not watching.done()
     stop.set()
     assert not await watching
@@ -88,7 +88,7 @@ async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pyte
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_second_signal_ends_it_while_nobody_answers(
+async def test_a_second_signal_ends_it_without_an_answer(
     proxied: Proxied, prefix: str, tmp_path: Path, number: int
 ) -> None:
     proxy = proxied.proxies[0]

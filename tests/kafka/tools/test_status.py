@@ -69,7 +69,7 @@ def waiting(found: Seen, role: str, topic: str, partition: int, position: int | 
     return [replace(r, **moved) if (r.role, r.topic, r.partition) == place else r for r in found.readers]
 
 
-def told(found: Report) -> list[tuple[bool, str, str]]:
+def troubles_of(found: Report) -> list[tuple[bool, str, str]]:
     return [(trouble.critical, trouble.alert, trouble.text) for trouble in found.troubles]
 
 
@@ -159,7 +159,7 @@ def test_the_frame_that_everything_waits_for_is_named() -> None:
     text = screen(got)
     assert "being compared      10  10 % of 100 (decision_lag); waiting for shard 1: frame 1234" in text
     late = "the oldest document without a verdict arrived 4 min 10 s ago; waiting for shard 1: frame 1234"
-    assert told(got) == [(False, "StreamLshVerdictsLate", late)]
+    assert troubles_of(got) == [(False, "StreamLshVerdictsLate", late)]
 
 
 def test_all_shards_that_have_not_answered_are_named() -> None:
@@ -231,7 +231,7 @@ STILL = {"judge": {"live": False, "seconds_since": {}}}
 )  # fmt: skip
 def test_what_is_wrong(given: dict[str, Any], critical: bool, alert: str, text: str) -> None:
     got = report(seen(**given), 16384)
-    assert told(got) == [(critical, alert, text)]
+    assert troubles_of(got) == [(critical, alert, text)]
     word = "CRITICAL" if critical else "warning "
     assert screen(got).splitlines()[2:4] == [
         "WRONG   what to do: docs/how-to/runbook/index.md", f"{word.strip()}  {alert}  {text}",
@@ -240,32 +240,32 @@ def test_what_is_wrong(given: dict[str, Any], critical: bool, alert: str, text: 
 
 def test_the_worst_comes_first() -> None:
     got = report(seen(groups=nobody("sequence"), sources=3, provisional={0: (1, NOW - 100)}), 16384)
-    assert [critical for critical, _, _ in told(got)] == [True, False, False]
+    assert [critical for critical, _, _ in troubles_of(got)] == [True, False, False]
 
 
 def test_the_partition_that_is_worst_off_stands_for_all() -> None:
     readers = [replace(r, position=90, since=NOW - 8 * HOUR - r.partition) for r in seen().readers if r.role == "sign"]
     others = [r for r in seen().readers if r.role != "sign"]
     text = "news.documents, partition 1 and 1 more: what sign has to read next may be deleted in 2 h 00 min"
-    assert told(report(seen(readers=readers + others), 16384)) == [(True, "StreamLshRetention", text)]
+    assert troubles_of(report(seen(readers=readers + others), 16384)) == [(True, "StreamLshRetention", text)]
 
 
 def test_what_is_kept_for_ever_is_not_overtaken() -> None:
     found = seen(readers=waiting(seen(), "sign", "documents", 1, 90, 1e9), kept=dict.fromkeys(NAMES))
-    assert told(report(found, 16384)) == []
+    assert troubles_of(report(found, 16384)) == []
 
 
-def test_a_partition_that_nobody_has_begun() -> None:
+def test_a_partition_without_a_commit() -> None:
     """Nothing is overtaken: its beginning is where it will begin."""
     readers = [
         replace(r, position=None, begin=30, since=NOW - 2) if r.topic == "documents" else r for r in seen().readers
     ]
     got = report(seen(readers=readers, accepted=Accepted(bytes(16))), 16384)
-    assert told(got) == []
+    assert troubles_of(got) == []
     assert [(role.name, role.waiting) for role in got.roles[:2]] == [("sign", 140), ("sequence", 0)]
 
 
-def test_workers_that_nobody_has_asked() -> None:
+def test_workers_that_were_not_asked() -> None:
     text = screen(report(seen(answers=None), 16384))
     assert "Workers were not asked: give --http-port or --workers" in text
     assert "0      10.0.0.1  10.0.0.2        0          ?      ?              ?" in text
@@ -278,7 +278,7 @@ def test_many_hosts_do_not_make_the_screen_wide() -> None:
     assert "forward   10.0.0.9  10.0.0.0 (2), 10.0.0.1 (2), 10.0.0.2 (2) and 3 more" in text
 
 
-def test_log_time_is_told_beside_the_clock() -> None:
+def test_stream_time_is_shown_beside_the_clock() -> None:
     for time, words in ((int(NOW - 90) * 1000, "1 min 30 s  behind"), (int(NOW + 9) * 1000, "9 s  ahead of")):
         accepted = Accepted(bytes(16), {0: 90}, 49, 185, {"last": [time], "time": time})
         assert words + " the clock" in screen(report(seen(accepted=accepted), 1))

@@ -77,7 +77,7 @@ def memberships(settings: KafkaSettings, folder: Path, number: int) -> tuple[lis
     return records.memberships, frames
 
 
-def told(
+def embedded_lines(
     settings: KafkaSettings, folder: Path, rules: Sequence[Rule], said: Iterable[bytes]
 ) -> tuple[list[bytes], list[bytes]]:
     """Events and alerts of the embedded engine."""

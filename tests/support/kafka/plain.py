@@ -35,14 +35,14 @@ def history(n: int, partitions: int, seed: int) -> list[Record]:
     chance = random.Random(seed)
     words = [f"w{i}" for i in range(400)]
     families = [chance.sample(words, 12) for _ in range(60)]
-    told: list[tuple[str | int, str]] = [("begin", "to begin with")]
+    reported: list[tuple[str | int, str]] = [("begin", "to begin with")]
     begin, out = time.time_ns() // 1_000_000 - STEP * n, list[Record]()
     for i in range(n):
         stamp = begin + STEP * i - chance.choice((0, 0, 0, STEP, 40 * STEP))
         ts = chance.choice((stamp, stamp, stamp, stamp, stamp, stamp - 300 * STEP, None, None))
         if chance.random() < 0.04:
             ts = chance.choice((stamp + 10**10, 4 * 10**12, 10**12))
-        id, text = chance.choice(told[-300:])
+        id, text = chance.choice(reported[-300:])
         what = chance.random()
         document: dict[str, Any] = {"outlet": chance.choice(OUTLETS)} | ({} if ts is None else {"ts": ts})
         if what < 0.12:
@@ -61,7 +61,7 @@ def history(n: int, partitions: int, seed: int) -> list[Record]:
                 families[chance.randrange(len(families))] = chance.sample(words, 12)
             text = " ".join(said)
             document |= {"id": id, "text": text if what < 0.97 else chance.choice(("", " \n", 5, None))}
-            told += [(id, text)] if what < 0.97 else []
+            reported += [(id, text)] if what < 0.97 else []
         value = json.dumps(document).encode()
         if what > 0.985:
             value = chance.choice((b"", value[:-9], b"[]", json.dumps({**document, "id": 1.5}).encode()))
@@ -170,6 +170,6 @@ def check(settings: KafkaSettings, frames: Iterable[tuple[Sequenced, Frame]], fo
         source = line["source"]["partition"], line["source"]["offset"]
         mine, theirs = comparable(verdict_of(line), settings), comparable(expected[source], settings)
         assert (line["seq"], source, *mine) == (line["seq"], source, *theirs)
-    told = [json.loads(record.value) for record in found.groups if record.value is not None]
-    for one, other in zip(told, events, strict=True):
+    reported = [json.loads(record.value) for record in found.groups if record.value is not None]
+    for one, other in zip(reported, events, strict=True):
         assert one == other, f"{one}\n{other}"

@@ -39,10 +39,10 @@ class Recorded:
     def minutes(self) -> float:
         return self._scrapes * STEP / 60
 
-    def scrape(self, minutes: float, told: Mapping[str, str | None]) -> None:
+    def scrape(self, minutes: float, reported: Mapping[str, str | None]) -> None:
         """What is told now, by instance (None: it does not answer), for as many minutes."""
         times = int(minutes * 60 / STEP)
-        for instance, text in told.items():
+        for instance, text in reported.items():
             self._add(f'up{{job="stream-lsh", instance="{instance}"}}', [float(text is not None)] * times)
             for family in text_string_to_metric_families(text or ""):
                 for sample in family.samples:

@@ -85,7 +85,7 @@ class Model:
         self.stays = stays
         self.compare, self.by_words = compare or _jaccard, compare is None
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
-        self.shards, self.block, self.at, self.told = shards, block, 0, 0  # told: how many records
+        self.shards, self.block, self.at, self.records = shards, block, 0, 0  # records: their number
         self.removed: list[tuple[int, int]] = []  # blocks and groups of removed representatives
         self.stored: list[Seen] = []  # oldest first
         self._met: list[Seen] = []  # of these, those that are not known to be removed
@@ -185,7 +185,7 @@ class Model:
 
     def _representatives(self) -> Sequence[tuple[int, Any, int]]:
         """Those that stand for their groups from this record on, with which a block may begin."""
-        place, self.told = self.told, self.told + 1
+        place, self.records = self.records, self.records + 1
         if not self.block or place // self.block == self.at:
             return ()
         self.at = place // self.block

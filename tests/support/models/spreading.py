@@ -124,8 +124,8 @@ class Spreading:
                 continue
             group.version += 1
             group.ended = group.row["live_members"] == 0
-            told = "ended" if group.ended else "created" if group.version == 1 else what
-            events.append({"event": told, "seq": seq, "id": id, **group.row})
+            reported = "ended" if group.ended else "created" if group.version == 1 else what
+            events.append({"event": reported, "seq": seq, "id": id, **group.row})
         return events
 
     @staticmethod
