@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from stream_lsh.cli import tune_containment, tune_copies, tune_items
+from stream_lsh.cli import tune_containment, tune_items, tune_jaccard
 from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
@@ -36,7 +36,7 @@ SETTINGS = (
     "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 USUAL_DOCUMENTS = 1_000_000
-MODULES: Mapping[str, ModuleType] = {"jaccard": tune_copies, "containment": tune_containment}
+MODULES: Mapping[str, ModuleType] = {"jaccard": tune_jaccard, "containment": tune_containment}
 """By measure, what is said of it; of all others `tune_items`."""
 
 

@@ -1,4 +1,4 @@
-"""`stream-lsh tune` for quotations: how many shingles are keys, and what that finds of texts of which length."""
+"""`stream-lsh tune` for `containment`: how many shingles are keys, and what that finds of texts of which length."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import Sink
-from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, waiting
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, queue_entries
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, SEQ
@@ -37,7 +37,7 @@ class Erasure(NamedTuple):
 
 def erasure(store: Store) -> Erasure:
     """The progress of erasing in an index."""
-    left = list(waiting(store))
+    left = list(queue_entries(store))
     return Erasure(
         store.named(ERASED_VERSIONS) or 0, sum(item.versions for item in left),
         min((item.since for item in left), default=None), min((item.due for item in left), default=None),
@@ -51,7 +51,7 @@ def remains(
     """What is left of erased versions of a segment with the rows [first, end), but for those that wait to be; rows:
     its file; erased: what `erased_of` says."""
     exact, signature_at = settings.verify == "exact", rows.shape.signature_at
-    waits = [item.rows for item in waiting(store) if item.shard == shard]
+    waits = [item.rows for item in queue_entries(store) if item.shard == shard]
     erased = np.setdiff1d(erased, np.concatenate([NONE, *waits]))
     ids, texts = Ids(store, shard, lambda _: segment), Texts(store, shard, lambda _: segment)
     ids.forget(end)  # all are to be read

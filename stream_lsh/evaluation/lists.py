@@ -24,10 +24,10 @@ _NEAR = 1 - 1e-6  # of a bound on the similarity, which is rounded, too
 
 @dataclass(frozen=True)
 class Lists:
-    """Short texts (edit) or sets with weights, by position. words: uint64, as their signer's `shingle` makes them;
+    """Short texts (`levenshtein`) or sets with weights, by position. words: uint64, as their signer's `shingle` makes them;
     document i has words[offsets[i]:offsets[i + 1]]. scopes: uint64[n], equal where two may match."""
 
-    edit: bool
+    levenshtein: bool
     words: NDArray[np.uint64]
     offsets: NDArray[np.int64]
     scopes: NDArray[np.uint64]
@@ -43,21 +43,21 @@ class Lists:
 
     def _compared(self, first: NDArray[np.int64], second: NDArray[np.int64], most: int) -> NDArray[np.float64]:
         found = np.empty(len(first))
-        _compare(self.edit, self.words, self.offsets, first, second, most, found)
+        _compare(self.levenshtein, self.words, self.offsets, first, second, most, found)
         return found
 
     def background(self, most: int) -> ItemBackground:
         """How many edits the pairs of texts are apart, infinitely many where they are more than `most`; how similar
         sets are, to a thousandth."""
-        counts = np.zeros(most + 2 if self.edit else _BINS, np.int64)
+        counts = np.zeros(most + 2 if self.levenshtein else _BINS, np.int64)
         for newer in range(len(self)):
             found = self._compared(np.full(newer, newer), np.arange(newer), most)
-            if self.edit:
+            if self.levenshtein:
                 bins = np.where(found > 0, np.rint(1 / np.maximum(found, 1e-9) - 1), most + 1)
             else:
                 bins = np.minimum(found * _BINS, _BINS - 1)
             counts += np.bincount(bins.astype(np.int64), minlength=len(counts))
-        if self.edit:
+        if self.levenshtein:
             return ItemBackground(np.append(np.arange(most + 1, dtype=np.float64), np.inf), counts, by_distance=True)
         return ItemBackground((np.arange(_BINS) + 0.5) / _BINS, counts, by_distance=False)
 
@@ -65,7 +65,7 @@ class Lists:
         """Some of them."""
         parts = [self.words[self.offsets[place] : self.offsets[place + 1]] for place in places.tolist()]
         offsets = np.cumsum([0, *map(len, parts)])
-        return Lists(self.edit, np.concatenate([self.words[:0], *parts]), offsets, self.scopes[places])
+        return Lists(self.levenshtein, np.concatenate([self.words[:0], *parts]), offsets, self.scopes[places])
 
 
 class EveryList:
@@ -79,7 +79,7 @@ class EveryList:
         """All pairs at or above the similarity, by newer, then older document. The time grows with the square of the
         documents, memory with the pairs found. `progress` is called with documents done and documents in all."""
         lists = self.lists
-        if lists.edit:
+        if lists.levenshtein:
             sizes = np.diff(lists.offsets).astype(np.float64)
         else:
             sums = np.concatenate((np.zeros(1), np.cumsum(lists.words[1::2].view(np.float64))))[lists.offsets >> 1]
@@ -89,7 +89,7 @@ class EveryList:
         for begin in range(0, len(order), _BLOCK):
             end = min(begin + _BLOCK, len(order))
             pairs, found = _near(
-                lists.edit, lists.words, lists.offsets, lists.scopes, sizes, order, begin, end, self.least
+                lists.levenshtein, lists.words, lists.offsets, lists.scopes, sizes, order, begin, end, self.least
             )
             parts.append(pairs)
             values.append(found)
@@ -112,18 +112,18 @@ class EveryList:
 
 
 @njit
-def _similarity(edit, words, offsets, one, other, most, scratch):  # type: ignore[no-untyped-def]
+def _similarity(levenshtein, words, offsets, one, other, most, scratch):  # type: ignore[no-untyped-def]
     """Of texts 0 where more than `most` edits are between them. scratch: as for `edits`."""
     a, b = offsets[one], offsets[other]
     size, length = offsets[one + 1] - a, offsets[other + 1] - b
-    if not edit:
+    if not levenshtein:
         return weighted_jaccard(words, a, size, words, b, length)
     apart = edits(words, a, size, words, b, length, most, scratch)
     return 1.0 / (1.0 + apart) if apart <= most else 0.0
 
 
 @njit(allocates=True)
-def _near(edit, words, offsets, scopes, sizes, order, begin, end, least):  # type: ignore[no-untyped-def]
+def _near(levenshtein, words, offsets, scopes, sizes, order, begin, end, least):  # type: ignore[no-untyped-def]
     """Of the documents order[begin:end], from small to large, the pairs (older, newer) with larger ones; how similar.
     An empty text is similar to nothing."""
     pairs, values, n = np.empty((256, 2), np.int64), np.empty(256), 0
@@ -135,13 +135,13 @@ def _near(edit, words, offsets, scopes, sizes, order, begin, end, least):  # typ
             continue
         for j in range(i + 1, len(order)):
             other = order[j]
-            bound = 1.0 / (1.0 + sizes[other] - sizes[one]) if edit else sizes[one] / sizes[other]
+            bound = 1.0 / (1.0 + sizes[other] - sizes[one]) if levenshtein else sizes[one] / sizes[other]
             if bound < least * _NEAR:
                 break
             if scopes[one] != scopes[other]:
                 continue
             older, newer = min(one, other), max(one, other)
-            value = _similarity(edit, words, offsets, newer, older, most, scratch)
+            value = _similarity(levenshtein, words, offsets, newer, older, most, scratch)
             if value >= least:
                 if n == len(pairs):
                     pairs, values = np.concatenate((pairs, pairs)), np.concatenate((values, values))
@@ -151,7 +151,7 @@ def _near(edit, words, offsets, scopes, sizes, order, begin, end, least):  # typ
 
 
 @njit(allocates=True)
-def _compare(edit, words, offsets, first, second, most, out):  # type: ignore[no-untyped-def]
+def _compare(levenshtein, words, offsets, first, second, most, out):  # type: ignore[no-untyped-def]
     scratch = np.empty((2 * most + 3, 2), np.uint64)
     for k in range(len(first)):
-        out[k] = _similarity(edit, words, offsets, first[k], second[k], most, scratch)
+        out[k] = _similarity(levenshtein, words, offsets, first[k], second[k], most, scratch)

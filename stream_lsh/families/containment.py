@@ -18,7 +18,7 @@ import math
 
 from stream_lsh.families.tuning import Banding
 
-QUOTATIONS = ("sampling", "min_passage_words")
+OF_SAMPLING = ("sampling", "min_passage_words")
 """Settings of `containment` that cannot change once an index exists."""
 IDLE = (
     "set_field",

@@ -16,7 +16,9 @@ from stream_lsh.families.measure import MEASURES
 from stream_lsh.hashing.bits import float_of, popcount
 from stream_lsh.hashing.kernels import njit
 
-COPIES, COSINE, EUCLIDEAN, HAMMING, EDIT, QUOTATIONS, STORIES, SETS = map(np.int64, range(len(MEASURES)))
+JACCARD, COSINE, EUCLIDEAN, HAMMING, LEVENSHTEIN, CONTAINMENT, TF_IDF, WEIGHTED_JACCARD = map(
+    np.int64, range(len(MEASURES))
+)
 
 MOST_COUNTED = 256
 """Most edits between two texts that are counted; the time is quadratic in them."""

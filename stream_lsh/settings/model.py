@@ -19,7 +19,7 @@ from stream_lsh.documents.fields import Fields
 from stream_lsh.documents.items import Item, item_of
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import UsageError
-from stream_lsh.families.containment import MOST_SAMPLING, QUOTATIONS, SEGMENT, check, sampling_of
+from stream_lsh.families.containment import MOST_SAMPLING, OF_SAMPLING, SEGMENT, check, sampling_of
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.measure import (
     BY_DISTANCE,
@@ -359,7 +359,7 @@ class Settings(BaseSettings):
         return 0 if self.window is None else 1000 * seconds_of(self.window)
 
     @property
-    def max_ahead_ms(self) -> int | None:
+    def max_future_ms(self) -> int | None:
         """How far ahead of the clock an event time may be, in milliseconds; None = as far as it likes."""
         return None if self.max_future is None else 1000 * seconds_of(self.max_future)
 
@@ -431,12 +431,12 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *QUOTATIONS) and name not in given
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING) and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in (*Banding._fields, "sampling") and {"target_recall", "min_shingles"} & given)
             and name not in unused(known["measure"])
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *QUOTATIONS}, ""
+        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING}, ""
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has

@@ -181,8 +181,8 @@ class Places(NamedTuple):
         if settings.window is not None:
             sizes = column(sections[1 + Source.count(settings)], np.uint32, n)
             times = column(sections[5], np.int64, n)
-            if settings.max_ahead_ms is not None:
-                times = np.minimum(times, facts_of(sections[6])["signed_at"] + settings.max_ahead_ms)
+            if settings.max_future_ms is not None:
+                times = np.minimum(times, facts_of(sections[6])["signed_at"] + settings.max_future_ms)
             counts = sizes > 0
             counts[np.flatnonzero(_actions(sections[-1], n) & DELETE)] = True
             times = np.where(counts, times, NO_TIME)

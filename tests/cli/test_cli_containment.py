@@ -14,7 +14,7 @@ from support.json_lines import read_lines, write_lines
 from stream_lsh.cli.marked import STYLE, marked
 from stream_lsh.settings.model import Settings
 
-QUOTATIONS = ("--measure", "containment", "--shingles", "words:3")
+CONTAINMENT = ("--measure", "containment", "--shingles", "words:3")
 WORDS = [f"w{k}" for k in range(300)]
 
 
@@ -30,7 +30,7 @@ def feed(tmp_path: Path) -> Path:
 
 def test_an_index_and_what_it_says(feed: Path, tmp_path: Path) -> None:
     state, verdicts = str(tmp_path / "index"), tmp_path / "verdicts.jsonl"
-    run("dedup", str(feed), *QUOTATIONS, "--index", state, "--verdicts", str(verdicts), "-q")
+    run("dedup", str(feed), *CONTAINMENT, "--index", state, "--verdicts", str(verdicts), "-q")
     lines = read_lines(verdicts)
     assert [line["kind"] for line in lines[:4]] == ["unique", "near_duplicate", "near_duplicate", "unique"]
     (match,) = lines[1]["matches"]
@@ -44,7 +44,7 @@ def test_an_index_and_what_it_says(feed: Path, tmp_path: Path) -> None:
     assert "containment" in shown and "sampling" in shown and "passage words" in shown.replace("_", " ")
     assert "bands" not in shown
     pairs = tmp_path / "pairs.jsonl"
-    run("pairs", str(feed), *QUOTATIONS, "--threshold", "0.5", "--pairs", str(pairs), "-q")
+    run("pairs", str(feed), *CONTAINMENT, "--threshold", "0.5", "--pairs", str(pairs), "-q")
     found_pairs = {(line["older"], line["newer"]) for line in read_lines(pairs)}
     assert {(0, 1), (0, 2), (5, 44), (1, 45), (2, 45)} <= found_pairs
 
@@ -63,20 +63,20 @@ def test_passages_are_marked() -> None:
 
 
 def test_evaluate_finds_what_there_is(feed: Path) -> None:
-    found = figures("evaluate", "-q", feed, *QUOTATIONS, "--threshold", "0.5")
+    found = figures("evaluate", "-q", feed, *CONTAINMENT, "--threshold", "0.5")
     assert found["measure"] == "containment" and found["sampling"] == 2
     assert found["true_pairs"] >= 6
     assert found["recall"] == found["precision"] == 1
     assert found["largest_similarity_error"] < 1e-12
     assert "bands" not in found
-    shown = run("evaluate", "-q", str(feed), *QUOTATIONS, "--threshold", "0.5").stdout
+    shown = run("evaluate", "-q", str(feed), *CONTAINMENT, "--threshold", "0.5").stdout
     assert "one shingle in 2 is a key" in shown
-    found = figures("evaluate", "-q", feed, *QUOTATIONS, "--sampling", "64")
+    found = figures("evaluate", "-q", feed, *CONTAINMENT, "--sampling", "64")
     assert 0 < found["expected_recall"] < 0.9
 
 
 def test_tune(feed: Path, tmp_path: Path) -> None:
-    shown = run("tune", *QUOTATIONS, "--threshold", "0.5", str(feed)).stdout
+    shown = run("tune", *CONTAINMENT, "--threshold", "0.5", str(feed)).stdout
     assert "one shingle in 2 is a key" in shown
     assert "one key    (0.5, 0.75, 0.5, 0.25)-sensitive" in shown
     assert "Sample: 46 documents of 46" in shown
@@ -84,12 +84,12 @@ def test_tune(feed: Path, tmp_path: Path) -> None:
     chosen = tomllib.loads(shown.partition("As a file for --config:")[2])
     assert Settings(**chosen).sampled == 2
     plot = tmp_path / "curve.svg"
-    found = figures("tune", *QUOTATIONS, "--plot", plot)
+    found = figures("tune", *CONTAINMENT, "--plot", plot)
     assert plot.stat().st_size > 1000
     assert found["found"] >= 0.999 > next(one for one in found["alternatives"] if one["sampling"] == 6)["found"]
     assert found["key"] == {"d1": pytest.approx(0.2), "d2": 0.6, "p1": 0.8, "p2": 0.4}
     assert [one["shortest"] for one in found["alternatives"]] == sorted(
         one["shortest"] for one in found["alternatives"]
     )
-    missed = run("tune", *QUOTATIONS, "--sampling", "32").stdout
+    missed = run("tune", *CONTAINMENT, "--sampling", "32").stdout
     assert "The sampling given misses the recall" in missed

@@ -21,9 +21,15 @@ from stream_lsh.settings.model import Settings
 COSINE = ("--measure", "cosine", "--dimensions", "16", "--threshold", "0.9")
 EUCLIDEAN = ("--measure", "euclidean", "--dimensions", "16", "--max-distance", "2")
 HAMMING = ("--measure", "hamming", "--dimensions", "64", "--max-distance", "3")
-SETS = ("--measure", "weighted-jaccard", "--threshold", "0.4")
-EDIT = ("--measure", "levenshtein", "--max-distance", "3")
-EVERY = {"cosine": COSINE, "euclidean": EUCLIDEAN, "hamming": HAMMING, "levenshtein": EDIT, "weighted-jaccard": SETS}
+WEIGHTED_JACCARD = ("--measure", "weighted-jaccard", "--threshold", "0.4")
+LEVENSHTEIN = ("--measure", "levenshtein", "--max-distance", "3")
+EVERY = {
+    "cosine": COSINE,
+    "euclidean": EUCLIDEAN,
+    "hamming": HAMMING,
+    "levenshtein": LEVENSHTEIN,
+    "weighted-jaccard": WEIGHTED_JACCARD,
+}
 
 
 @pytest.fixture(params=["hamming", "levenshtein", *rotating(("cosine", "euclidean", "weighted-jaccard"), 1)])

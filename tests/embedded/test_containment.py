@@ -12,14 +12,14 @@ from support.models.measures import share, shingles
 
 from stream_lsh import Deduplicator, Document, Settings
 
-QUOTATIONS = GIVEN["containment"]
+CONTAINMENT = GIVEN["containment"]
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8])
 def test_the_usual_settings_find_what_they_promise(threshold: float) -> None:
     """Pairs reported are true; of those of texts that are long enough no more are missed than the recall allows."""
     settings = Settings(
-        **(QUOTATIONS | {"threshold": threshold}), compare_with="all", max_verified_matches=0, max_matches=0
+        **(CONTAINMENT | {"threshold": threshold}), compare_with="all", max_verified_matches=0, max_matches=0
     )  # fmt: skip
     texts = [record["text"] for record in feed_of("containment", seed=7, families=30).plain(450)]
     true = {
@@ -43,7 +43,7 @@ def test_books_and_posts(tmp_path: Path, first: str) -> None:
     book = [f"w{chance.randrange(50_000)}" for _ in range(30_000)]
     posts = [" ".join(book[at : at + 40]) for at in range(0, 30_000, 600)]
     documents = [Document("book", " ".join(book)), *(Document(i, post) for i, post in enumerate(posts))]
-    given = {**QUOTATIONS, "threshold": 0.8, "memtable_documents": 16}
+    given = {**CONTAINMENT, "threshold": 0.8, "memtable_documents": 16}
     settings = Settings(**given, max_candidates=200, max_verified_matches=200, max_matches=0)
     with Deduplicator(settings, tmp_path) as deduplicator:
         order = documents if first == "book" else documents[::-1]
@@ -65,8 +65,8 @@ def test_what_is_refused() -> None:
         ({"threshold": 0.001}, "too small a share"),
     ):
         with pytest.raises(ValueError, match=message):
-            Settings(**(QUOTATIONS | given))
-    assert Settings(**QUOTATIONS, min_shingles=1).sampled == 1
+            Settings(**(CONTAINMENT | given))
+    assert Settings(**CONTAINMENT, min_shingles=1).sampled == 1
     with pytest.raises(ValueError, match="sampling is not used with measure = jaccard"):
         Settings(sampling=2)
-    assert json.loads(json.dumps(Settings(**QUOTATIONS).answers))["sampling"] == Settings(**QUOTATIONS).sampled
+    assert json.loads(json.dumps(Settings(**CONTAINMENT).answers))["sampling"] == Settings(**CONTAINMENT).sampled

@@ -24,7 +24,7 @@ from stream_lsh.families.signer import Signed
 from stream_lsh.index.rows.keys import Hashes, as_words
 from stream_lsh.settings.model import Settings
 
-COPIES = {  # as they were before there were other measures
+JACCARD = {  # as they were before there were other measures
     "423ecd260c22edec": {},
     "6aed6237455a797f": {"threshold": 0.5},
     "2f9f6057bf5e736d": {"set_field": "tags"},
@@ -333,7 +333,7 @@ def test_what_is_no_item_signs_as_nothing() -> None:
 # -- settings --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fingerprint", "given"), COPIES.items())
+@pytest.mark.parametrize(("fingerprint", "given"), JACCARD.items())
 def test_indexes_of_copies_are_as_they_were(fingerprint: str, given: dict[str, Any]) -> None:
     assert Settings(**given).fingerprint == fingerprint
     assert not {"measure", "dimensions", "max_distance"} & Settings(**given).answers.keys()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 FIRST, MORE = 2200, 300
 WINDOW = "24m"  # 360 documents of a history are in it
 UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
-STORIES = {"measure": "tf-idf", "groups": True, "text_field": ("text",), **UPDATES}
+TF_IDF = {"measure": "tf-idf", "groups": True, "text_field": ("text",), **UPDATES}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ STORIES = {"measure": "tf-idf", "groups": True, "text_field": ("text",), **UPDAT
         [
             (1, "kept", {**plain.SURE, **UPDATES}),
             (3, "kept", {**plain.SURE}),
-            (1, "kept", STORIES),
+            (1, "kept", TF_IDF),
             (2, "all", {**plain.SURE, **UPDATES}),
             (1, "kept", {**plain.SURE}),
         ],

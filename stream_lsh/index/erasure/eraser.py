@@ -32,12 +32,12 @@ from stream_lsh.index.erasure.queue import (
     ERASED_VERSIONS,
     NONE_DROPPED,
     REPRESENTATIVE_ROW,
+    QueueEntry,
     Version,
-    Waiting,
     facts_of,
     in_rows,
     of_fact,
-    waiting,
+    queue_entries,
 )
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.kernel.replace import dropped_for, oldest_members
@@ -94,7 +94,7 @@ class Erasing:
         self._after = after
         self._pool = pool
         self.beside: Beside | None = None
-        self._waiting = list(waiting(store))
+        self._queue = list(queue_entries(store))
         self._patches: list[Patch] = []
         self._spans: list[Range] = []  # ranges of keys for the next sweep
         self._running: Future[None] | None = None
@@ -111,16 +111,16 @@ class Erasing:
 
     def add(self, facts: Mapping[str, Any]) -> None:
         """Add entries to the queue."""
-        self._waiting += [of_fact(name, fact) for name, fact in facts.items()]
+        self._queue += [of_fact(name, fact) for name, fact in facts.items()]
 
     @property
-    def waiting(self) -> Sequence[Waiting]:
+    def queue(self) -> Sequence[QueueEntry]:
         """The queue, with entries that are erased and not forgotten yet."""
-        return self._waiting
+        return self._queue
 
     def due_since(self, now: float) -> int | None:
         """When the latest of the versions that are due now was deleted, in seconds since 1970; None if none is due."""
-        return max((item.since for item in self._waiting if item.due <= now), default=None)
+        return max((item.since for item in self._queue if item.due <= now), default=None)
 
     def step(self, now: float, before: int | None = None) -> None:
         """After a commit, begin the next round if something is due and the previous round is over.
@@ -139,7 +139,7 @@ class Erasing:
         self._write_patches()
         if self._patches:
             return
-        due = [item for item in self._waiting if item.due <= now and not item.swept]
+        due = [item for item in self._queue if item.due <= now and not item.swept]
         if before is not None:
             due = [item for item in due if item.there < before]
         if self._letters([item for item in due if not item.letters_erased]):
@@ -159,7 +159,7 @@ class Erasing:
 
     def run(self, now: float) -> None:
         """Erase everything that is due."""
-        while any(item.due <= now for item in self._waiting):
+        while any(item.due <= now for item in self._queue):
             self.step(now)
             if self._patches:  # a reader holds the lock of the files
                 return
@@ -178,22 +178,22 @@ class Erasing:
                 running.result()
         if self._sweeping:
             self._sweeping = False
-            for item in self._waiting:
+            for item in self._queue:
                 item.swept = not item.left.any()
             if self._forgets:
                 self.forget()
 
     def forget(self) -> None:
         """Delete the entries of which everything is erased."""
-        erased = [item for item in self._waiting if item.swept]
-        self._waiting = [item for item in self._waiting if not item.swept]
+        erased = [item for item in self._queue if item.swept]
+        self._queue = [item for item in self._queue if not item.swept]
         done = (self._store.named(ERASED_VERSIONS) or 0) + sum(item.versions for item in erased)
         names = [name_key(item.name) for item in erased]
         self._store.write({name_key(ERASED_VERSIONS): orjson.dumps(done)}, names)
 
     # -- rounds -----------------------------------------------------------------------------------------------------
 
-    def _round(self, shard: Shard, due: Sequence[Waiting]) -> bool:
+    def _round(self, shard: Shard, due: Sequence[QueueEntry]) -> bool:
         """One round: the first rows that are left, of entries of one shard. False if nothing is left."""
         expired = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
         if past := list(islice(expired, PAST)):  # rows of deleted segments
@@ -206,7 +206,7 @@ class Erasing:
         if named := self._named(shard, in_rows(due, begin, end, named=True)):
             self._write(shard.ids.without((), named))
             return True
-        chosen: list[tuple[Waiting, int]] = []
+        chosen: list[tuple[QueueEntry, int]] = []
         frames: set[int] = set()
         for item, at in in_rows(due, begin, end, named=False):
             frame = int(item.rows[at]) // FRAME_DOCUMENTS
@@ -218,7 +218,7 @@ class Erasing:
             self._erase(shard, np.unique([int(item.rows[at]) for item, at in chosen]), self._nameless(chosen))
         return True
 
-    def _letters(self, due: Sequence[Waiting]) -> bool:
+    def _letters(self, due: Sequence[QueueEntry]) -> bool:
         """Erase the dead letters of the ids of some entries. False if there are none."""
         letters, ids = self._folder / DEAD_LETTERS, set[bytes]()
         for item in due if letters.exists() and letters.stat().st_size else ():
@@ -231,7 +231,7 @@ class Erasing:
             self._running = self._pool.submit(erase_letters, letters, ids - {b"null"}, self._id_field)
         return self._running is not None
 
-    def _nameless(self, chosen: Sequence[tuple[Waiting, int]]) -> dict[bytes, bytes]:
+    def _nameless(self, chosen: Sequence[tuple[QueueEntry, int]]) -> dict[bytes, bytes]:
         """Mark these versions as erased; the values that other stores keep of them, without their ids."""
         versions = set()
         for item, at in chosen:
@@ -244,7 +244,7 @@ class Erasing:
         self._spans += spans
         return values
 
-    def _named(self, shard: Shard, versions: Iterable[tuple[Waiting, int]]) -> list[int]:
+    def _named(self, shard: Shard, versions: Iterable[tuple[QueueEntry, int]]) -> list[int]:
         """Rows that were dropped for some of these versions and have their ids, as many as a round rewrites. A version
         whose rows have all been listed can be erased."""
         named: list[int] = []

@@ -24,7 +24,7 @@ Version = tuple[int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class QueueEntry:
     """An entry of the erase queue: versions of one shard.
 
     Attributes:
@@ -79,24 +79,24 @@ def facts_of(
         yield f"{WAITING}{due:012d}/{shard}/{part[0, 2]}/{at}", [now, *part.T.tolist()]
 
 
-def waiting(store: Store) -> Iterator[Waiting]:
+def queue_entries(store: Store) -> Iterator[QueueEntry]:
     """The erase queue of an index, the entry that is due first in front."""
     for name, fact in store.items(WAITING):
         yield of_fact(name, fact)
 
 
-def of_fact(name: str, fact: Any) -> Waiting:
+def of_fact(name: str, fact: Any) -> QueueEntry:
     """Decode a fact."""
     due, shard, there, _ = name.removeprefix(WAITING).split("/")
     rows, begins, ends, seqs, groups, deleted = (np.array(column, np.int64) for column in fact[1:])
     left, version = np.ones(len(rows), np.bool_), begins != REPRESENTATIVE_ROW
-    return Waiting(
+    return QueueEntry(
         name, int(due), int(shard), fact[0], rows, begins, ends, seqs, groups, version & (deleted != 0), left,
         int(version.sum()), int(there),
     )  # fmt: skip
 
 
-def in_rows(due: Sequence[Waiting], begin: int, end: int, *, named: bool) -> Iterator[tuple[Waiting, int]]:
+def in_rows(due: Sequence[QueueEntry], begin: int, end: int, *, named: bool) -> Iterator[tuple[QueueEntry, int]]:
     """What is left of these entries in the rows [begin, end), ordered by row: a text frame is then rewritten once.
 
     Args:

@@ -12,7 +12,15 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from stream_lsh.families.distances import COPIES, EDIT, QUOTATIONS, SETS, edits, similarity_of, weighted_jaccard
+from stream_lsh.families.distances import (
+    CONTAINMENT,
+    JACCARD,
+    LEVENSHTEIN,
+    WEIGHTED_JACCARD,
+    edits,
+    similarity_of,
+    weighted_jaccard,
+)
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.hashing.structs import Flags, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 
@@ -70,13 +78,13 @@ class Sets(Struct):
     similarity: Reals
 
     @classmethod
-    def of(cls, shingles: int, measure: int = int(COPIES), dimensions: int = 0) -> Sets:
+    def of(cls, shingles: int, measure: int = int(JACCARD), dimensions: int = 0) -> Sets:
         """Empty caches with room for this many shingles of rows; under `jaccard` twice as many words of bitmaps, under
         `containment` four times as many of hash tables."""
         nothing = np.empty(0, np.int64)
         slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
-        ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (measure == COPIES)))
-        large = max(_LEAST_LARGE, _LARGE_WORDS * shingles) if measure == QUOTATIONS else 1
+        ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (measure == JACCARD)))
+        large = max(_LEAST_LARGE, _LARGE_WORDS * shingles) if measure == CONTAINMENT else 1
         return cls(
             shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
             documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,
@@ -113,14 +121,14 @@ def place_of(ring, slots, written, row):  # type: ignore[no-untyped-def]
 def keep(sets, row, shingles, start, stop):  # type: ignore[no-untyped-def]
     """Cache the set shingles[start:stop] of a row, and its bitmap."""
     size, ring, bits = stop - start, sets.ring, sets.bits
-    if sets.measure == QUOTATIONS and size > LARGE:
+    if sets.measure == CONTAINMENT and size > LARGE:
         _keep_table(sets, row, shingles, start, stop)
         return
     at, sets.kept = _take_place(len(ring), sets.slots, sets.kept, row, size, size)
     if at >= 0:
         for k in range(size):
             ring[at + k] = shingles[start + k]
-    if sets.measure != COPIES:
+    if sets.measure != JACCARD:
         return
     words = max(np.int64(1), table_size(size) * _MARK_BITS >> 7)
     at, sets.marked = _take_place(len(bits), sets.bit_slots, sets.marked, row, words, size)
@@ -341,7 +349,7 @@ def _of_shares(shared, size, other, threshold):  # type: ignore[no-untyped-def]
 def similarity(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
     """Exact similarity of a document of the batch to the set in other[start:stop] by the index's measure; BELOW if it
     is under the threshold."""
-    if sets.measure == COPIES:
+    if sets.measure == JACCARD:
         return jaccard(sets, document, other, start, stop, threshold)
     return measured(sets, document, other, start, stop, threshold)
 
@@ -349,15 +357,15 @@ def similarity(sets, document, other, start, stop, threshold):  # type: ignore[n
 @far(types.float64(Sets.numba_type, types.int64, types.uint64[::1], types.int64, types.int64, types.float64))
 def measured(sets, document, other, start, stop, threshold):  # type: ignore[no-untyped-def]
     """As `similarity`, for measures other than `jaccard`."""
-    if sets.measure == QUOTATIONS:
+    if sets.measure == CONTAINMENT:
         return containment(sets, document, other, start, stop, threshold)
     mine, begin = sets.shingles, sets.offsets[document]
     size = sets.offsets[document + 1] - begin
-    if sets.measure == EDIT:
+    if sets.measure == LEVENSHTEIN:
         most = np.int64(1.0 / threshold - 0.5)  # the threshold is 1 / (1 + most)
         found = edits(mine, begin, size, other, start, stop - start, most, sets.table)
         return 1.0 / (1.0 + found) if found <= most else BELOW
-    if sets.measure == SETS:
+    if sets.measure == WEIGHTED_JACCARD:
         found = weighted_jaccard(mine, begin, size, other, start, stop - start)
         return found if found >= threshold else BELOW
     if size != stop - start:

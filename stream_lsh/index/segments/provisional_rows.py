@@ -98,9 +98,9 @@ class ProvisionalRows:
     ) -> RowDecisions:
         """The decisions about the rows that are resolved when the next block begins, see `Shard.tell`."""
         base = int(self._rows.base)
-        waiting = self._rows.recent[self.first - base : self.second - base]
-        is_representative = waiting[:, FLAGS] & np.uint64(REPRESENTATIVE) != 0
-        rows, seqs = np.flatnonzero(~is_representative), waiting[:, SEQ].astype(np.int64)
+        provisional = self._rows.recent[self.first - base : self.second - base]
+        is_representative = provisional[:, FLAGS] & np.uint64(REPRESENTATIVE) != 0
+        rows, seqs = np.flatnonzero(~is_representative), provisional[:, SEQ].astype(np.int64)
         place = np.searchsorted(seqs[rows], others.seq)
         there = np.flatnonzero(seqs[rows][np.minimum(place, len(rows) - 1)] == others.seq) if len(rows) else place[:0]
         left = np.flatnonzero(is_representative & ~np.isin(seqs, representatives))
@@ -108,10 +108,10 @@ class ProvisionalRows:
         names, of = [*(names[i] for i in there.tolist()), *[b""] * len(left)], np.zeros(len(rows), np.uint64)
         dropped = [i for i, name in enumerate(names) if name]
         of[dropped] = hashes.of_ids([names[i] for i in dropped])[:, 0]
-        of[len(there) :] = waiting[left, OF]
+        of[len(there) :] = provisional[left, OF]
         kinds = np.concatenate((found.kind, np.full(len(left), NEAR)))
         similarities = np.concatenate((found.similarity, np.zeros(len(left))))
-        groups = np.concatenate((found.group, waiting[left, GROUP].astype(np.int64)))
+        groups = np.concatenate((found.group, provisional[left, GROUP].astype(np.int64)))
         order = np.argsort(rows)
         return RowDecisions(
             self.first, self.second, self.first + rows[order], kinds[order], of[order], similarities[order],
@@ -122,15 +122,17 @@ class ProvisionalRows:
         """The state of the provisional rows. Their places in the log are their `seq`; those of representative rows are
         the first places of their blocks."""
         rows = self._rows
-        waiting = rows.recent[self.first - int(rows.base) : int(rows.total) - int(rows.base)]
-        flags = waiting[:, FLAGS]
-        blocks = self.block - (self.first + np.arange(len(waiting)) < self.second)
-        places = np.where(flags & np.uint64(REPRESENTATIVE) != 0, blocks * self._size, waiting[:, SEQ].astype(np.int64))
+        provisional = rows.recent[self.first - int(rows.base) : int(rows.total) - int(rows.base)]
+        flags = provisional[:, FLAGS]
+        blocks = self.block - (self.first + np.arange(len(provisional)) < self.second)
+        places = np.where(
+            flags & np.uint64(REPRESENTATIVE) != 0, blocks * self._size, provisional[:, SEQ].astype(np.int64)
+        )
         documents = flags & np.uint64(DELETED) == 0
-        places, waiting = places[documents], waiting[documents]
-        seqs, groups = (waiting[:, column].astype(np.int64) for column in (SEQ, GROUP))
-        kinds = (waiting[:, FLAGS] >> KIND_BITS & np.uint64(0xFF)).astype(np.int64)
-        return Fates(seqs, places, kinds, np.ascontiguousarray(waiting[:, SIMILARITY]).view(np.float64), groups)
+        places, provisional = places[documents], provisional[documents]
+        seqs, groups = (provisional[:, column].astype(np.int64) for column in (SEQ, GROUP))
+        kinds = (provisional[:, FLAGS] >> KIND_BITS & np.uint64(0xFF)).astype(np.int64)
+        return Fates(seqs, places, kinds, np.ascontiguousarray(provisional[:, SIMILARITY]).view(np.float64), groups)
 
     def post_again(self, row: int, keyed: Keyed, shape: Shape) -> None:
         """Post the provisional rows from `row` on again."""

@@ -99,8 +99,8 @@ class Window:
                 f"window = {self._settings.window} needs event times, and the first document has none: name "
                 "their field with time_field (--time-field), or give the documents times; later ones may miss"
             )
-        if self._settings.max_ahead_ms is not None and clock is not None:
-            times = np.minimum(times, clock + self._settings.max_ahead_ms)
+        if self._settings.max_future_ms is not None and clock is not None:
+            times = np.minimum(times, clock + self._settings.max_future_ms)
         log = begun(self._log.advance(times))
         return log, self.cut(log, places)
 

@@ -68,7 +68,7 @@ class Cleaning:
                 return None
             self._store.write({}, self._answers.forget(self._answered))
         self._erasing.step(_ALWAYS, self._before)
-        if any(not item.swept for item in self._erasing.waiting if item.there < self._before):
+        if any(not item.swept for item in self._erasing.queue if item.there < self._before):
             return None
         self._at = int(now)
         self._records = self._cleaned(frame, self._before)
@@ -83,7 +83,7 @@ class Cleaning:
         last = self._cycle.last_frame
         if last is None or now < self._cycle.at + self._every:
             return None
-        count, waiting = self._shard.count, self._erasing.waiting
+        count, waiting = self._shard.count, self._erasing.queue
         early = min((item.there for item in waiting if item.due > now), default=count)
         before = min(early, self._answers.first_row(count, behind=last))
         self._answered = last
@@ -101,7 +101,7 @@ class Cleaning:
             yield self._base(Mark(HAS_ROWS, frame, first, first, before), counts)
             del counts
         values, size = dict[bytes, bytes](), 0
-        for item in self._erasing.waiting:
+        for item in self._erasing.queue:
             if item.there >= before and item.there < last:
                 key = name_key(item.name)
                 values[key] = self._store.value(key) or b""
@@ -118,7 +118,7 @@ class Cleaning:
                 record = self._rows(segment, at, end, frame, before)
                 yield record
                 at = record.mark.last
-        versions = sum(item.versions for item in self._erasing.waiting if item.there < before)
+        versions = sum(item.versions for item in self._erasing.queue if item.there < before)
         erased = (self._store.named(ERASED_VERSIONS) or 0) + versions
         yield self._base(Mark(ENDS, frame, first, last, before), facts={"erased": erased, "at": self._at})
 

@@ -15,7 +15,7 @@ from support.indexes import opened, verdicts_of
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
-from stream_lsh.index.erasure.queue import waiting
+from stream_lsh.index.erasure.queue import queue_entries
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.row_file import RowFile
 from stream_lsh.index.store.rocksdb import IDS, ROWS, TEXTS, Store, rows_key
@@ -103,7 +103,7 @@ def test_removed_versions_are_nowhere(tmp_path: Path, memory: int, window: str |
         assert (facts["erasing"]["waiting"], facts["erasing"]["due"]) == (3, "1970-01-02T00:16:40Z")
         index.erase(1000 + DAY)
         assert left(tmp_path, needles) == []
-        assert list(waiting(index.store)) == []
+        assert list(queue_entries(index.store)) == []
         assert len(contents(tmp_path)) > 10 and left(tmp_path, {"": b"last-name"})
         returning = [
             Document(document.id, document.text, time=START + 900) for document in (LAST, VICTIM, REPRESENTATIVE)

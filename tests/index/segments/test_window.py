@@ -137,7 +137,7 @@ def test_the_first_document_needs_a_time(tmp_path: Path) -> None:
         assert [verdict.kind for verdict in found] == ["rejected", "unique", "exact_duplicate", "unique"]
 
 
-def test_max_ahead_holds_against_the_clock(tmp_path: Path) -> None:
+def test_max_future_limits_times_by_the_clock(tmp_path: Path) -> None:
     settings = Settings(**SURE, **UNIQUE, window="1h", max_future="10m")
     mad = [Document(i, f"a{i} b{i}", time=LAST_TIME - 1) for i in range(70)]
     with opened(settings, tmp_path) as index:

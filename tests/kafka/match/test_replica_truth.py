@@ -35,14 +35,14 @@ from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
 
 SIGNATURE = {"verify": "signature"}
-STORIES = {"measure": "tf-idf"}
+TF_IDF = {"measure": "tf-idf"}
 FEW = {"max_bucket_rows": 4, "max_candidates": 3}
 SMALL, LARGE = {"segment_documents": 47}, {"segment_documents": None}
 THREE = {**ANY, "shards": 3}
 SHAPES: list[tuple[int, dict[str, object]]] = [
     (300, {"compare_with": "all", "shards": 3, **FEW, **SMALL}),
     (500, {**UPDATES}),
-    (400, {**UPDATES, **STORIES, **WINDOW}),
+    (400, {**UPDATES, **TF_IDF, **WINDOW}),
 ]
 LONG: list[tuple[int, dict[str, object]]] = [
     (1200, {**UPDATES, **ANY}), (1200, {**UPDATES, **THREE}), (1200, {**UPDATES}),
@@ -50,7 +50,7 @@ LONG: list[tuple[int, dict[str, object]]] = [
     *((1500, {**given, **size}) for given in ({}, SIGNATURE, {"max_matches": 1, "max_verified_matches": 3}, THREE,
       {**THREE, "max_matches": 2}, {**ANY, **SIGNATURE}, {"compare_with": "all", "shards": 3, **FEW})
       for size in (LARGE, SMALL)),
-    (1500, {**WINDOW}), (1500, {**UPDATES, **STORIES, **WINDOW}),
+    (1500, {**WINDOW}), (1500, {**UPDATES, **TF_IDF, **WINDOW}),
 ]  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def test_the_positions_of_hundreds_of_partitions_fit_into_a_commit() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(8, 30, 60))
-def test_log_times_are_those_of_what_counts_whatever_the_frames_are_and_whoever_goes_on(seed: int) -> None:
+def test_stream_time_does_not_depend_on_frames_and_restarts(seed: int) -> None:
     """As of the documents in their order: of those that come again, or that are ignored for now, no time counts."""
     chance = random.Random(seed)
     odd, likely = chance.choice((0.0, 0.1, 0.6)), chance.choice((1, 400))

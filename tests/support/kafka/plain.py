@@ -117,7 +117,7 @@ def modelled(
         found = said(record, settings)
         time = record.timestamp if found.time is None else found.time
         assert time is not None
-        stamp = min(time, signed_at + (settings.max_ahead_ms or 0))  # that only a window asks for
+        stamp = min(time, signed_at + (settings.max_future_ms or 0))  # that only a window asks for
         if found.deleted:
             verdict = model.delete(seq, found.id, found.time, stamp)
         else:
