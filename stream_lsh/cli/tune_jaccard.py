@@ -1,4 +1,4 @@
-"""`stream-lsh tune` for `jaccard`: K, b and r for a threshold and a recall, what they cost on a sample, the shingles."""
+"""`stream-lsh tune` for `jaccard`: K, b, r for a threshold and a recall, their cost on a sample, the shingles."""
 
 from __future__ import annotations
 

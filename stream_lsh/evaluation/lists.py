@@ -24,8 +24,8 @@ _NEAR = 1 - 1e-6  # of a bound on the similarity, which is rounded, too
 
 @dataclass(frozen=True)
 class Lists:
-    """Short texts (`levenshtein`) or sets with weights, by position. words: uint64, as their signer's `shingle` makes them;
-    document i has words[offsets[i]:offsets[i + 1]]. scopes: uint64[n], equal where two may match."""
+    """Short texts (`levenshtein`) or sets with weights, by position. words: uint64, as their signer's `shingle` makes
+    them; document i has words[offsets[i]:offsets[i + 1]]. scopes: uint64[n], equal where two may match."""
 
     levenshtein: bool
     words: NDArray[np.uint64]

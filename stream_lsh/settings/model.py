@@ -431,7 +431,8 @@ class Settings(BaseSettings):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING) and name not in given
+            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING)
+            and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in (*Banding._fields, "sampling") and {"target_recall", "min_shingles"} & given)
             and name not in unused(known["measure"])
