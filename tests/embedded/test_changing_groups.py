@@ -68,7 +68,7 @@ def in_pieces(
     records: Sequence[Record], settings: Settings, folder: Path, chance: random.Random, erasing: bool = False
 ) -> list[dict[str, Any]]:
     """The events, through batches, commits and restarts of any size; what comes after the last commit of a run never
-    was. erasing: what went is erased at any time."""
+    was. erasing: removed versions are erased at any time."""
     events: list[dict[str, Any]] = []
     done = 0
     while done < len(records):
@@ -106,7 +106,7 @@ def check(
     folder: Path, records: Sequence[Record], settings: Settings, events: list[dict[str, Any]], erased: bool = False
 ) -> Spreading:
     """The events, the table and the members of the groups are those of the model; folded, the events are the table.
-    erased: what went is to be."""
+    erased: removed versions are to be."""
     if erased:
         erase(folder, everything=True)
     expected, groups = modelled(records, settings)
@@ -116,8 +116,8 @@ def check(
         found = {group.group: group for group in rows(store, fact.get("ended", 0))}
         for number, group in found.items():
             assert [listed(group, member) for member in members(store, group)] == [
-                (seq, None if erased and went is not None else id, time, source, went, stands)
-                for seq, id, time, source, went, stands in groups.groups[number].members
+                (seq, None if erased and removed_by is not None else id, time, source, removed_by, stands)
+                for seq, id, time, source, removed_by, stands in groups.groups[number].members
             ]
         numbers = [int.from_bytes(key[1:9], "big") for kind in (b"g", b"n", b"s") for key, _ in store.scan(kind)]
         assert all(number >= fact.get("cleared", 0) for number in numbers)
@@ -377,15 +377,15 @@ def test_ids_of_removed_versions_are_nowhere(tmp_path: Path, window: str | None)
     events = in_pieces(records, settings, tmp_path, random.Random(3))
     _, spreading = modelled(records, settings)
     versions = [version for group in spreading.groups.values() for version in group.versions]
-    there = {version.id for version in versions if version.went is None}
-    gone = {version.id for version in versions} - there
+    there = {version.id for version in versions if version.removed_by is None}
+    removed = {version.id for version in versions} - there
 
     def held() -> set[str]:
         return {json.loads(id) for data in contents(tmp_path) for id in re.findall(rb'"id <[^"]*>"', data)}
 
-    assert len(gone & held()) > 20
+    assert len(removed & held()) > 20
     check(tmp_path, records, settings, events, erased=True)
-    assert not gone & held()
+    assert not removed & held()
     assert information(tmp_path, check=True)["health"]["problems"] == []  # type: ignore[index]
 
 

@@ -58,13 +58,13 @@ class Pipe:
         return replica
 
     def judging(self) -> Deciding:
-        """A judge that takes over: he knows only the last decisions, as they were written."""
+        """A judge that takes over. It has only the last decisions, as they were written."""
         known = [Decisions.decode(data, self.settings) for data in self.decided]
         documents = known[-1].documents if known else 0
         place = (documents // BLOCK - 1) * BLOCK
         return Deciding(self.settings, [d for d in known if d.documents > place], documents)
 
-    def sent(self, sequenced: Sequenced, n: int) -> list[bytes]:
+    def decisions_for(self, sequenced: Sequenced, n: int) -> list[bytes]:
         """The decisions that a sequencer sends with a frame, after it has read what was decided."""
         places = places_in_log(sequenced.first, sequenced.accepted, n)
         number = -(-sequenced.first // BLOCK)
@@ -78,7 +78,7 @@ class Pipe:
         ]
 
     def frame(self, n: int, sequenced: Sequenced) -> list[bytes]:
-        sent = self.sent(sequenced, n)
+        sent = self.decisions_for(sequenced, n)
         return [replace(sequenced, decisions=decisions).encode(self.settings) for decisions in sent]
 
     def step(self, sequenced: Sequenced) -> None:
