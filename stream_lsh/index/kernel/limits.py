@@ -35,8 +35,8 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
     per_word = 64 // bits
     ranked = min(size, shape.head_words * per_word)
     padding = shape.head_words * per_word - ranked
-    sharing = settings.measure == "containment"
-    floor, follow = (1, EVERYTHING) if sharing else _agreements(settings, ranked)
+    containment = settings.measure == "containment"
+    floor, follow = (1, EVERYTHING) if containment else _agreements(settings, ranked)
     every, matches = EVERYTHING, settings.max_verified_matches or EVERYTHING
     return Limits(
         unique=settings.compare_with == "kept",
@@ -48,9 +48,9 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         update=settings.on_conflict == "update",
         window=settings.window_ms,
         threshold=settings.least,
-        full=FULL if sharing else ranked + padding,
-        floor=floor if sharing else floor + padding,
-        likely=HALF + int(HALF * (1 + settings.threshold) / 2) if sharing else (ranked + follow) // 2 + padding,
+        full=FULL if containment else ranked + padding,
+        floor=floor if containment else floor + padding,
+        likely=HALF + int(HALF * (1 + settings.threshold) / 2) if containment else (ranked + follow) // 2 + padding,
         follow=follow + padding,
         expand=max(1, floor + follow - ranked) + padding,
         bucket=settings.max_bucket_rows if settings.max_verified_matches else every,
@@ -68,8 +68,8 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         padding=shape.signature_words * per_word - size,
         accident=2.0**-bits,
         tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(per_word))),
-        samples=sharing,
-        slack=slack(settings.threshold, settings.sampled) if sharing else 0.0,
+        samples=containment,
+        slack=slack(settings.threshold, settings.sampled) if containment else 0.0,
         masks=masks_of(settings.signing),
         pieces=COUNT_BITS // PIECE_BITS if settings.measure == "levenshtein" else 0,
     )

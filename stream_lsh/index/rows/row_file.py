@@ -42,10 +42,10 @@ class Shape:
         self.components = components_of(signing)
         self.size = signing.signature_size
         self.signature_words = self.components.words
-        sharing = settings.measure == "containment"
+        containment = settings.measure == "containment"
         # With sampled keys a document has any number of them. It has no followers, because containment is not a metric.
-        self.bands = ANY_NUMBER if sharing else signing.bands
-        self.mask_words = 0 if settings.compare_with == "kept" or sharing else (signing.bands + 63) // 64
+        self.bands = ANY_NUMBER if containment else signing.bands
+        self.mask_words = 0 if settings.compare_with == "kept" or containment else (signing.bands + 63) // 64
         self.log_at = int(layout.MASK) + self.mask_words
         self.signature_at = self.log_at + (settings.window is not None)
         self.width = self.signature_at + self.signature_words
