@@ -129,7 +129,7 @@ def _lacked(target: Target, source: Source, line: int, known: Sequence[Entry]) -
     remedy = "Add --only-new to go on with what is new, or feed all into a new index."
     if line != source.reached.line:
         raise StoreError(
-            f"{what}, which the index does not know any more: the window has passed it, or something that "
+            f"{what}, which the index does not have any more: the window has passed it, or something that "
             f"was deleted has been erased. {remedy}"
         )
     if any(target.name not in entry.lines for entry in entries):

@@ -111,7 +111,10 @@ class KafkaSettings(Settings):
         description="name of this worker; a restart within session_timeout_ms moves no work to others (default: none)",
     )
     session_timeout_ms: int = Field(
-        default=10_000, ge=1000, le=1_800_000, description="milliseconds of silence after which a worker counts as dead"
+        default=10_000,
+        ge=1000,
+        le=1_800_000,
+        description="milliseconds of silence after which a worker counts as failed",
     )
     transaction_timeout_ms: int = Field(
         default=10_000,

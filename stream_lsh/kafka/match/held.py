@@ -267,7 +267,7 @@ class Held:
             )
         if self.start > 0 and not self._found and self.settings.window is None and replica.cycle.cleaned is None:
             log.warning(
-                "shard %d: its changelog begins at offset %d; the shard knows nothing of the %d records before, which "
+                "shard %d: its changelog begins at offset %d; the shard lacks the %d records before, which "
                 "are missing", self.shard, self.start, self.start,
             )  # fmt: skip
         try:

@@ -146,7 +146,7 @@ async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: W
             await followed(held, changes, 8, 10)
             await held.activate()
             assert [matched.answer is not None for matched in await held.match(log[10:12], ())] == [True, True]
-    assert caplog.text.count("begins at offset 8; the shard knows nothing of the 8 records before") == 1
+    assert caplog.text.count("begins at offset 8; the shard lacks the 8 records before") == 1
 
 
 @pytest.mark.parametrize("accept_loss", [False, True])
@@ -385,7 +385,7 @@ async def test_with_a_window_what_is_left_of_the_changelog_is_enough(
                 await run(settings, changes, start, end, log[end:])
         assert await run(settings, changes, start, end, log[end:]) == replies[end:]
     assert ("has left the window; deleting" in caplog.text) == (disk == "behind")
-    assert "knows nothing of" not in caplog.text
+    assert "the shard lacks" not in caplog.text
 
 
 @pytest.mark.usefixtures("short_memory")

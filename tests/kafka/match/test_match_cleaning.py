@@ -98,5 +98,5 @@ async def test_what_is_deleted_leaves_folders_and_changelog(broker: Any, prefix:
         await replies.read(len(log))
         await cleaned(settings, gone)
         assert await asyncio.to_thread(newest.stop) == 0
-        assert not left(contents(third.data_folder), gone) and not newest.says("knows nothing of")
+        assert not left(contents(third.data_folder), gone) and not newest.says("the shard lacks")
     assert replies.found == expected(settings, log, tmp_path)
