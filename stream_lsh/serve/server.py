@@ -177,9 +177,9 @@ async def run(
         errors.append(error)
         stop.set()
 
-    starting = Starting()
+    app = Starting()
     config = uvicorn.Config(
-        starting, http=Connection, ws="none", lifespan="off", log_config=None,
+        app, http=Connection, ws="none", lifespan="off", log_config=None,
         log_level="error", access_log=False,
         server_header=False, date_header=False, proxy_headers=False, backlog=1024, limit_concurrency=CONNECTIONS,
         timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
@@ -192,7 +192,7 @@ async def run(
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
     try:
-        service = await asyncio.to_thread(_opened, service_of, failed, starting)
+        service = await asyncio.to_thread(_opened, service_of, failed, app)
     except BaseException:
         server.should_exit = True
         await serving
@@ -225,13 +225,13 @@ async def run(
 def _opened(
     service_of: Callable[[Callable[[BaseException], None]], Interface],
     failed: Callable[[BaseException], None],
-    starting: Starting,
+    app: Starting,
 ) -> Interface:
     """The service, connected to the server."""
     from stream_lsh.serve.app import make_app  # only here: it imports numba and RocksDB
 
     service = service_of(failed)
-    starting.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
+    app.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
     return service
 
 
