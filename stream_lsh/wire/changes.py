@@ -104,16 +104,15 @@ class Change:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = Sections(b"C", VERSION, settings.fingerprint, data)
-        *head, last, key = sections.numbers(_HEAD)
+        shard, offset, predecessor, first, last, key = sections.numbers(_HEAD)
         found = cls(
-            *head, last, key, sections.values(), bytes(sections.next()),
+            shard, offset, predecessor, first, last, key, sections.values(), bytes(sections.next()),
             LATE.unpack(late) if settings.late and len(late := sections.next()) == LATE.size else None,
             sections.column(np.int64) if settings.updates else np.empty(0, np.int64),
             None if settings.window is None else Seen.decode(sections.next()),
             bytes(sections.next()) if sections.left else b"",
         )  # fmt: skip
         sections.end()
-        first = found.first
         if len(found.dead) and not 0 <= int(found.dead.min()) <= int(found.dead.max()) < last << 2:
             raise FormatError(f"a change is damaged: it deletes rows that do not exist, of {last}")
         at = first

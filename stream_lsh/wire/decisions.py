@@ -82,7 +82,8 @@ class Decisions:
             FormatError: they cannot be read; the message has the cause and the remedy.
         """
         sections = Sections(b"D", VERSION, settings.fingerprint, data)
-        head, seq = sections.numbers(_HEAD), sections.column(np.int64)
+        offset, predecessor, documents = sections.numbers(_HEAD)
+        seq = sections.column(np.int64)
         place = sections.column(np.int64, len(seq))
         kind = sections.column(np.uint8, len(seq)).astype(np.int64)
         told = np.flatnonzero(kind != UNIQUE)
@@ -93,7 +94,7 @@ class Decisions:
         shards, names = sections.column(np.uint16, len(told)), sections.texts()
         if len(names) != len(told):
             raise FormatError("decisions are damaged: their ids do not fit their documents")
-        found = cls(*head, Fates(seq, place, kind, similarity, group), shards, names)
+        found = cls(offset, predecessor, documents, Fates(seq, place, kind, similarity, group), shards, names)
         if settings.updates:
             gone, representatives = sections.column(np.int64, width=2), sections.column(np.int64, width=3)
             stands = sections.column(np.uint8, len(representatives))

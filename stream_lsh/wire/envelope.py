@@ -145,7 +145,7 @@ class Sections:
             raise self._wrong()
 
     def _wrong(self) -> FormatError:
-        return FormatError(f"a {self._name} is damaged: it has {len(self._all)} parts")
+        return FormatError(f"a {self._name} is damaged: it has {len(self._all)} parts; delete and rebuild it")
 
 
 def kind_of(data: bytes | memoryview) -> bytes | None:

@@ -111,7 +111,8 @@ class Reply:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = Sections(b"R", VERSION, settings.fingerprint, data)
-        head, names = sections.numbers(_HEAD), sections.texts()
+        shard, offset, predecessor = sections.numbers(_HEAD)
+        names = sections.texts()
         document = sections.column(np.uint16).astype(np.int64)
         m = len(document)
         row, seq = _named(sections.column(np.uint32, m), names), sections.column(np.int64, m)
@@ -153,7 +154,7 @@ class Reply:
             evidence=np.array(evidence, np.object_),
         )  # fmt: skip
         accepted = column(counts, np.uint8, n).astype(np.bool_) if len(counts) else None
-        return cls(*head, matches, names, source, accepted, representatives, log)
+        return cls(shard, offset, predecessor, matches, names, source, accepted, representatives, log)
 
 
 def _read_replaced(
