@@ -105,8 +105,8 @@ MORE = {
     "[How to choose it](../how-to/choose-a-threshold.md).",
     "max_distance": "It replaces the threshold: bits that differ (`hamming`), or characters inserted, deleted or "
     "replaced (`levenshtein`).",
-    "target_recall": "Pairs above the threshold are found with higher probability. Under `hamming` and `levenshtein` all "
-    "pairs within the distance are found, so it has no effect.",
+    "target_recall": "Pairs above the threshold are found with higher probability. Under `hamming` and `levenshtein` "
+    "all pairs within the distance are found, so it has no effect.",
     "shingles": "[How to choose it](../how-to/choose-a-threshold.md#shingles).",
     "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
