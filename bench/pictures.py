@@ -18,13 +18,15 @@ from bench.browser import browser, show, value
 from bench.engine import COMMAND
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
+MOST_DOCUMENTS = 200_000  # of a demo
 DESK, PHONE = (1280, 860), (390, 844)
 
 
 @contextmanager
 def demo(rate: int) -> Iterator[str]:
     """The demo, served; its URL."""
-    command = [*COMMAND, "demo", "--serve", "--port", "0", "--rate", str(rate), "--documents", str(600 * rate)]
+    documents = min(600 * rate, MOST_DOCUMENTS)
+    command = [*COMMAND, "demo", "--serve", "--port", "0", "--rate", str(rate), "--documents", str(documents)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import stream_lsh
+from stream_lsh.families.signer import Signed
 
 INTRODUCTION = """\
 # Python
@@ -17,7 +18,8 @@ INTRODUCTION = """\
 CLASSES = (
     "Deduplicator", "Document", "Verdict", "Match", "Pair", "Representative", "Group", "Member", "StoredDocument",
 )  # fmt: skip
-MADE_BY_CALLERS = ("Deduplicator", "Document")
+MADE_BY_CALLERS = ("Deduplicator", "Document", "Signer")
+WITH_METHODS = ("Deduplicator", "Verdict", "Signer")
 SETTINGS = """\
 ## Settings
 
@@ -86,7 +88,7 @@ def class_page(name: str) -> str:
     if name in MADE_BY_CALLERS:
         out.append(signature_of(cls.__init__, name, of_class=True))
     out.append(described(cls.__doc__))
-    for method, value in methods_of(cls) if name in ("Deduplicator", "Verdict") else []:
+    for method, value in methods_of(cls) if name in WITH_METHODS else []:
         shown = {"__contains__": "in", "__len__": "len"}.get(method, method)
         out.append(f"### {name}: {shown}\n")
         if isinstance(value, property):
@@ -98,6 +100,12 @@ def class_page(name: str) -> str:
             )  # fmt: skip
             out.append(described(value.__doc__))
     return "\n".join(out)
+
+
+def signer_page() -> str:
+    """What a page says of signatures: how they are made, and what they look like."""
+    hint = "[Chapter 3 by hand](../tutorials/chapter-3-by-hand.md#minhash-signatures-33) has an example.\n"
+    return "\n".join([class_page("Signer"), hint, "### Signer: Signed\n", described(Signed.__doc__)])
 
 
 def errors_page() -> str:
@@ -115,4 +123,4 @@ def rendered() -> str:
     """The whole page."""
     prepare = f"## prepare\n\n{signature_of(stream_lsh.prepare, 'prepare', of_class=False)}\n"
     prepare += described(stream_lsh.prepare.__doc__)
-    return "\n".join([INTRODUCTION, *map(class_page, CLASSES), SETTINGS, prepare, errors_page()])
+    return "\n".join([INTRODUCTION, *map(class_page, CLASSES), SETTINGS, prepare, signer_page(), errors_page()])

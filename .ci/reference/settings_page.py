@@ -9,7 +9,7 @@ from markup import prose, sentence
 from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.options import KAFKA_SETTINGS, PROPERTIES, SECTIONS, SETTINGS
-from stream_lsh.families.measure import MEASURE_SETTINGS, MEASURES, unused
+from stream_lsh.families.measure import CERTAIN, MEASURE_SETTINGS, MEASURES, unused
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.errors import allowed, choices_of, is_flag, is_list, is_secret
 from stream_lsh.settings.model import ANSWERS, Settings
@@ -105,9 +105,10 @@ MORE = {
     "[How to choose it](../how-to/choose-a-threshold.md).",
     "max_distance": "It replaces the threshold: bits that differ (`hamming`), or characters inserted, deleted or "
     "replaced (`levenshtein`).",
-    "target_recall": "Pairs above the threshold are found with higher probability.",
-    "shingles": "[How to choose it](../how-to/choose-a-threshold.md).",
-    "normalize": "[What each does](../how-to/choose-a-threshold.md).",
+    "target_recall": "Pairs above the threshold are found with higher probability. Under `hamming` and `levenshtein` "
+    "all pairs within the distance are found, so it has no effect.",
+    "shingles": "[How to choose it](../how-to/choose-a-threshold.md#shingles).",
+    "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
     "on_conflict": "[Updates and deletions](../how-to/update-and-delete.md).",
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",
@@ -115,7 +116,7 @@ MORE = {
     "window": "[Windows and event time](../explanation/windows-and-event-time.md).",
     "erase_hours": 'On Kafka the default is never, and erasing needs one shard, `compare_with = "kept"`, no window and '
     "no groups.",
-    "decision_lag": "[How matching works](../explanation/how-matching-works.md) explains the lag.",
+    "decision_lag": "[Decisions](../internals/decisions.md#several-shards-under-kept) says why there is a lag.",
     "key_is_id": 'It needs `on_conflict = "update"`.',
     "accept_loss": "[Messages](errors.md#messages-on-kafka) says when to use it.",
     "retention_hours": "[Topics](topics.md) has the exceptions.",
@@ -188,7 +189,8 @@ def values_of(field: FieldInfo) -> str:
 
 def entry(name: str, field: FieldInfo) -> str:
     """One setting."""
-    measures = [measure for measure in MEASURES if name not in unused(measure)]
+    idle = CERTAIN if name == "target_recall" else ()
+    measures = [measure for measure in MEASURES if name not in unused(measure) and measure not in idle]
     facts: dict[str, Any] = {
         "Default": prose(default_of(name, field)),
         "Values": values_of(field),

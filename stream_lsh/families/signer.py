@@ -44,8 +44,8 @@ class Signed:
     Attributes:
         sizes: uint32[n], number of distinct shingles (elements of the bag); 0 = nothing to compare.
         fingerprints: uint64[n, 2], SipHash of the normalised text in UTF-8, with the signer's key.
-        signatures: [n, K] of `component_bytes`; zeros for an empty document. The scope is mixed into both
-            (`set_apart`).
+        signatures: unsigned integers [n, K], of `component_bytes`; zeros for an empty document. The scope is mixed into
+            these and into the fingerprints.
         shingles: uint64, the distinct hashes, document by document, not sorted. Empty when not wanted.
         offsets: int64[n + 1], document i has shingles[offsets[i]:offsets[i + 1]]. Empty when not wanted.
     """
@@ -112,7 +112,10 @@ def _sign(  # type: ignore[no-untyped-def]
 
 
 class Signer:
-    """Signs documents in batches. It holds tables only: threads may share one."""
+    """Makes the shingles and signatures of texts, as `measure = "jaccard"` uses them: `Signer(Settings().signing)`.
+
+    It holds tables only, so threads may share one.
+    """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         """Make the tables. key: of the fingerprints.
@@ -144,7 +147,7 @@ class Signer:
             want_signatures: make signatures; otherwise they are [n, 0].
 
         Raises:
-            ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST.
+            ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST (1 GiB).
         """
         settings, n = self.settings, len(ends)
         text, ends = prepared(texts, ends, settings)

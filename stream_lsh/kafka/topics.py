@@ -14,6 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, SINGLE, Topics, TopicSpec, wanted
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -63,13 +64,8 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
     async with admin(settings) as client:
         found = {state.wanted.name: state for state in await states(client, settings)}
     needed &= found.keys()
-    missing = sorted(name for name in needed if not found[name].partitions)
-    if missing:
-        several = len(missing) > 1
-        raise BrokerError(
-            f"Kafka at {settings.bootstrap_servers} does not have the topic{'s' if several else ''} "
-            f"{', '.join(missing)}. `stream-lsh kafka topics create` makes {'them' if several else 'it'}."
-        )
+    if lacks := sorted(name for name in needed if not found[name].partitions):
+        raise missing(settings, lacks)
     judged = found[topics.verdicts].partitions
     problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, found[name], judged)]
     if problems:

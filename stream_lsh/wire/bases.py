@@ -1,20 +1,9 @@
-"""Snapshot records: a snapshot of a shard in its changelog, after which older changes are deleted
-(docs/internals/formats.md).
+"""Snapshot records: a snapshot of a shard in its changelog, after which older changes are deleted.
+docs/internals/formats.md has the sections.
 
 A snapshot has a record that begins it, records with the stored values of all rows at that time, and a record
 that ends it. Ordinary changes come between them. A reader that begins with the first record has everything behind the
 last.
-
-Sections of a snapshot record ("B", version 2), little endian:
-
-- 0: int64 each: shard; part (0 begins a snapshot, 1 has rows, 2 ends it); offset in the topic `signatures` of the last
-  frame applied when the snapshot began; first row; row behind the last one (of the record; in the first and last
-  record, of all); before. Then the index's key (16 bytes). Versions deleted when the shard had fewer rows than `before`
-  are erased.
-- 1: ends of the keys, uint32. 2: keys. 3: ends of the values. 4: values. Keys and values are as in a change, with facts
-  of the erase queue.
-- 5: int64, deleted rows, each with its mark in the last two bits.
-- 6: JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +20,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.envelope import column, join_values, kind_of, pack, split_values, unpack
+from stream_lsh.wire.envelope import Sections, join_values, kind_of, pack
 
 VERSION = 2
 BEGINS, HAS_ROWS, ENDS = 0, 1, 2
@@ -80,16 +69,14 @@ class Base:
         Raises:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
-        sections = unpack(b"B", VERSION, settings.fingerprint, data)
-        if len(sections) != 7 or len(sections[0]) != _HEAD.size:
-            raise FormatError(f"a snapshot record is damaged: it has {len(sections)} parts")
-        values = split_values(sections[1:5], "snapshot record")
-        shard, *mark, key = _HEAD.unpack(sections[0])
+        sections = Sections(b"B", VERSION, settings.fingerprint, data)
+        shard, *mark, key = sections.numbers(_HEAD)
+        values, deleted, facts = sections.values(), sections.column(np.int64), sections.next()
+        sections.end()
         try:
-            facts = orjson.loads(sections[6])
+            return cls(shard, key, Mark(*mark), values, deleted, orjson.loads(facts))
         except orjson.JSONDecodeError as error:
             raise FormatError(f"a snapshot record is damaged: {error}") from None
-        return cls(shard, key, Mark(*mark), values, column(sections[5], np.int64), facts)
 
 
 def is_base(data: bytes | memoryview) -> bool:

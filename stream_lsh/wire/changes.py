@@ -1,20 +1,8 @@
-"""Changes: what a frame has changed in a shard, as one record of the changelog (docs/internals/formats.md).
-
-Sections of a change ("C", version 2), little endian:
-
-- 0: int64 each: shard, offset, predecessor, rows before, rows after. Then the index's key (16 bytes).
-- 1: ends of the keys, uint32. 2: keys. 3: ends of the values, uint32. 4: values. 5: the reply.
-- Next, with several shards and `kept`: the latest block of the log, and the first rows of the block before it and of
-  the latest block, int64.
-- Next, with updates: int64, deleted rows, each with its mark (index/rows/deleted_rows.py) in the last two bits.
-- Next, with a window: the first row that the next document sees. Then of each segment of the frame's documents: number,
-  stream times of its first and last document, part and place. All int64.
-- Last, if versions were deleted that are to be erased: JSON, their facts in the erase queue (index/erasure/queue.py),
-  by name.
+"""Changes: what a frame has changed in a shard, as one record of the changelog. docs/internals/formats.md has the
+sections.
 
 Keys and values are those of the store (index/store/rocksdb.py): the added rows, ids, texts and source positions, and
-decisions about earlier rows, by segment. A key is a letter, the shard (uint16), the segment (uint32) and the first row
-(uint64), big endian.
+decisions about earlier rows, by segment.
 """
 
 from __future__ import annotations
@@ -33,7 +21,7 @@ from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.window import Span
 from stream_lsh.index.store.rocksdb import ROWS, parts_of
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.envelope import column, join_values, pack, split_values, unpack
+from stream_lsh.wire.envelope import Sections, column, join_values, pack
 
 VERSION = 2
 _HEAD = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # shard, offset, predecessor, rows before and after, key
@@ -115,19 +103,16 @@ class Change:
         Raises:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
-        sections = unpack(b"C", VERSION, settings.fingerprint, data)
-        parts = 6 + settings.late + settings.updates + (settings.window is not None)
-        if len(sections) - parts not in (0, 1) or len(sections[0]) != _HEAD.size:
-            raise FormatError(f"a change is damaged: it has {len(sections)} parts")
-        values = split_values(sections[1:5], "change")
-        shard, offset, predecessor, first, last, key = _HEAD.unpack(sections[0])
+        sections = Sections(b"C", VERSION, settings.fingerprint, data)
+        shard, offset, predecessor, first, last, key = sections.numbers(_HEAD)
         found = cls(
-            shard, offset, predecessor, first, last, key, values, bytes(sections[5]),
-            LATE.unpack(sections[6]) if settings.late and len(sections[6]) == LATE.size else None,
-            column(sections[6 + settings.late], np.int64) if settings.updates else np.empty(0, np.int64),
-            None if settings.window is None else Seen.decode(sections[parts - 1]),
-            b"".join(map(bytes, sections[parts:])),
+            shard, offset, predecessor, first, last, key, sections.values(), bytes(sections.next()),
+            LATE.unpack(late) if settings.late and len(late := sections.next()) == LATE.size else None,
+            sections.column(np.int64) if settings.updates else np.empty(0, np.int64),
+            None if settings.window is None else Seen.decode(sections.next()),
+            bytes(sections.next()) if sections.left else b"",
         )  # fmt: skip
+        sections.end()
         rows = found.deleted_rows
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < last << 2:
             raise FormatError(f"a change is damaged: it deletes rows that do not exist, of {last}")

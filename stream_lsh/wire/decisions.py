@@ -1,21 +1,7 @@
-"""Decisions: the results of the resolution, which shards learn later (docs/internals/formats.md).
+"""Decisions: the results of the resolution, which shards learn later. docs/internals/formats.md has the sections.
 
 The judge writes one record for each frame. A sequenced frame that begins a block carries, for each shard, the decisions
 about its documents of the block before the last.
-
-Sections ("D", version 2) of m new documents, little endian. The d documents of which more is said were dropped, or kept
-in the group of the version before them.
-
-- 0: offset, predecessor, documents, int64.
-- 1: seqs int64[m]. 2: places in the log int64[m]. 3: kinds uint8[m], plus 128 if it was kept in such a group.
-- 4: similarities float64[d]. 5: groups int64[d]. 6: shards uint16[d]. 7: ends of the ids uint32[d]. 8: ids, as JSON
-  text.
-
-Then, with updates:
-
-- 9: deleted representatives: places in the log and groups, int64[g, 2].
-- 10: possible representatives: seqs, places in the log from which on they are valid, and groups, int64[h, 3]. 11:
-  uint8[h], 1 for the new representative.
 """
 
 from __future__ import annotations
@@ -31,7 +17,7 @@ from stream_lsh.errors import FormatError
 from stream_lsh.index.resolution import Fates
 from stream_lsh.index.rows.layout import NEAR, UNIQUE
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
+from stream_lsh.wire.envelope import Section, Sections, join, pack
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # offset, predecessor, documents
@@ -95,28 +81,28 @@ class Decisions:
         Raises:
             FormatError: they cannot be read; the message has the cause and the remedy.
         """
-        s = unpack(b"D", VERSION, settings.fingerprint, data)
-        if len(s) != 9 + 3 * settings.updates or len(s[0]) != _HEAD.size:
-            raise FormatError(f"decisions are damaged: they have {len(s)} parts")
-        offset, predecessor, documents = _HEAD.unpack(s[0])
-        seq = column(s[1], np.int64)
-        kind = column(s[3], np.uint8, len(seq)).astype(np.int64)
+        sections = Sections(b"D", VERSION, settings.fingerprint, data)
+        offset, predecessor, documents = sections.numbers(_HEAD)
+        seq = sections.column(np.int64)
+        place = sections.column(np.int64, len(seq))
+        kind = sections.column(np.uint8, len(seq)).astype(np.int64)
         joined = np.flatnonzero(kind != UNIQUE)
         kind &= ~np.int64(_KEPT_IN_GROUP)
         similarity, group = np.zeros(len(seq)), seq.copy()
-        similarity[joined] = column(s[4], np.float64, len(joined))
-        group[joined] = column(s[5], np.int64, len(joined))
-        fates = Fates(seq, column(s[2], np.int64, len(seq)), kind, similarity, group)
-        names = split(s[7], s[8])
+        similarity[joined] = sections.column(np.float64, len(joined))
+        group[joined] = sections.column(np.int64, len(joined))
+        shards, names = sections.column(np.uint16, len(joined)), sections.texts()
         if len(names) != len(joined):
             raise FormatError("decisions are damaged: their ids do not fit their documents")
-        found = cls(offset, predecessor, documents, fates, column(s[6], np.uint16, len(joined)), names)
-        if not settings.updates:
-            return found
-        representatives, chosen = column(s[10], np.int64, width=3), column(s[11], np.uint8, len(s[10]) // 24)
-        seq, place, group = (np.ascontiguousarray(numbers) for numbers in representatives.T)
-        may = Fates(seq, place, np.where(chosen > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
-        return replace(found, deleted=column(s[9], np.int64, width=2), representatives=may)
+        found = cls(offset, predecessor, documents, Fates(seq, place, kind, similarity, group), shards, names)
+        if settings.updates:
+            deleted, representatives = sections.column(np.int64, width=2), sections.column(np.int64, width=3)
+            chosen = sections.column(np.uint8, len(representatives))
+            seq, place, group = (np.ascontiguousarray(numbers) for numbers in representatives.T)
+            may = Fates(seq, place, np.where(chosen > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
+            found = replace(found, deleted=deleted, representatives=may)
+        sections.end()
+        return found
 
 
 def decisions_of_shard(decisions: Sequence[Decisions], shard: int, first: int, last: int) -> Decisions:

@@ -91,6 +91,63 @@ def unpack(kind: bytes, version: int, fingerprint: str, data: bytes | memoryview
     return sections
 
 
+class Sections:
+    """The sections of a record, read one after another. Every method raises FormatError if there is no further section,
+    or if it has another length."""
+
+    def __init__(self, kind: bytes, version: int, fingerprint: str, data: bytes | memoryview) -> None:
+        """Raises as `unpack`."""
+        self._name = NAMES[kind]
+        self._all = unpack(kind, version, fingerprint, data)
+        self._read = 0
+
+    @property
+    def left(self) -> int:
+        """Number of sections that are not read yet."""
+        return len(self._all) - self._read
+
+    def several(self, count: int) -> list[memoryview]:
+        """The next `count` sections."""
+        if self.left < count:
+            raise self._wrong()
+        self._read += count
+        return self._all[self._read - count : self._read]
+
+    def next(self) -> memoryview:
+        """The next section."""
+        return self.several(1)[0]
+
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next section, by a struct."""
+        section = self.next()
+        if len(section) != layout.size:
+            raise self._wrong()
+        return layout.unpack(section)
+
+    def column(self, kind: Any, n: int | None = None, width: int = 0) -> NDArray[Any]:
+        """The next section, see `column`."""
+        return column(self.next(), kind, n, width)
+
+    def texts(self) -> list[bytes]:
+        """The byte strings of the next two sections, see `join`."""
+        return split(*self.several(2))
+
+    def values(self) -> dict[bytes, bytes]:
+        """The values by key of the next four sections, see `join_values`."""
+        keys, values = self.texts(), self.texts()
+        if len(keys) != len(values):
+            raise FormatError(f"a {self._name} is damaged: its values do not fit its keys")
+        return dict(zip(keys, values, strict=True))
+
+    def end(self) -> None:
+        """Check that all sections are read."""
+        if self.left:
+            raise self._wrong()
+
+    def _wrong(self) -> FormatError:
+        return FormatError(f"a {self._name} is damaged: it has {len(self._all)} parts; delete and rebuild it")
+
+
 def kind_of(data: bytes | memoryview) -> bytes | None:
     """The letter of a record, None if it is not ours."""
     ours = len(data) >= _HEADER.size and bytes(data[:4]) == MAGIC
@@ -139,14 +196,6 @@ def split(ends: memoryview, data: memoryview) -> list[bytes]:
 def join_values(values: Mapping[bytes, bytes]) -> Sequence[Section]:
     """Values by key as four sections: ends of the keys, keys, ends of the values, values."""
     return *join(list(values)), *join(list(values.values()))
-
-
-def split_values(sections: Sequence[memoryview], name: str) -> dict[bytes, bytes]:
-    """The values of four sections of `join_values`. name: of the record, for messages."""
-    keys, values = split(*sections[:2]), split(*sections[2:])
-    if len(keys) != len(values):
-        raise FormatError(f"a {name} is damaged: its values do not fit its keys")
-    return dict(zip(keys, values, strict=True))
 
 
 def _damaged(name: str) -> FormatError:

@@ -1,19 +1,7 @@
-"""Frames: signed batches of documents (docs/internals/formats.md).
+"""Frames: signed batches of documents. docs/internals/formats.md has the sections.
 
 For each source partition, a frame has the position that it continues from and the position after it. The sequencer
 gives a frame its place in the total order, and decides which of its documents are accepted.
-
-Sections of a frame ("F", version 2) of n documents, little endian:
-
-- 0: segments int64[s, 4]: source partition, from, to, first.
-- 1: source partitions int32[n]. 2: offsets int64[n]. 3: ends of the ids uint32[n]. 4: ids. 5: event times int64[n].
-- 6: JSON with signed_at, rejected, headers. With `source_field` two sections follow: ends of the sources uint32[n];
-  sources. The numbers below are without them.
-- 7: sizes uint32[n]. 8: fingerprints uint64[n, 2]. 9: signatures [n, columns], see `families.components`.
-- 10: texts int64[t, 3]: shard, documents and bytes of each compressed part. 11: places of the documents in the frame,
-  uint16. 12: ends of their texts, uint32. 13: the compressed parts.
-- 14: actions uint8[n], with updates; empty if all are 0. 0: a document. 1: a deletion. Plus 2 if the time is that of
-  the record, and not of the document.
 """
 
 from __future__ import annotations

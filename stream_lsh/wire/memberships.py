@@ -1,25 +1,7 @@
-"""Memberships: what the verdicts on a frame mean for groups and alerts (docs/internals/formats.md).
+"""Memberships: what the verdicts on a frame mean for groups and alerts. docs/internals/formats.md has the sections.
 
 The judge writes one record for each frame, in the order of the log and in the transaction of its verdicts. The role
 group folds them.
-
-Sections ("M", version 2) of the n accepted documents of a frame, little endian:
-
-- 0: offset, predecessor, int64.
-- 1: places in the frame uint16[n]. 2: kinds uint8[n]. 3: groups int64[n]. 4: similarities float64[n].
-- 5: what each was dropped for, as the number of a name, int32[n], -1 for nothing. 6: ends of the names, uint32. 7:
-  names, as JSON text.
-- 8: event times int64[n], none for documents that cannot be compared. 9: stream times int64[n], or empty without a
-  window.
-- 10: ends of the ids uint32[n]. 11: ids. 12: ends of the sources uint32[n], or empty. 13: sources.
-- 14: number of what each was dropped for, int64[n], -1 for nothing.
-- 15: deleted or replaced versions: places among the n, uint16[w]. 16: int64[w, 4], of each its number, whether it was a
-  representative, its group, and the number of its new representative, -1 for none. 17: name of the new representative,
-  int32[w], -1 for none.
-
-Then, with several shards, `kept` and updates, the representatives that are decided from a document on:
-
-- 18: its place among the n, uint16[h]. 19: int64[h, 3], of each its group, name and number.
 """
 
 from __future__ import annotations
@@ -36,12 +18,11 @@ from stream_lsh.errors import FormatError
 from stream_lsh.index.rows.layout import UNKNOWN
 from stream_lsh.judging.verdicts import Judgement, Kind
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
+from stream_lsh.wire.envelope import Section, Sections, join, pack
 from stream_lsh.wire.source import MOST_ROWS, Source, numbers
 
 VERSION = 2
 _HEAD = struct.Struct("<qq")  # offset, predecessor
-_SECTIONS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,30 +105,29 @@ class Memberships:
         Raises:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
-        s = unpack(b"M", VERSION, settings.fingerprint, data)
-        several = settings.late and settings.updates
-        if len(s) != _SECTIONS + 2 * several or len(s[0]) != _HEAD.size:
-            raise _damaged()
-        offset, predecessor = _HEAD.unpack(s[0])
-        rows = column(s[1], np.uint16).astype(np.int64)
+        sections = Sections(b"M", VERSION, settings.fingerprint, data)
+        offset, predecessor = sections.numbers(_HEAD)
+        rows = sections.column(np.uint16).astype(np.int64)
         n = len(rows)
-        ids, names, sources = split(s[10], s[11]), split(s[6], s[7]), split(s[12], s[13])
-        of = column(s[5], np.int32, n).astype(np.int64)
-        log = column(s[9], np.int64)
-        removed = column(s[15], np.uint16).astype(np.int64)
-        facts, representatives = (
-            column(s[16], np.int64, len(removed), 4),
-            column(s[17], np.int32, len(removed)).astype(np.int64),
-        )
+        kinds, groups = sections.column(np.uint8, n), sections.column(np.int64, n)
+        similarities, of = sections.column(np.float64, n), sections.column(np.int32, n).astype(np.int64)
+        names = sections.texts()
+        times = sections.column(np.int64, n).copy()  # numba would compile its kernels again for read-only arrays
+        log = sections.column(np.int64)
+        ids, sources, of_seqs = sections.texts(), sections.texts(), sections.column(np.int64, n)
+        removed = sections.column(np.uint16).astype(np.int64)
+        facts = sections.column(np.int64, len(removed), 4)
+        representatives = sections.column(np.int32, len(removed)).astype(np.int64)
         most = max(of.max(initial=-1), representatives.max(initial=-1))
         if len(ids) != n or len(sources) not in (0, n) or len(log) != (0 if settings.window is None else n):
             raise _damaged()
         later = np.empty((0, 5), np.int64)
-        if several:
-            standing = column(s[18], np.uint16).astype(np.int64)
-            groups, named, seqs = column(s[19], np.int64, len(standing), 3).T
-            later = np.column_stack((standing, groups, np.zeros_like(named), named, seqs))
+        if settings.late and settings.updates:
+            standing = sections.column(np.uint16).astype(np.int64)
+            theirs, named, seqs = sections.column(np.int64, len(standing), 3).T
+            later = np.column_stack((standing, theirs, np.zeros_like(named), named, seqs))
             most = max(most, named.max(initial=-1))
+        sections.end()
         if most >= len(names) or max(removed.max(initial=-1), later[:, 0].max(initial=-1)) >= n:
             raise _damaged()
         nothing, zeros = np.empty(0, np.int64), np.zeros(n, np.int64)
@@ -155,10 +135,10 @@ class Memberships:
         columns[removed, :4], columns[removed, 4] = facts, representatives
         replaces, was_representative, left, representative_seqs, representative = columns.T
         judgement = Judgement(
-            ids=ids, seqs=numbers(offset, MOST_ROWS)[rows], kinds=column(s[2], np.uint8, n),
+            ids=ids, seqs=numbers(offset, MOST_ROWS)[rows], kinds=kinds,
             first_kinds=np.full(n, UNKNOWN, np.uint8), reused=np.zeros(n, np.bool_),
-            of=np.stack((np.minimum(of, 0), of), axis=1), of_seqs=column(s[14], np.int64, n),
-            similarities=column(s[4], np.float64, n), groups=column(s[3], np.int64, n),
+            of=np.stack((np.minimum(of, 0), of), axis=1), of_seqs=of_seqs,
+            similarities=similarities, groups=groups,
             starts=np.zeros(n + 1, np.int64), matched_shards=nothing, matched_rows=nothing, matched_seqs=nothing,
             matched_similarities=np.empty(0), truncated=zeros, not_compared=zeros, replaces=replaces,
             was_representative=was_representative > 0,
@@ -166,7 +146,6 @@ class Memberships:
             representatives=np.stack((np.minimum(representative, 0), representative), axis=1),
             representative_seqs=representative_seqs, names=_Names(names), later=later,
         )  # fmt: skip
-        times = column(s[8], np.int64, n).copy()  # numba would compile its kernels again for read-only arrays
         return cls(offset, predecessor, judgement, times, log, sources)
 
 

@@ -1,34 +1,6 @@
-"""Replies: the matches of one shard for a frame (docs/internals/formats.md).
+"""Replies: the matches of one shard for a frame. docs/internals/formats.md has the sections.
 
-Sections of a reply ("R", version 2) to a frame of n documents, with m matches, little endian. Each id is a name, which
-other sections give by its number.
-
-- 0: shard, offset, predecessor, int64.
-- 1: ends of the names, uint32. 2: names, as JSON text. An empty name means that there is no such id.
-- 3: matches, in the order of the documents: place of the document in the frame, uint16[m]. 4: name, uint32[m]. 5: seq,
-  int64[m]. 6: similarity, float64[m]. 7: whether the text is the same, uint8[m].
-- 8: status, uint8[n]. 9: kind, uint8[n].
-- 10: known ids: places of the documents, uint16. 11: for a redelivered document the name of its oldest match, uint32.
-- 12: oldest matches: places, uint16. 13: names, uint32. 14: seqs, int64.
-- 15: similarity with the oldest match, where it is not 0: places, uint16. 16: float64.
-- 17: group, int64[n], or empty if there is none.
-- 18: matches that are not listed: places, uint16. 19: their number, int64. 20: what was not compared: places, uint16.
-  21: int64.
-- 22: accepted, uint8[n], or empty. 23, with several shards and `kept`: seqs of the known ids, int64.
-
-Then, with updates:
-
-- deleted or replaced versions: places, uint16; seqs and groups, int64[g, 2]; uint8, 1 if it was a representative, plus
-  2 if the new version is similar to it.
-- new representatives: places, uint16; names, uint32; seqs, source partitions and offsets, int64[h, 3].
-
-Then, with updates, several shards and `kept`, possible representatives: place of the document that begins the block,
-uint16; names, uint32; groups, seqs, source partitions and offsets, int64[h, 4].
-
-Then, if the measure has evidence, that of each match: ends, uint32[m]; JSON.
-
-Then, if it is this shard's turn to send them, the columns of the frame's documents, and with a window their stream
-times, int64[n].
+Each id is a name, which other sections give by its number.
 """
 
 from __future__ import annotations
@@ -47,13 +19,14 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, REMOVED_COLUMNS, REPLACED_SINCE
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.envelope import Section, column, join, pack, split, unpack
+from stream_lsh.wire.envelope import Section, Sections, column, join, pack
 from stream_lsh.wire.source import Source
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # shard, offset, predecessor
-_COLUMNS, _MORE, _REPRESENTATIVES = 23, 6, 3
 
+_Representatives = dict[int, tuple[int, int]]
+"""Source partitions and offsets by seq."""
 Sparse = tuple[NDArray[np.uint16], NDArray[Any]]
 """Places in the frame, ascending, and a value for each."""
 
@@ -137,82 +110,81 @@ class Reply:
         Raises:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
-        s = unpack(b"R", VERSION, settings.fingerprint, data)
-        replaced_at = _COLUMNS + settings.late
-        evidence_at = replaced_at + (_MORE + _REPRESENTATIVES * settings.late) * settings.updates
-        columns = evidence_at + 2 * (settings.measure in EXPLAINED)
-        behind = columns + Source.count(settings)  # where the documents' columns end
-        if len(s) not in (columns, behind + (settings.window is not None)) or len(s[0]) != _HEAD.size:
-            raise FormatError(f"a reply is damaged: it has {len(s)} parts")
-        shard, offset, predecessor = _HEAD.unpack(s[0])
-        names = split(s[1], s[2])
-        document = column(s[3], np.uint16).astype(np.int64)
-        status = column(s[8], np.uint8).astype(np.int64)
-        m, n = len(document), len(status)
+        sections = Sections(b"R", VERSION, settings.fingerprint, data)
+        shard, offset, predecessor = sections.numbers(_HEAD)
+        names = sections.texts()
+        document = sections.column(np.uint16).astype(np.int64)
+        m = len(document)
+        row, seq = _named(sections.column(np.uint32, m), names), sections.column(np.int64, m)
+        similarity, same_text = sections.column(np.float64, m), sections.column(np.uint8, m).astype(np.bool_)
+        status = sections.column(np.uint8).astype(np.int64)
+        n = len(status)
+        kind = sections.column(np.uint8, n).astype(np.int64)
+        again, known = _sparse_of(sections, n, np.uint32, -1)
+        matched, of = _sparse_of(sections, n, np.uint32, -1)
         of_seq = np.full(n, -1)
-        of_seq[_places(s[12], n)] = column(s[14], np.int64, len(s[12]) // 2)
+        of_seq[matched] = sections.column(np.int64, len(matched))
+        _, of_similarity = _sparse_of(sections, n, np.float64, 0.0)
+        groups = sections.next()
+        _, more = _sparse_of(sections, n, np.int64, 0)
+        _, not_compared = _sparse_of(sections, n, np.int64, 0)
+        counts = sections.next()
         if settings.late:
-            of_seq[_places(s[10], n)] = column(s[_COLUMNS], np.int64, len(s[10]) // 2)
+            of_seq[again] = sections.column(np.int64, len(again))
         removed, possible, representatives = (
             np.full((n, REMOVED_COLUMNS), -1),
             np.empty((0, 4), np.int64),
-            dict[int, tuple[int, int]](),
+            _Representatives(),
         )
         if settings.updates:
-            representatives = _read_replaced(s[replaced_at : replaced_at + _MORE], removed, names)
-        if settings.updates and settings.late:
-            possible = _read_representatives(s[replaced_at + _MORE : evidence_at], n, names, representatives)
-        evidence = split(*s[evidence_at:columns]) if columns > evidence_at else []
-        matches = Matches(
-            document=document, row=_named(column(s[4], np.uint32, m), names), seq=column(s[5], np.int64, m),
-            similarity=column(s[6], np.float64, m), same_text=column(s[7], np.uint8, m).astype(np.bool_),
-            status=status, known=_named(_dense(s[10], s[11], n, np.uint32, -1), names), row_of=np.full(n, -1),
-            kind=column(s[9], np.uint8, n).astype(np.int64),
-            of=_named(_dense(s[12], s[13], n, np.uint32, -1), names), of_seq=of_seq,
-            of_similarity=_dense(s[15], s[16], n, np.float64, 0.0),
-            group=column(s[17], np.int64, n) if len(s[17]) else np.full(n, NO_GROUP),
-            more=_dense(s[18], s[19], n, np.int64, 0), not_compared=_dense(s[20], s[21], n, np.int64, 0),
-            removed=removed, representatives=possible, evidence=np.array(evidence, np.object_),
-        )  # fmt: skip
-        accepted = column(s[22], np.uint8, n).astype(np.bool_) if len(s[22]) else None
-        source = Source.of(s[columns:behind]) if len(s) > columns else None
+            _read_replaced(sections, removed, names, representatives)
+            if settings.late:
+                possible = _read_representatives(sections, n, names, representatives)
+        evidence = sections.texts() if settings.measure in EXPLAINED else []
+        source = Source.of(sections.several(Source.count(settings))) if sections.left else None
+        log = sections.column(np.int64, n) if source is not None and settings.window is not None else None
+        sections.end()
         if (
             (m and int(document.max()) >= n)
             or (evidence and len(evidence) != m)
             or (source is not None and len(source) != n)
         ):
             raise _inconsistent()
-        log = column(s[behind], np.int64, n) if len(s) > behind else None
+        matches = Matches(
+            document=document, row=row, seq=seq, similarity=similarity, same_text=same_text, status=status,
+            known=_named(known, names), row_of=np.full(n, -1), kind=kind, of=_named(of, names), of_seq=of_seq,
+            of_similarity=of_similarity, group=column(groups, np.int64, n) if len(groups) else np.full(n, NO_GROUP),
+            more=more, not_compared=not_compared, removed=removed, representatives=possible,
+            evidence=np.array(evidence, np.object_),
+        )  # fmt: skip
+        accepted = column(counts, np.uint8, n).astype(np.bool_) if len(counts) else None
         return cls(shard, offset, predecessor, matches, names, source, accepted, representatives, log)
 
 
 def _read_replaced(
-    sections: Sequence[memoryview], removed: NDArray[np.int64], names: Sequence[bytes]
-) -> dict[int, tuple[int, int]]:
-    """Decode the sections of `Reply._replaced` into `removed`. Returns the representatives' places by seq."""
-    at, representatives = _places(sections[0], len(removed)), _places(sections[3], len(removed))
-    removed[at, 0], removed[at, 4] = column(sections[1], np.int64, len(at), 2).T
-    flags = column(sections[2], np.uint8, len(at)).astype(np.int64)
+    sections: Sections, removed: NDArray[np.int64], names: Sequence[bytes], representatives: _Representatives
+) -> None:
+    """Decode the sections of `Reply._replaced` into `removed`. Adds the places of the representatives."""
+    at = _places(sections.next(), len(removed))
+    removed[at, 0], removed[at, 4] = sections.column(np.int64, len(at), 2).T
+    flags = sections.column(np.uint8, len(at)).astype(np.int64)
     removed[at, 1], removed[at, 5] = flags & 1, flags >> 1
-    where = column(sections[5], np.int64, len(representatives), 3)
-    removed[representatives, 2], removed[representatives, 3] = (
-        _named(column(sections[4], np.uint32, len(representatives)), names),
-        where[:, 0],
-    )
-    return dict(zip(where[:, 0].tolist(), map(tuple, where[:, 1:].tolist()), strict=True))
+    new = _places(sections.next(), len(removed))
+    removed[new, 2] = _named(sections.column(np.uint32, len(new)), names)
+    facts = sections.column(np.int64, len(new), 3)
+    removed[new, 3] = facts[:, 0]
+    representatives.update(zip(facts[:, 0].tolist(), map(tuple, facts[:, 1:].tolist()), strict=True))
 
 
 def _read_representatives(
-    sections: Sequence[memoryview], n: int, names: Sequence[bytes], representatives: dict[int, tuple[int, int]]
+    sections: Sections, n: int, names: Sequence[bytes], representatives: _Representatives
 ) -> NDArray[np.int64]:
-    """Decode the sections of `Reply._representatives`, as in `Matches.representatives`. Adds their places to
-    `representatives`."""
-    documents = _places(sections[0], n)
-    facts = column(sections[2], np.int64, len(documents), 4)
+    """Decode the sections of `Reply._representatives`, as in `Matches.representatives`. Adds their places."""
+    documents = _places(sections.next(), n)
+    named = _named(sections.column(np.uint32, len(documents)), names)
+    facts = sections.column(np.int64, len(documents), 4)
     representatives.update(zip(facts[:, 1].tolist(), map(tuple, facts[:, 2:].tolist()), strict=True))
-    return np.column_stack(
-        (documents, facts[:, 0], _named(column(sections[1], np.uint32, len(documents)), names), facts[:, 1])
-    )
+    return np.column_stack((documents, facts[:, 0], named, facts[:, 1]))
 
 
 def source_of(replies: Sequence[Reply]) -> tuple[Source, NDArray[np.bool_] | None]:
@@ -270,10 +242,7 @@ def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:
     Raises:
         FormatError: as `Reply.decode`.
     """
-    sections = unpack(b"R", VERSION, settings.fingerprint, data)
-    if len(sections[0]) != _HEAD.size:
-        raise FormatError("a reply is damaged: it has no place")
-    shard, offset, predecessor = _HEAD.unpack(sections[0])
+    shard, offset, predecessor = Sections(b"R", VERSION, settings.fingerprint, data).numbers(_HEAD)
     return shard, offset, predecessor
 
 
@@ -295,12 +264,12 @@ def _places(section: memoryview, n: int) -> NDArray[np.int64]:
     return places
 
 
-def _dense(at: memoryview, values: memoryview, n: int, kind: Any, nothing: float) -> NDArray[Any]:
-    """A value for each of n documents, `nothing` where there is none."""
-    places = _places(at, n)
+def _sparse_of(sections: Sections, n: int, kind: Any, nothing: float) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The places of the documents that have a value, and a value for each of n documents, else `nothing`."""
+    places = _places(sections.next(), n)
     out = np.full(n, nothing)
-    out[places] = column(values, kind, len(places))
-    return out
+    out[places] = sections.column(kind, len(places))
+    return places, out
 
 
 def _named(numbers: NDArray[Any], names: Sequence[bytes]) -> NDArray[np.int64]:

@@ -1,14 +1,5 @@
-"""Sequenced frames: a frame with its place in the total order, and with its accepted documents
-(docs/internals/formats.md).
-
-Sections of a sequenced frame ("S", version 2):
-
-- 0: offset, predecessor, first, int64. Then the index's key (16 bytes).
-- 1: decisions about its shard's documents (`decisions`), with several shards and `kept` if a block begins in it;
-  otherwise empty.
-- 2: stream times int64[n], with a window; otherwise empty.
-- 3: accepted uint8[n]; empty: all. 4: the frame.
-"""
+"""Sequenced frames: a frame with its place in the total order, and with its accepted documents.
+docs/internals/formats.md has the sections."""
 
 from __future__ import annotations
 
@@ -18,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.envelope import column, pack, undefined, unpack
+from stream_lsh.wire.envelope import Sections, column, pack, undefined
 from stream_lsh.wire.source import numbers
 
 VERSION = 2
@@ -65,19 +55,17 @@ class Sequenced:
         Raises:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
-        sections = unpack(b"S", VERSION, settings.fingerprint, data)
-        if len(sections) != 5 or len(sections[0]) != _PLACE.size:
-            raise FormatError("a sequenced frame is damaged: it has no place")
+        sections = Sections(b"S", VERSION, settings.fingerprint, data)
+        offset, predecessor, first, key = sections.numbers(_PLACE)
+        decisions, times, mask, frame = sections.several(4)
+        sections.end()
         if not settings.late:
-            undefined(sections[1], "sequenced frame", "decisions")
-        log = None
+            undefined(decisions, "sequenced frame", "decisions")
         if settings.window is None:
-            undefined(sections[2], "sequenced frame", "stream times")
-        else:
-            log = column(sections[2], np.int64)
-        offset, predecessor, first, key = _PLACE.unpack(sections[0])
-        accepted = column(sections[3], np.uint8).astype(np.bool_) if len(sections[3]) else None
-        return cls(offset, predecessor, first, key, accepted, sections[4], sections[1], log)
+            undefined(times, "sequenced frame", "stream times")
+        log = None if settings.window is None else column(times, np.int64)
+        accepted = column(mask, np.uint8).astype(np.bool_) if len(mask) else None
+        return cls(offset, predecessor, first, key, accepted, frame, decisions, log)
 
     def numbers(self, n: int) -> NDArray[np.int64]:
         """The numbers (seq) of the frame's n documents."""

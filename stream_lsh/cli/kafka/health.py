@@ -14,8 +14,8 @@ from stream_lsh.kafka.tools.workers import health as report_of
 from stream_lsh.wording import duration
 
 EXAMPLES = """
-stream-lsh kafka health --port 9100
-STREAM_LSH_HTTP_PORT=9100 stream-lsh kafka health --quiet
+stream-lsh kafka health --port 8080
+STREAM_LSH_HTTP_PORT=8080 stream-lsh kafka health --quiet
 """
 
 

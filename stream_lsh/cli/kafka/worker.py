@@ -27,7 +27,7 @@ NOT_HERE = ("partitions", "replication_factor", "retention_hours")  # what only 
 
 EXAMPLES = """
 stream-lsh kafka worker
-stream-lsh kafka worker --config settings.toml --http-port 9100
+stream-lsh kafka worker --config settings.toml --http-port 8080
 stream-lsh kafka worker --roles match --data-folder /var/lib/stream-lsh
 stream-lsh kafka worker --roles sign --bootstrap-servers kafka-1:9092,kafka-2:9092
 """

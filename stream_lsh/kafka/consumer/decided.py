@@ -19,7 +19,7 @@ from aiokafka.structs import TopicPartition
 
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import consuming, shorten
-from stream_lsh.kafka.consumer.position import REBUILD, facts_of
+from stream_lsh.kafka.consumer.position import REBUILD, committed, facts_of
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -71,6 +71,13 @@ class Judged:
             )
         decided = found.get("decided")
         return cls(found["last"], found.get("documents"), decided if isinstance(decided, int) else None)
+
+
+async def judged_by(client: AIOKafkaAdminClient, topics: Topics) -> Judged:
+    """What the judge has committed. Raises as `position.committed` and `Judged.of`."""
+    group = topics.group("judge")
+    found = (await committed(client, group, topics.matches)).get(0)
+    return Judged(-1, documents=0) if found is None else Judged.of(found[1], group)
 
 
 def decisions_due(first: int, documents: int, block: int) -> tuple[int, int] | None:

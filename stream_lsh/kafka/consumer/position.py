@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, KafkaTimeoutError, for_code
+from aiokafka.errors import IllegalGenerationError, KafkaError, KafkaTimeoutError, UnknownMemberIdError, for_code
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 
 from stream_lsh.errors import StoreError
@@ -130,7 +131,7 @@ async def all_committed(client: AIOKafkaAdminClient, group: str) -> dict[str, di
                     found.setdefault(topic, {})[partition] = (offset, metadata or "")
         return found
 
-    return await _patiently(ask, f"the committed offsets of the group {group} could not be read")
+    return await patiently(ask, f"the committed offsets of the group {group} could not be read")
 
 
 async def committed(client: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, tuple[int, str]]:
@@ -145,27 +146,35 @@ async def committed_at(settings: KafkaSettings, group: str, place: TopicPartitio
 
 
 async def commit_alone(
-    client: AIOKafkaAdminClient, group: str, topic: str, positions: Mapping[int, tuple[int, str]]
+    client: AIOKafkaAdminClient, group: str, positions: Mapping[TopicPartition, tuple[int, str]]
 ) -> None:
     """Commit positions with their metadata for a group without members.
 
     Raises:
+        StoreError: the group has members.
         KafkaError: the request was refused, or not answered in time.
     """
-    partitions = [(partition, at, metadata) for partition, (at, metadata) in positions.items()]
-    request = OffsetCommitRequest(group, -1, "", -1, [(topic, partitions)])
+    topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for place, position in positions.items():
+        topics[place.topic].append((place.partition, *position))
+    request = OffsetCommitRequest(group, -1, "", -1, [*topics.items()])
 
     async def ask() -> None:
         response = await private.ask(client, request, await client.find_coordinator(group))
-        for _, answers in response.topics:
+        for topic, answers in response.topics:
             for partition, code in answers:
                 if code:
                     raise for_code(code)(f"a commit of the group {group} for {topic}, partition {partition}")
 
-    await _patiently(ask, f"a commit of the group {group} was not answered")
+    try:
+        await patiently(ask, f"a commit of the group {group} was not answered")
+    except (IllegalGenerationError, UnknownMemberIdError):
+        raise StoreError(
+            f"the consumer group {group} has members: stop the workers, and run the command again"
+        ) from None
 
 
-async def _patiently(ask: Callable[[], Awaitable[Answer]], failed: str) -> Answer:
+async def patiently(ask: Callable[[], Awaitable[Answer]], failed: str) -> Answer:
     """The result of `ask`. Errors of a coordinator that has just started or is moving are retried for a while."""
     try:
         async with asyncio.timeout(ANSWER_MS / 1000):

@@ -20,12 +20,15 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from aiokafka.admin import AIOKafkaAdminClient
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import StreamTime, begun
+from stream_lsh.kafka.consumer.position import committed
+from stream_lsh.kafka.names import Topics
 from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import CONTINUES, JUMPS, Places
 
@@ -199,6 +202,13 @@ class Accepted:
                 "the metadata of the sequencer's committed offset is damaged; rebuild under another topic_prefix"
             ) from None
         return cls(key, positions, last, documents, log)
+
+
+async def sequenced(client: AIOKafkaAdminClient, topics: Topics) -> tuple[int, Accepted] | None:
+    """The sequencer's position in signatures, and what it has accepted; None before its first start, which creates the
+    key. Raises as `position.committed` and `Accepted.of`."""
+    found = (await committed(client, topics.group("sequence"), topics.signatures)).get(0)
+    return None if found is None else (found[0], Accepted.of(found[1]))
 
 
 def _write(out: bytearray, number: int) -> None:

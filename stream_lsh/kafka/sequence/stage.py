@@ -23,14 +23,14 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.consumer.decided import DecisionLog, Judged, decisions_due
-from stream_lsh.kafka.consumer.position import Reading, committed
+from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged_by
+from stream_lsh.kafka.consumer.position import Reading
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
-from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap
+from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.sequenced import Sequenced
@@ -101,9 +101,7 @@ class SequenceStage(Stage):
 
     async def _begin(self, partitions: list[int]) -> None:
         source = self.topics.signatures
-        found = await committed(self._relay.admin, self.topics.group(self.role), source)
-        known = Accepted.of(found[0][1]) if 0 in found else None
-        position = found[0][0] if 0 in found else 0
+        position, known = await sequenced(self._relay.admin, self.topics) or (0, None)
         bounds = (await self._relay.bounds({0: position}))[0]
         self._accepted = known or self._first(bounds[1])
         if missing := READING.missing(source, position, bounds, accept_loss=self.settings.accept_loss):
@@ -113,7 +111,7 @@ class SequenceStage(Stage):
             )  # fmt: skip
             position += missing
         self._window = Window(self.settings.decision_lag)
-        judged = await self._judged()
+        judged = await judged_by(self._relay.admin, self.topics)
         self._done = judged.last
         if judged.last < self._accepted.last:  # an earlier run has sent frames that are not judged yet
             known_to = judged.documents
@@ -293,14 +291,8 @@ class SequenceStage(Stage):
             await asking
 
     async def _ask(self) -> None:
-        epoch, judged = self._relay.epoch, await self._judged()
+        epoch, judged = self._relay.epoch, await judged_by(self._relay.admin, self.topics)
         self._asked = time.monotonic()
         self._relay.idle()  # while it waits for the judge, the role has nothing to do
         if epoch == self._relay.epoch:
             self._window.complete(judged.last)
-
-    async def _judged(self) -> Judged:
-        """The judge's position."""
-        group = self.topics.group("judge")
-        found = await committed(self._relay.admin, group, self.topics.matches)
-        return Judged.of(found[0][1], group) if 0 in found else Judged(-1, documents=0)

@@ -17,12 +17,12 @@ from typing import ClassVar
 from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
+from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
-from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
 from stream_lsh.kafka.sign.position import (
@@ -83,20 +83,16 @@ class SignStage(Stage):
     async def _prepare(self) -> None:
         """Wait for the index's key, which fingerprints need. The sequencer commits it at its first start."""
         said = -math.inf
-        while 0 not in (found := await self._sequenced()):
+        while (found := await sequenced(self._relay.admin, self.topics)) is None:
             if time.monotonic() - said >= SAY_SECONDS:
                 said = time.monotonic()
                 self.log.info("waiting for a sequencer, which creates the key of a new index at its first start")
             self.probe.idle()
             await asyncio.sleep(KEY_SECONDS)
-        key = Accepted.of(found[0][1]).key
+        key = found[1].key
         # Copies, changelog records and replies add to this size, and must also fit.
         largest = min(largest_record(self.settings) - 2**19, REQUEST_BYTES - ENVELOPE)
         self._framer = Framer(self.settings, signer_of(self.settings.signing, key), largest)
-
-    async def _sequenced(self) -> dict[int, tuple[int, str]]:
-        """The sequencer's commits."""
-        return await committed(self._relay.admin, self.topics.group("sequence"), self.topics.signatures)
 
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)
@@ -124,9 +120,9 @@ class SignStage(Stage):
     async def _note(self, marks: Marks) -> None:
         """Write the notes for these positions."""
         self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
-        group, texts = self.topics.group(NOTES), {p: (at, note.text()) for p, (at, note) in notes.items()}
+        texts = {self._relay.place(p): (at, note.text()) for p, (at, note) in notes.items()}
         if texts:
-            await commit_alone(self._relay.admin, group, self.topics.documents, texts)
+            await commit_alone(self._relay.admin, self.topics.group(NOTES), texts)
 
     async def _beginnings(self, partitions: list[int]) -> dict[int, Beginning]:
         source, group = self.topics.documents, self.topics.group(NOTES)
@@ -140,8 +136,8 @@ class SignStage(Stage):
         )
         for _, note in found.values():
             note.check(self.settings.fingerprint, self.settings.document_format, source)
-        sequenced = await self._sequenced()
-        accepted = Accepted.of(sequenced[0][1]).positions if 0 in sequenced else {}
+        known_to = await sequenced(self._relay.admin, self.topics)
+        accepted = {} if known_to is None else known_to[1].positions
         reached = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
         bounds = await self._relay.bounds({p: reached.get(p, 0) for p in partitions})
         return {

@@ -13,15 +13,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.decided import Judged
-from stream_lsh.kafka.consumer.position import all_committed, committed
+from stream_lsh.kafka.client.reading import partitions_of, passed, read_from, reading
+from stream_lsh.kafka.consumer.decided import judged_by
+from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.sequence.order import Accepted, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import NOTES, PAUSE, Note, Pause, known, pause_of
-from stream_lsh.kafka.tools.commits import commit
-from stream_lsh.kafka.tools.reindex import partitions_of, passed, read_from, reading
+from stream_lsh.kafka.tools.observer import group_of
 from stream_lsh.kafka.topics import check
 from stream_lsh.wording import count
 
@@ -94,20 +94,13 @@ def _listed(partitions: tuple[int, ...] | list[int]) -> str:
     return ", ".join(map(str, sorted(partitions)))
 
 
-async def mark(settings: KafkaSettings, pause: Pause) -> None:
-    """Write the mark for the signers. Raises as `commit`."""
-    topics = Topics.of(settings)
-    place = TopicPartition(topics.documents, 0)
-    await commit(settings, topics.group(PAUSE), {place: (0, pause.metadata())})
-
-
-async def paused(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
-    """The current pause. Raises as `pause_of`."""
-    return await pause_of(client, Topics.of(settings))
+async def mark(client: AIOKafkaAdminClient, topics: Topics, pause: Pause) -> None:
+    """Write the mark for the signers. Raises as `commit_alone`."""
+    await commit_alone(client, topics.group(PAUSE), {TopicPartition(topics.documents, 0): (0, pause.metadata())})
 
 
 async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
-    found = await paused(client, settings)
+    found = await pause_of(client, Topics.of(settings))
     if found and found.by != BY:
         raise StoreError(
             f"the signers of {settings.topic_prefix} pause for {found.by}: finish that command, which resumes them"
@@ -125,9 +118,9 @@ async def begin(settings: KafkaSettings) -> Pause:
     await check(settings, ["sign", "sequence", "judge"])
     async with admin(settings) as client:
         found = await _drained_by_us(client, settings)
-    if not found:
-        found = Pause(BY, time.time_ns() // 1_000_000)
-        await mark(settings, found)
+        if not found:
+            found = Pause(BY, time.time_ns() // 1_000_000)
+            await mark(client, Topics.of(settings), found)
     return found
 
 
@@ -135,8 +128,8 @@ async def resume(settings: KafkaSettings) -> bool:
     """Let the signers read again. Returns False if they were not paused. Raises as `begin`."""
     async with admin(settings) as client:
         found = await _drained_by_us(client, settings)
-    if found:
-        await mark(settings, Pause())
+        if found:
+            await mark(client, Topics.of(settings), Pause())
     return bool(found)
 
 
@@ -158,7 +151,7 @@ async def follow(
         late = time.monotonic() >= end
         try:
             async with admin(settings) as client:
-                if await paused(client, settings) != pause:
+                if await pause_of(client, Topics.of(settings)) != pause:
                     raise StoreError("the signers were resumed (drain --resume) before the pipeline was drained")
                 found = await look(client, settings, pause)
         except (errors.KafkaError, OSError, TimeoutError):
@@ -195,17 +188,15 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
     notes = await committed(client, noted, topics.documents)
     found = known(commits, {partition: (at, Note.of(text, noted)) for partition, (at, text) in notes.items()})
     reads: tuple[int, ...] = ()
-    if await _has_members(client, group):
+    if (await group_of(client, group)).state not in _NOBODY:
         reads = tuple(p for p in sources if p not in found or found[p][1].paused != pause.since)
     signed = {partition: to for partition, (to, note) in found.items() if not note.begun}
 
     # The end is read first: what is sent meanwhile is not from the signers that have stopped.
     ways_in = await ways(topics.signatures, "sequence")
-    sequenced = await committed(client, topics.group("sequence"), topics.signatures)
-    accepted = Accepted.of(sequenced[0][1]) if 0 in sequenced else None
+    _, accepted = await sequenced(client, topics) or (0, None)
     match = await ways(topics.frames, "match")
-    judge = await committed(client, topics.group("judge"), topics.matches)
-    judged = Judged.of(judge[0][1], topics.group("judge")) if 0 in judge else Judged(-1, documents=0)
+    judged = await judged_by(client, topics)
     forward: dict[int, Way] | None = None
     if await all_committed(client, topics.group("forward")):
         forward = await _forward(settings, await ways(topics.verdicts, "forward"))
@@ -229,11 +220,3 @@ async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int
                 if await passed(consumer, place, end):
                     found[place.partition] = end, end
     return found
-
-
-async def _has_members(client: AIOKafkaAdminClient, group: str) -> bool:
-    [response] = await client.describe_consumer_groups([group])
-    error, _, state, *_ = response.groups[0]
-    if error:
-        raise errors.for_code(error)(f"the members of the consumer group {group}")
-    return state not in _NOBODY

@@ -24,16 +24,16 @@ from stream_lsh.errors import ForeignError, FormatError, StoreError, UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client.clients import producing, seen, waited
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.client.reading import SLICE_MS, partitions_of, read_from, reading
+from stream_lsh.kafka.consumer.decided import judged_by
 from stream_lsh.kafka.consumer.output import Underway
-from stream_lsh.kafka.consumer.position import all_committed, committed
+from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.sequence.order import Accepted, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import NOTES, Note, Pause
-from stream_lsh.kafka.tools.commits import commit
-from stream_lsh.kafka.tools.drain import mark, paused
-from stream_lsh.kafka.tools.reindex import changed, partitions_of, prepare, read_from, reading
+from stream_lsh.kafka.sign.position import NOTES, Note, Pause, pause_of
+from stream_lsh.kafka.tools.drain import mark
+from stream_lsh.kafka.tools.reindex import changed, prepare
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import Frame
@@ -44,7 +44,6 @@ log = logging.getLogger("stream_lsh.kafka.tools.from_changelog")
 RESTORING = ("sequence", "match", "judge")
 """The roles that take part. This module replaces sign. Documents that were forwarded are not forwarded again."""
 LOOK = 0.5  # seconds between two checks of the progress
-SLICE_MS = 500
 FETCH_BYTES = 2 << 20  # of a changelog in one response; a larger record is sent alone
 
 
@@ -93,7 +92,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
                 f"Kafka at {settings.bootstrap_servers} has no topic {topics.changelog}; --topic-prefix names the "
                 "index to be rebuilt"
             )
-        found = await committed(client, topics.group("sequence"), topics.signatures)
+        _, accepted = await sequenced(client, topics) or (0, None)
         old = changed(settings, f"{topics.changelog} has {len(places)} partitions", shards=len(places))
         async with reading(settings) as consumer:
             begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
@@ -107,7 +106,6 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
             raise StoreError(f"{topics.changelog} is empty: there is nothing to rebuild")
         await prepare(new)
         await _claim(client, settings, new)
-    accepted = Accepted.of(found[0][1]) if 0 in found else None
     return Changelogs(old, {place.partition: ends[place] for place in places}, accepted)
 
 
@@ -121,15 +119,16 @@ async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: Kafk
     Raises:
         StoreError: the prefix is in use.
     """
-    if (await paused(client, new)).by == _by(settings):
+    topics = Topics.of(new)
+    if (await pause_of(client, topics)).by == _by(settings):
         return
     for role in new.roles:
-        if await all_committed(client, Topics.of(new).group(role)):
+        if await all_committed(client, topics.group(role)):
             raise StoreError(
                 f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
                 "--to-prefix"
             )
-    await mark(new, Pause(_by(settings), time.time_ns() // 1_000_000))
+    await mark(client, topics, Pause(_by(settings), time.time_ns() // 1_000_000))
 
 
 async def restore(
@@ -173,28 +172,20 @@ class _Restoring:
         self._looked = 0.0
         self._segments = Segments()
 
-    async def _accepted(self) -> Accepted | None:
-        """What the new sequencer has accepted; None before its first start, which creates the key."""
-        found = await committed(self._client, self._topics.group("sequence"), self._topics.signatures)
-        return Accepted.of(found[0][1]) if 0 in found else None
-
     async def _judge(self) -> int:
         """The last frame that is judged. Reports the number of judged documents."""
-        group = self._topics.group("judge")
-        found = (await committed(self._client, group, self._topics.matches)).get(0)
+        judged = await judged_by(self._client, self._topics)
         self._looked = time.monotonic()
-        if found is None:
-            return -1
-        judged = Judged.of(found[1], group)
         self._report(judged.documents or 0)
         return judged.last
 
     async def send(self) -> bool:
         """Send every frame that is not accepted yet. Returns False if asked to stop."""
-        while (accepted := await self._accepted()) is None:
+        while (found := await sequenced(self._client, self._topics)) is None:
             await waited(self._stop, LOOK)
             if self._stop.is_set():
                 return False
+        accepted = found[1]
         old, ends = self._changelogs.old, self._changelogs.ends
         signer, last = signer_of(self._new.signing, accepted.key), -1
         under_way: deque[asyncio.Future[Any]] = deque()
@@ -231,7 +222,7 @@ class _Restoring:
         """Wait until everything is judged. Returns False if asked to stop."""
         wanted = self._segments.positions
         while not self._stop.is_set():
-            accepted = await self._accepted()
+            _, accepted = await sequenced(self._client, self._topics) or (0, None)
             if accepted is not None and all(accepted.positions.get(p, -1) >= to for p, to in wanted.items()):
                 if await self._judge() >= accepted.last:
                     return True
@@ -255,10 +246,11 @@ class _Restoring:
             ends = await consumer.end_offsets(verdicts)
         for group, text in (("sign", note.metadata()), (NOTES, note.text())):
             signed = {documents[partition]: (to, text) for partition, to in positions.items()}
-            await commit(new, topics.group(group), signed)
+            await commit_alone(self._client, topics.group(group), signed)
         forwarded = {documents[partition]: (to, "") for partition, to in positions.items()}
-        await commit(new, topics.group("forward"), forwarded | {place: (end, "") for place, end in ends.items()})
-        await mark(new, Pause())
+        forwarded |= {place: (end, "") for place, end in ends.items()}
+        await commit_alone(self._client, topics.group("forward"), forwarded)
+        await mark(self._client, topics, Pause())
 
 
 class Chains:

@@ -7,14 +7,15 @@ from pathlib import Path
 from aiokafka import TopicPartition
 
 from stream_lsh.embedded.group_store import FACT
-from stream_lsh.errors import BrokerError, StoreError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.client.connection import admin, explained
+from stream_lsh.kafka.client.reading import existing, reading
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.reindex import reading
 
 POLL_MS = 500
+HINT = " with groups = true, and workers keep groups; for those of an index give --index"
 
 
 async def fetch(settings: KafkaSettings, folder: Path) -> None:
@@ -28,12 +29,7 @@ async def fetch(settings: KafkaSettings, folder: Path) -> None:
     store = Store(folder / "db", sync=False)
     with explained(settings):
         async with admin(settings) as client:
-            if place.topic not in await client.list_topics():
-                raise BrokerError(
-                    f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}: with groups = true "
-                    "`stream-lsh kafka topics create` makes it, and workers keep groups; for those of an index give "
-                    "--index"
-                )
+            await existing(client, settings, place.topic, HINT)
         async with reading(settings) as consumer:
             consumer.assign([place])
             await consumer.seek_to_beginning(place)

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from stream_lsh.errors import BrokerError, FormatError, StoreError
+from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import missing, reading
 from stream_lsh.kafka.consumer.decided import Judged
-from stream_lsh.kafka.consumer.position import all_committed
+from stream_lsh.kafka.consumer.position import all_committed, patiently
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import pause_of
-from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.kafka.tools.seen import Group, Member, Next, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.sequenced import Sequenced
 
-T = TypeVar("T")
 READ_SECONDS = 10.0
 FETCH_BYTES = 1 << 20  # per partition; a larger record is sent all the same
 READS = {"sign": ("documents",), "sequence": ("signatures",), "match": ("frames",), "judge": ("matches",),
@@ -94,7 +91,7 @@ class Observer:
             sources=len(partitions["documents"]),
             outputs=await output_partitions(self._client, self._settings),
             answers=await self._answers(groups),
-            pause=await _patient(partial(pause_of, self._client, self._topics)),
+            pause=await pause_of(self._client, self._topics),
         )
 
     def _place(self, topic: str, partition: int) -> TopicPartition:
@@ -102,12 +99,8 @@ class Observer:
 
     async def _partitions(self) -> dict[str, list[int]]:
         """The partitions of each topic."""
-        missing = sorted(set(self._names.values()) - set(await self._client.list_topics()))
-        if missing:
-            raise BrokerError(
-                f"Kafka at {self._settings.bootstrap_servers} does not have the topic{'s' * (len(missing) > 1)} "
-                f"{', '.join(missing)}. `stream-lsh kafka topics create` makes what is missing; check topic_prefix."
-            )
+        if lacking := sorted(set(self._names.values()) - set(await self._client.list_topics())):
+            raise missing(self._settings, lacking, "; check topic_prefix")
         described = await self._client.describe_topics(list(self._names.values()))
         found = {
             topic["topic"]: sorted(partition["partition"] for partition in topic["partitions"]) for topic in described
@@ -115,15 +108,7 @@ class Observer:
         return {attribute: found[name] for attribute, name in self._names.items()}
 
     async def _groups(self) -> dict[str, Group]:
-        roles = self._settings.roles
-        return {role: await _patient(partial(self._group, self._topics.group(role))) for role in roles}
-
-    async def _group(self, name: str) -> Group:
-        [answer] = await self._client.describe_consumer_groups([name])
-        code, _, state, _, _, members, *_ = answer.groups[0]
-        if code:
-            raise errors.for_code(code)(f"the group {name}")
-        return Group(state, [_member(host, assignment) for _, _, host, _, assignment in members])
+        return {role: await group_of(self._client, self._topics.group(role)) for role in self._settings.roles}
 
     async def _committed(self, role: str) -> Commits:
         async with asyncio.timeout(READ_SECONDS):
@@ -249,16 +234,21 @@ async def observing(settings: KafkaSettings, workers: Sequence[tuple[str, int]] 
         yield Observer(settings, client, consumer, workers)
 
 
-async def _patient(ask: Callable[[], Awaitable[T]]) -> T:
-    """The result of `ask`. Errors of a coordinator that has just started or is moving are retried for a while."""
-    deadline = time.monotonic() + READ_SECONDS
-    while True:
-        try:
-            return await ask()
-        except errors.KafkaError as error:
-            if not error.retriable or time.monotonic() > deadline:
-                raise
-        await asyncio.sleep(0.2)
+async def group_of(client: AIOKafkaAdminClient, name: str) -> Group:
+    """A consumer group.
+
+    Raises:
+        KafkaError: the request was refused, or not answered in time.
+    """
+
+    async def ask() -> Group:
+        [answer] = await client.describe_consumer_groups([name])
+        code, _, state, _, _, members, *_ = answer.groups[0]
+        if code:
+            raise errors.for_code(code)(f"the members of the consumer group {name}")
+        return Group(state, [_member(host, assignment) for _, _, host, _, assignment in members])
+
+    return await patiently(ask, f"the members of the consumer group {name} could not be read")
 
 
 def _member(host: str, assignment: bytes) -> Member:

@@ -23,6 +23,7 @@ from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import drop_producer
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.names import ENVELOPE, Topics
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -241,12 +242,7 @@ class Feeder:
         self._began = time.monotonic()
         try:
             async with admin(self.settings) as client:
-                known = await client.list_topics()
-            if self.topic not in known:
-                raise BrokerError(
-                    f"Kafka at {self.settings.bootstrap_servers} does not have the topic {self.topic}. "
-                    "`stream-lsh kafka topics create` makes it."
-                )
+                await existing(client, self.settings, self.topic)
             producer = AIOKafkaProducer(
                 **client_options(self.settings), acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES,
                 max_request_size=self.settings.max_document_bytes + ENVELOPE,

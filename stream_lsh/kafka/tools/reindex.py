@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition, errors
-from aiokafka.admin import AIOKafkaAdminClient
 from pydantic import ValidationError
 
 from stream_lsh.errors import FormatError, StoreError, UsageError
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import READ_MS, partitions_of, passed, read_from, reading
 from stream_lsh.kafka.consumer.position import committed
-from stream_lsh.kafka.names import Topics, largest_record
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import Places
@@ -28,8 +26,6 @@ log = logging.getLogger("stream_lsh.kafka.tools.reindex")
 
 LOOK = 1.0  # seconds between two checks of the progress
 STILL = 10  # checks without progress after which the topic is searched for remaining documents
-READ_MS = 10_000  # time limit for the next record
-SLICE_MS = 500  # between two checks for a stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,38 +124,13 @@ async def prepare(settings: KafkaSettings) -> Goal:
     return Goal({tp.partition: begins[tp] for tp in partitions}, {tp.partition: ends[tp] for tp in partitions})
 
 
-async def partitions_of(client: AIOKafkaAdminClient, topic: str) -> list[TopicPartition]:
-    """The partitions of a topic; none if it does not exist."""
-    if topic not in await client.list_topics():
-        return []
-    found = await client.describe_topics([topic])
-    return sorted(TopicPartition(topic, entry["partition"]) for entry in found[0]["partitions"])
-
-
-@asynccontextmanager
-async def reading(settings: KafkaSettings, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
-    """A started consumer without a group. options: of AIOKafkaConsumer."""
-    given = {"isolation_level": "read_committed", "max_partition_fetch_bytes": largest_record(settings), **options}
-    consumer = AIOKafkaConsumer(
-        **client_options(settings), **given, enable_auto_commit=False,
-        auto_offset_reset="none",  # otherwise a deletion would go unnoticed
-    )  # fmt: skip
-    try:
-        await consumer.start()
-        await asyncio.sleep(0)  # a stop before its task has begun would raise that task's cancellation
-        yield consumer
-    finally:
-        await consumer.stop()
-
-
 async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, signatures: TopicPartition) -> None:
     """Check that existing frames under the prefix, if any, have these settings."""
     begin = (await consumer.beginning_offsets([signatures]))[signatures]
     end = (await consumer.end_offsets([signatures]))[signatures]
     if begin == end:
         return
-    consumer.assign([signatures])
-    consumer.seek(signatures, end - 1)
+    read_from(consumer, {signatures: end - 1})
     found = (await consumer.getmany(signatures, timeout_ms=READ_MS)).get(signatures)
     if not found:
         raise errors.KafkaTimeoutError(f"the topic {signatures.topic} cannot be read")
@@ -225,31 +196,4 @@ async def _anything(
             ", ".join(f"offset {offset} of partition {place.partition}" for place, offset in error.args[0].items()),
         )  # fmt: skip
         return True
-    return False
-
-
-def read_from(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]) -> None:
-    """Make a consumer without a group read from these positions. Call it only once: after a recent assignment of other
-    partitions aiokafka's `stop` may wait for ever."""
-    consumer.assign(list(positions))
-    for place, offset in positions.items():
-        consumer.seek(place, offset)
-
-
-async def passed(
-    consumer: AIOKafkaConsumer, here: TopicPartition, end: int, stop: asyncio.Event | None = None
-) -> bool:  # fmt: skip
-    """Whether the consumer reaches `end` without a record. A poll without records is no proof: it is the same without
-    an answer, and transaction markers may follow the last record.
-
-    Raises:
-        OffsetOutOfRangeError: the record at its position was deleted.
-    """
-    late = time.monotonic() + READ_MS / 1000
-    while not (stop is not None and stop.is_set()) and time.monotonic() < late:
-        found = (await consumer.getmany(here, timeout_ms=SLICE_MS, max_records=1)).get(here, ())
-        if any(record.offset < end for record in found):
-            return False
-        if await consumer.position(here) >= end:
-            return True
     return False

@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import existing, read_from, reading
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.forward.partition import LETTER
@@ -25,7 +26,6 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.reindex import partitions_of, read_from, reading
 
 ROLE = "replay"
 """Name of the consumer group and of the transactional id."""
@@ -168,7 +168,8 @@ async def replay(
     topics, counts = Topics.of(settings), Counts()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(admin(settings))
-        places = await _places(client, settings)
+        await existing(client, settings, topics.documents)
+        places = await existing(client, settings, topics.dead_letters)
         deliver: Delivery | None = None
         try:
             if not dry_run:  # first: it ends another replay's transaction, so that the positions are final
@@ -196,18 +197,6 @@ async def replay(
                 f"{error}. If no other replay is running, run the command again: it continues from there."
             ) from error
     return counts
-
-
-async def _places(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[TopicPartition]:
-    topics = Topics.of(settings)
-    for topic in (topics.documents, topics.dead_letters):
-        if not await partitions_of(client, topic):
-            raise BrokerError(
-                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. `stream-lsh kafka topics "
-                f"create` "
-                "makes it."
-            )
-    return await partitions_of(client, topics.dead_letters)
 
 
 async def reached_by(client: AIOKafkaAdminClient, settings: KafkaSettings) -> dict[int, Reached]:

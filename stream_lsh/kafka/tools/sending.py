@@ -8,8 +8,8 @@ import threading
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.embedded.sending import Courier, key_of
-from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import Reading, bounds_of, committed_at
 from stream_lsh.kafka.names import Topics
@@ -122,8 +122,4 @@ async def check(settings: KafkaSettings) -> None:
     """
     topic = Topics.of(settings).alerts
     async with admin(settings) as client:
-        if topic not in await client.list_topics():
-            raise BrokerError(
-                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}: with groups = true "
-                "`stream-lsh kafka topics create` makes it; for the alerts of an index name their file"
-            )
+        await existing(client, settings, topic, " with groups = true; for the alerts of an index name their file")

@@ -12,13 +12,12 @@ from aiokafka import ConsumerRecord, TopicPartition, errors
 
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.position import committed
+from stream_lsh.kafka.client.reading import partitions_of, read_from, reading
+from stream_lsh.kafka.consumer.position import commit_alone, committed
 from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.commits import commit
-from stream_lsh.kafka.tools.reindex import reading
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced
@@ -66,10 +65,9 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     where = f"{place.topic}, partition {partition}, offset {offset}"
     role = SKIPPABLE[topic]
     async with admin(settings) as client:
-        if place.topic not in await client.list_topics():
+        if not (places := await partitions_of(client, place.topic)):
             raise StoreError(f"Kafka at {settings.bootstrap_servers} does not have the topic {place.topic}")
-        [described] = await client.describe_topics([place.topic])
-        if partition not in [found["partition"] for found in described["partitions"]]:
+        if place not in places:
             raise StoreError(f"the topic {place.topic} has no partition {partition}")
         found = (await committed(client, topics.group(role), place.topic)).get(partition)
     if found is not None and found[0] > offset:
@@ -103,8 +101,7 @@ async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> 
         end = (await consumer.end_offsets([place]))[place]
         if not begin <= offset < end:
             return None
-        consumer.assign([place])
-        consumer.seek(place, offset)
+        read_from(consumer, {place: offset})
         late = time.monotonic() + READ_SECONDS
         while await consumer.position(place) <= offset:
             for record in (await consumer.getmany(timeout_ms=500, max_records=1)).get(place, ()):
@@ -124,7 +121,7 @@ async def skip(settings: KafkaSettings, unread: Unread) -> None:
     async with admin(settings) as client:
         before = await named(client, settings, place.topic, place.partition)
         found = (await committed(client, topics.group(SKIPPABLE[unread.topic]), place.topic)).get(place.partition)
-    position = 0 if found is None else found[0]
-    offsets = sorted({unread.offset, *(offset for offset in before if offset >= position)})
-    mark = unread.offset, orjson.dumps(offsets).decode()
-    await commit(settings, topics.group(GROUP), {place: mark})
+        position = 0 if found is None else found[0]
+        offsets = sorted({unread.offset, *(offset for offset in before if offset >= position)})
+        mark = unread.offset, orjson.dumps(offsets).decode()
+        await commit_alone(client, topics.group(GROUP), {place: mark})

@@ -10,13 +10,13 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, errors
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
-from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.client.connection import admin, cause, explain
+from stream_lsh.kafka.client.reading import existing, read_from, reading
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 
 _WAIT_MS = 500
+FETCH_BYTES = 4 << 20
 
 
 async def tail(
@@ -35,38 +35,22 @@ async def tail(
     topic = getattr(Topics.of(settings), output.replace("-", "_"))
     try:
         async with admin(settings) as client:
-            known = await client.list_topics()
-        if topic not in known:
-            raise BrokerError(
-                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. "
-                "`stream-lsh kafka topics create` makes it."
-            )
-        consumer = AIOKafkaConsumer(
-            **client_options(settings), group_id=None, isolation_level="read_committed", enable_auto_commit=False,
-            auto_offset_reset="earliest", max_partition_fetch_bytes=4 * 2**20,
-        )  # fmt: skip
-        try:
-            await consumer.start()
-            async for record in _records(consumer, topic, from_beginning, follow):
+            places = await existing(client, settings, topic)
+        async with reading(settings, auto_offset_reset="earliest", max_partition_fetch_bytes=FETCH_BYTES) as consumer:
+            async for record in _records(consumer, places, from_beginning, follow):
                 if output == "groups" and record.value is None:
                     continue  # the tombstone of an ended group; the event before it says the same
                 yield _line(record, output)
-        finally:
-            await consumer.stop()
     except (errors.KafkaError, OSError, TimeoutError) as error:
         raise explain(await cause(error, settings), settings) from error
 
 
 async def _records(
-    consumer: AIOKafkaConsumer, topic: str, from_beginning: bool, follow: bool
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition], from_beginning: bool, follow: bool
 ) -> AsyncIterator[ConsumerRecord]:
-    await private.learn(consumer, topic)
-    partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-    consumer.assign(partitions)
     ends = await consumer.end_offsets(partitions)
     begins = await consumer.beginning_offsets(partitions) if from_beginning else ends
-    for partition in partitions:
-        consumer.seek(partition, begins[partition])
+    read_from(consumer, begins)
     open_ = {partition for partition in partitions if begins[partition] < ends[partition]}
     while follow or open_:
         for partition, records in (await consumer.getmany(timeout_ms=_WAIT_MS)).items():

@@ -16,9 +16,10 @@ from support.kafka.stages import positions
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.kafka.sign.position import Last, Note, Pause
-from stream_lsh.kafka.tools.drain import Standing, mark, paused
+from stream_lsh.kafka.sign.position import Last, Note, Pause, pause_of
+from stream_lsh.kafka.tools.drain import Standing, mark
 from stream_lsh.kafka.tools.topics import create
 
 KEY = bytes(16)
@@ -115,7 +116,12 @@ def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path,
 def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
     asyncio.run(create(settings))
-    asyncio.run(mark(settings, Pause("stream-lsh kafka reindex", 7)))
+
+    async def pause() -> None:
+        async with admin(settings) as client:
+            await mark(client, Topics.of(settings), Pause("stream-lsh kafka reindex", 7))
+
+    asyncio.run(pause())
     words = ["kafka", "drain", "--topic-prefix", prefix, "--bootstrap-servers", settings.bootstrap_servers]
     for more in ([], ["--resume"]):
         result = CliRunner().invoke(main, [*words, *more])
@@ -123,7 +129,7 @@ def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) ->
 
     async def found() -> Pause:
         async with admin(settings) as client:
-            return await paused(client, settings)
+            return await pause_of(client, Topics.of(settings))
 
     assert asyncio.run(found()) == Pause("stream-lsh kafka reindex", 7)
 

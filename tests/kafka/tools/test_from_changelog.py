@@ -21,12 +21,12 @@ from support.long_form import rotating
 
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import reading
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import ROLES
-from stream_lsh.kafka.sign.position import Pause
-from stream_lsh.kafka.tools.drain import paused
+from stream_lsh.kafka.sign.position import Pause, pause_of
 from stream_lsh.kafka.tools.from_changelog import Chains, look
-from stream_lsh.kafka.tools.reindex import reading, target
+from stream_lsh.kafka.tools.reindex import target
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.changes import Change
 
@@ -146,7 +146,7 @@ async def _signed(pipeline: Pipeline) -> int:
 
 async def _paused(pipeline: Pipeline) -> Pause:
     async with admin(pipeline.settings) as client:
-        return await paused(client, pipeline.settings)
+        return await pause_of(client, Topics.of(pipeline.settings))
 
 
 async def _forwarded(pipeline: Pipeline) -> None:
