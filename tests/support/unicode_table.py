@@ -1,4 +1,4 @@
-"""Writes the character table of the package, in the folder `tests`: `python -m support.unicode_table`.
+"""Writes the character table of the package: `PYTHONPATH=tests .venv/bin/python -m support.unicode_table`.
 
 The table is made once, from the Unicode data of the running Python. Later versions of Python then give the same tokens,
 the same lower case and the same NFKC. Another table changes signatures: `FORMAT` of the index must then be raised.
