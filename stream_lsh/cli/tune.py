@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 
-from stream_lsh.cli import tune_containment, tune_copies, tune_items
+from stream_lsh.cli import tune_bands, tune_containment
 from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
@@ -36,8 +36,6 @@ SETTINGS = (
     "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 USUAL_DOCUMENTS = 1_000_000
-MODULES: Mapping[str, ModuleType] = {"jaccard": tune_copies, "containment": tune_containment}
-"""By measure, what is said of it; of all others `tune_items`."""
 
 
 @click.command(
@@ -118,11 +116,11 @@ def _tune(
     plot: Path | None, write: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The keys of a measure that has a curve."""
-    module = MODULES.get(settings.measure, tune_items)
+    module: ModuleType = tune_containment if settings.measure == "containment" else tune_bands
     rejected: Counter[str] = Counter()
     drawn = found = None
     if inputs:
-        drawn = draw(settings, inputs, min(sample, module.MOST), limit, rejected)
+        drawn = draw(settings, inputs, min(sample, module.most_of(settings.measure)), limit, rejected)
         found = module.background_of(drawn, settings)
     documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
     others = module.others_of(settings)
