@@ -15,7 +15,7 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.limit import asked_of, limit_of
-from stream_lsh.cli.options import load_settings, quiet_option, settings_options, with_options
+from stream_lsh.cli.options import load_settings, quiet_option, settings_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
@@ -62,10 +62,7 @@ threshold do not count.
 With --labels the groups of `dedup` (--compare-with kept) are compared with the labels in a field of the documents:
 B-cubed precision and recall, and the adjusted Rand index. --measure tf-idf needs --labels, and uses --time-field if it
 is given.""",
-)
-@click.argument("inputs", nargs=-1, metavar="INPUT ...")
-@with_options(
-    [
+    params=[
         Option(["--truth"], metavar="FILE", section="Truth", help="file with the true pairs; also .gz, .xz, .zst"),
         Option(
             ["--labels"], metavar="FIELD", section="Truth",
@@ -82,8 +79,9 @@ is given.""",
         Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
         *settings_options(SETTINGS),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("inputs", nargs=-1, metavar="INPUT ...")
 @click.pass_context
 def evaluate(
     context: click.Context,

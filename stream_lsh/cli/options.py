@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -19,7 +19,6 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
 _TOLD = "stream_lsh.config_told"  # key of click's meta
-Function = TypeVar("Function", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=Settings)
 
 CONFIG_FILE = Path("stream-lsh.toml")
@@ -233,18 +232,6 @@ def output_options(standard: str) -> list[Option]:
         "inputs, with the first decisions",
     )  # fmt: skip
     return [*files, overwrite, only_new]
-
-
-def with_options(options: Iterable[click.Parameter]) -> Callable[[Function], Function]:
-    """Decorator: give a command these options, in this order (click collects them from the last to the first)."""
-    collected = list(options)
-
-    def decorate(function: Function) -> Function:
-        known: list[click.Parameter] = getattr(function, "__click_params__", [])
-        function.__click_params__ = known + collected[::-1]  # type: ignore[attr-defined]
-        return function
-
-    return decorate
 
 
 def settings_options(names: Iterable[str] = SETTINGS, model: type[Settings] = Settings) -> list[Option]:

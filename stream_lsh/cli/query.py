@@ -14,7 +14,7 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.marked import marked
-from stream_lsh.cli.options import OUTPUTS, SIMILARITY, index_option, quiet_option, with_options
+from stream_lsh.cli.options import OUTPUTS, SIMILARITY, index_option, quiet_option
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
@@ -54,10 +54,7 @@ The matches are a table on a terminal, and JSON lines elsewhere. The exit code i
 
 With --input instead of TEXT, each document of a feed gets the verdict that it would get as the next document. The
 documents are not compared with each other. A document that cannot be processed is `rejected`, with the reason.""",
-)
-@click.argument("text", metavar="[TEXT|FILE|-]", required=False)
-@with_options(
-    [
+    params=[
         index_option(required=True),
         Option(
             ["--threshold"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
@@ -82,8 +79,9 @@ documents are not compared with each other. A document that cannot be processed 
         ),
         Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("text", metavar="[TEXT|FILE|-]", required=False)
 @click.pass_context
 def query(
     context: click.Context,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -28,15 +28,12 @@ from stream_lsh.cli.options import (
     quiet_option,
     rules_option,
     setting,
-    with_options,
 )
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.rejected import Share, check_rejected
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.cli.summary import summary_lines
 from stream_lsh.errors import UsageError
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these are the pairs with kept documents only"
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
@@ -47,10 +44,10 @@ inputs are read one after the other. Without INPUT, standard input is read if it
 """
 
 
-def job_options(standard: str) -> Callable[[Function], Function]:
-    """Decorator: INPUT, the outputs, the index and all settings; `standard` is the output of the command."""
-
-    options = [
+def job_options(standard: str) -> list[click.Parameter]:
+    """INPUT, the outputs, the index and all settings; `standard` is the output of the command."""
+    return [
+        click.Argument(["inputs"], nargs=-1, metavar="[INPUT ...]"),
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
         *((*groups_options(), rules_option()) if standard == "unique" else ()),
@@ -64,11 +61,6 @@ def job_options(standard: str) -> Callable[[Function], Function]:
         ),
         quiet_option(),
     ]  # fmt: skip
-
-    def decorate(function: Function) -> Function:
-        return click.argument("inputs", nargs=-1, metavar="[INPUT ...]")(with_options(options)(function))
-
-    return decorate
 
 
 def run_job(

@@ -16,7 +16,7 @@ from stream_lsh.cli import tune_bands, tune_containment
 from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import load_settings, settings_options, with_options
+from stream_lsh.cli.options import load_settings, settings_options
 from stream_lsh.cli.tune_sample import draw
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.families.measure import unused
@@ -51,10 +51,7 @@ With --measure cosine, euclidean or weighted-jaccard the curve is over the cosin
 also shows (d1, d2, p1, p2) of one component, before and after amplification (MMDS 3.6). With hamming and levenshtein
 it shows the keys that find every pair within the distance, and their false candidates. Such a sample has at most 4,000
 documents.""",
-)
-@click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
-@with_options(
-    [
+    params=[
         Option(
             ["--expected-docs"], type=click.IntRange(min=1), metavar="N", section="Sample",
             help="documents that the index will hold  [those of INPUT; 1000000 without]",
@@ -77,8 +74,9 @@ documents.""",
         ),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
         *settings_options(SETTINGS),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @click.pass_context
 def tune(
     context: click.Context,

@@ -14,15 +14,7 @@ from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.kafka.tail import FOLDED, OUTPUTS
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA_SETTINGS,
-    RUNNING,
-    load_settings,
-    quiet_option,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, RUNNING, load_settings, quiet_option, settings_options
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.embedded.report import Progress
 from stream_lsh.embedded.signals import interruption
@@ -56,9 +48,7 @@ use with other settings is refused.
 With --from-changelog the documents are read from the changelogs of the shards instead (verify = exact), so none is
 missing. Only the number of shards may change. Verdicts and pairs are written anew; unique begins with the next
 documents. Run `stream-lsh kafka drain` before.""",
-)
-@with_options(
-    [
+    params=[
         Option(["--to-prefix"], required=True, metavar="NAME", section=RUNNING, help="the new prefix"),
         Option(
             ["--from-changelog"], is_flag=True, section=RUNNING,
@@ -70,7 +60,7 @@ documents. Run `stream-lsh kafka drain` before.""",
         ),
         quiet_option(),
         *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in LEFT_OUT], KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
 @click.pass_context
 def reindex(

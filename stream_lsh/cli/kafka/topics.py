@@ -6,13 +6,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command, Group, Option
-from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, TOPICS, load_settings, settings_options, with_options
+from stream_lsh.cli.group import Group, Option
+from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
+from stream_lsh.cli.options import KAFKA_SECTIONS, TOPICS
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import duration, plain_table, size
 
@@ -40,43 +41,37 @@ def topics() -> None:
     pass
 
 
-def _options() -> list[Option]:
-    shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")
-    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups")
-    return [*settings_options(names, KafkaSettings), shape]
+_pipeline_command = partial(
+    pipeline_command,
+    (*CONNECTION, *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups"),
+    [Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")],
+    make=topics.command,
+)
 
 
-@topics.command(
-    cls=Command,
+@_pipeline_command(
     examples=CREATE_EXAMPLES,
     help="""Make the topics that are missing, as the settings say.
 
 Existing topics stay as they are, and the command shows what differs. Only the outputs get more partitions, if the
 documents topic has more. You can repeat the command at any time.""",
 )
-@with_options(_options())
-@click.pass_context
-def create(context: click.Context, /, as_json: bool, **_: Any) -> None:
-    _run(context, "create", as_json)
+def create(settings: KafkaSettings, as_json: bool) -> None:
+    _run(settings, "create", as_json)
 
 
-@topics.command(
-    cls=Command,
+@_pipeline_command(
     examples=SHOW_EXAMPLES,
     help="Show the topics: partitions, replicas, retention, and what differs from the settings.",
 )
-@with_options(_options())
-@click.pass_context
-def show(context: click.Context, /, as_json: bool, **_: Any) -> None:
-    _run(context, "show", as_json)
+def show(settings: KafkaSettings, as_json: bool) -> None:
+    _run(settings, "show", as_json)
 
 
-def _run(context: click.Context, action: str, as_json: bool) -> None:
-    require_kafka()
+def _run(settings: KafkaSettings, action: str, as_json: bool) -> None:
     from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import topics as kafka_topics
 
-    settings = load_settings(context, KafkaSettings)
     with explained(settings):
         states = asyncio.run(getattr(kafka_topics, action)(settings))
     if as_json:

@@ -9,14 +9,7 @@ import click
 from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA_SETTINGS,
-    RUNNING,
-    load_settings,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, RUNNING, load_settings, settings_options
 from stream_lsh.embedded.signals import ignore, interruption, postponed
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.run.logs import LEVELS
@@ -80,9 +73,7 @@ stops alone.
 With http_port each process answers /health and /metrics, the first at this port and the others at the next ones.
 `stream-lsh kafka health` asks them all. Passwords (sasl_password, ssl_password) are settings of the file, or the
 variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
-)
-@with_options(
-    [
+    params=[
         Option(
             ["--roles"], metavar="ROLE,...", section=RUNNING,
             help=f"roles of this worker: {', '.join(ROLES)}, with --groups also {GROUP}  [all]",
@@ -96,7 +87,7 @@ variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
             help="least level of log lines on standard error",
         ),
         *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in NOT_HERE], KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
 @click.pass_context
 def worker(context: click.Context, /, roles: str | None, processes: Any, log_level: str, **_: Any) -> tuple[int, ...]:
