@@ -10,7 +10,7 @@ import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stream_lsh.documents.columns import Batch, Fields, Position
@@ -115,31 +115,14 @@ class Input(ABC):
     def parse(self, lines: Lines) -> Batch:
         """Documents of lines of this input."""
         parsed = parse_lines(
-            lines.data,
-            lines.starts,
-            lines.ends,
-            self.fields,
-            input=self.name,
-            line_numbers=lines.numbers,
+            lines.data, lines.starts, lines.ends, self.fields, input=self.name, line_numbers=lines.numbers,
             rejected=lines.rejected,
-        )
+        )  # fmt: skip
         return Batch(
-            parsed.ids,
-            parsed.texts,
-            parsed.ends,
-            parsed.times,
-            parsed.rejected,
-            parsed.sources,
-            parsed.salts,
-            parsed.deleted,
-            data=lines.data,
-            line_starts=lines.starts,
-            line_ends=lines.ends,
-            input=self.name,
-            line_numbers=lines.numbers,
-            offsets=lines.offsets,
-            position=lines.position,
-        )
+            **{column.name: getattr(parsed, column.name) for column in fields(parsed)},
+            data=lines.data, line_starts=lines.starts, line_ends=lines.ends, input=self.name,
+            line_numbers=lines.numbers, offsets=lines.offsets, position=lines.position,
+        )  # fmt: skip
 
 
 class LineInput(Input):
