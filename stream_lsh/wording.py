@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -93,11 +94,25 @@ def ratio(value: float | None) -> str:
     return "     -" if value is None else f"{int(value * 10_000 + 1e-9) / 10_000:.4f}"
 
 
-def plain_table(title: str | None = None, *, header: bool = True) -> Table:
-    """A table without lines, for a terminal."""
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+    """Rows in columns, line by line; right: the columns that are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.rjust(width) if number in right else text.ljust(width)
+            for number, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def plain_table(title: str | None, *columns: str, header: bool = True) -> Table:
+    """A table without lines, for a terminal. columns: their names; one that begins with > is aligned to the right."""
     from rich.table import Table  # here, because it takes time
 
-    return Table(
+    table = Table(
         title=title, title_justify="left", title_style="bold", show_header=header, box=None, pad_edge=False,
         padding=(0, 2, 0, 0),
     )  # fmt: skip
+    for name in columns:
+        table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
+    return table

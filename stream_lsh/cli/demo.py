@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from stream_lsh.cli.demo_kafka import run_on_kafka
-from stream_lsh.cli.extra import require_serve
+from stream_lsh.cli.extra import SERVE_PACKAGES, require
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import quiet_option
@@ -155,7 +155,7 @@ def _show_stories(folder: Path, documents: int, seed: int, *, kept: bool, quiet:
 
 def _serve(folder: Path, documents: int, seed: int, rate: int, port: int, quiet: bool) -> None:
     """Serve the feed while it flows."""
-    require_serve()
+    require("serve", "serve", SERVE_PACKAGES)
     from stream_lsh.serve.address import Address, listen
 
     listening, address = listen(Address(port=port))

@@ -70,9 +70,7 @@ def show(facts: Mapping[str, object]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    table = plain_table(header=False)
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
+    table = plain_table(None, "", "", header=False)
     for title, section in sections.items():
         table.add_row(Text(title, "bold"))
         for name, value in section:

@@ -272,24 +272,16 @@ def show(matches: Sequence[Match], text: str = "") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    table = plain_table()
-    table.add_column("similarity", justify="right")
-    table.add_column("id", overflow="fold")
-    table.add_column("seq", justify="right")
-    console = Console(highlight=False)
-    if any("passages" in match.evidence for match in matches):
-        table.add_column("of the text", justify="right")
-        table.add_column("of the document", justify="right")
-        for match in matches:
-            shares = (f"{100 * match.evidence[name]:.0f} %" for name in ("contained_in", "contains"))
-            table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}", *shares)
-        console.print(table)
-        for match in matches:
-            if match.evidence["passages"]:
-                console.print(Text(f"\n{match.id}"))
-            for line in marked(text, match.evidence["passages"]):
-                console.print(line)
-        return
+    passages = any("passages" in match.evidence for match in matches)
+    shares = {"contained_in": ">of the text", "contains": ">of the document"} if passages else {}
+    table = plain_table(None, ">similarity", "id", ">seq", *shares.values())
     for match in matches:
-        table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}")
+        parts = (f"{100 * match.evidence[name]:.0f} %" for name in shares)
+        table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}", *parts)
+    console = Console(highlight=False)
     console.print(table)
+    for match in matches if passages else ():
+        if match.evidence["passages"]:
+            console.print(Text(f"\n{match.id}"))
+        for line in marked(text, match.evidence["passages"]):
+            console.print(line)

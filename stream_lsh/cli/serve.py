@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from stream_lsh.cli.extra import require_kafka, require_serve
+from stream_lsh.cli.extra import SERVE_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
@@ -157,7 +157,7 @@ def serve(
     **_: object,
 ) -> None:
     _check(context, kafka)
-    require_serve()
+    require("serve", "serve", SERVE_PACKAGES)
     if kafka:
         require_kafka()
 

@@ -15,7 +15,7 @@ from stream_lsh.cli.group import Group, Option
 from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
 from stream_lsh.cli.options import KAFKA_SECTIONS, TOPICS
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wording import duration, plain_table, size
+from stream_lsh.wording import aligned, duration, plain_table, size
 
 if TYPE_CHECKING:
     from stream_lsh.kafka.topics import TopicState
@@ -125,16 +125,12 @@ def print_table(states: Iterable[TopicState]) -> None:
     """The table, with lines in bold and folded only on a terminal."""
     lines = rows(states)
     if not sys.stdout.isatty():
-        widths = [max(map(len, column)) for column in zip(COLUMNS, *lines, strict=True)]
-        for line in (COLUMNS, *lines):
-            click.echo("  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip())
+        click.echo("\n".join(aligned([COLUMNS, *lines])))
         return
     from rich.console import Console
     from rich.text import Text
 
-    table = plain_table()
-    for number, title in enumerate(COLUMNS):
-        table.add_column(title, overflow="fold", justify="right" if number in (1, 2) else "left")
+    table = plain_table(None, COLUMNS[0], *(f">{name}" for name in COLUMNS[1:3]), *COLUMNS[3:])
     for line in lines:
         table.add_row(*(Text(part) for part in line))
     Console(highlight=False).print(table)
