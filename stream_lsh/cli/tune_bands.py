@@ -336,16 +336,15 @@ def as_object(
         made["strangers_meet"] = None if curve.measure in UNKNOWN else curve.among_strangers()
     if drawn is not None and found is not None:
         cost = curve.false_candidates(documents, found.histogram()) if found.pairs else None
-        sample = {"documents": len(drawn), "of": drawn.seen, "pairs": found.pairs, "false_candidates": cost}
+        made["sample"] = {"documents": len(drawn), "of": drawn.seen, "pairs": found.pairs, "false_candidates": cost}
         if jaccard:
-            sample["shingles"] = [
+            made["sample"]["shingles"] = [
                 {
                     "shingles": length.shingles, "in_another": length.chance, "mean_similarity": length.mean,
                     "false_candidates": length.candidates,
                 }
                 for length in (_lengths(settings, drawn, documents) if found.pairs else ())
             ]  # fmt: skip
-        made["sample"] = sample
     return made
 
 

@@ -91,20 +91,12 @@ def make_feed(documents: int = 2000, seed: int = 1) -> Feed:
 
 
 def feed_lines(documents: int = 2000, seed: int = 1) -> Iterator[bytes]:
-    """The lines of that feed, each with its newline, made one by one.
-
-    Raises:
-        ValueError: as `make_feed`.
-    """
+    """The lines of that feed, each with its newline, made one by one. Raises as `make_feed`."""
     return (entry.line + b"\n" for entry in feed_entries(documents, seed))
 
 
 def feed_entries(documents: int = 2000, seed: int = 1) -> Iterator[Entry]:
-    """The entries of that feed, made one by one.
-
-    Raises:
-        ValueError: as `make_feed`.
-    """
+    """The entries of that feed, made one by one. Raises as `make_feed`."""
     if documents < LEAST:
         raise ValueError(f"{documents} documents are too few for a feed; take at least {LEAST}")
     return _Newsroom(Random(f"stream_lsh demo feed {seed}")).run(documents)

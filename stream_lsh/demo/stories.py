@@ -94,9 +94,7 @@ class Diary:
 def run_week(folder: Path, documents: int, seed: int, progress: Callable[[Progress], None], *, kept: bool) -> Diary:
     """Write feed.jsonl, labels.jsonl and article.txt to `folder`, and what the job makes of the feed.
 
-    Raises:
-        StreamLshError, OSError: as the job does.
-    """
+    Raises what the job does."""
     week = make_week(documents, seed)
     (folder / "feed.jsonl").write_bytes(b"".join(week.feed.lines()))
     write_labels(folder / "labels.jsonl", week.feed)

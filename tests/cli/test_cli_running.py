@@ -75,5 +75,5 @@ def test_devices_may_be_shared() -> None:
 def test_an_output_is_never_written_over_an_input(tmp_path: Path) -> None:
     feed = tmp_path / "feed.jsonl"
     feed.write_text("")
-    with pytest.raises(UsageError, match="--unique and the input .* are the same file"):
+    with pytest.raises(UsageError, match=r"--unique and the input .* are the same file"):
         chosen_outputs({"unique": f"{tmp_path}/./feed.jsonl"}, "unique", [str(feed)])

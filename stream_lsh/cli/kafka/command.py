@@ -9,13 +9,22 @@ from typing import Any
 import click
 
 from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command
-from stream_lsh.cli.options import COMMON, KAFKA, KAFKA_SECTIONS, load_settings, settings_options
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import COMMON, KAFKA, KAFKA_SECTIONS, RUNNING, load_settings, settings_options
+from stream_lsh.kafka.run.logs import LEVELS
 from stream_lsh.kafka.settings import KafkaSettings
 
 CONNECTION = KAFKA_SECTIONS[KAFKA]
 PIPELINE = (*CONNECTION, *COMMON, "groups")
 """Settings that a command has to share with the workers."""
+
+
+def log_level_option(default: str) -> Option:
+    """`--log-level`: which log lines a worker writes."""
+    return Option(
+        ["--log-level"], type=click.Choice(LEVELS), default=default, show_default=True, section=RUNNING,
+        help="least level of log lines on standard error",
+    )  # fmt: skip
 
 
 def pipeline_command(
