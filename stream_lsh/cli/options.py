@@ -188,20 +188,16 @@ def quiet_option() -> Option:
 
 
 def groups_options() -> list[Option]:
-    """`--no-groups`, and the settings of groups."""
+    """`--no-groups`, the settings of groups, and the rules of alerts."""
     no = Option(
         ["--no-groups"], is_flag=True, section=GROUPS,
         help="a new index keeps no groups, which is faster; it has no alerts either",
     )  # fmt: skip
-    return [no, *(setting(name) for name in SECTIONS[GROUPS])]
-
-
-def rules_option() -> Option:
-    """`--rules FILE`: what alerts are for."""
-    return Option(
+    rules = Option(
         ["--rules"], type=click.Path(path_type=Path), metavar="FILE", section=GROUPS,
         help="TOML file with the rules of --alerts",
     )  # fmt: skip
+    return [no, *(setting(name) for name in SECTIONS[GROUPS]), rules]
 
 
 def output_options(standard: str) -> list[Option]:

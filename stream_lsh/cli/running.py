@@ -24,7 +24,6 @@ from stream_lsh.cli.options import (
     load_settings,
     output_options,
     quiet_option,
-    rules_option,
     setting,
 )
 from stream_lsh.cli.progress import progress_display
@@ -49,7 +48,7 @@ def job_options(standard: str) -> list[click.Parameter]:
         click.Argument(["inputs"], nargs=-1, metavar="[INPUT ...]"),
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
-        *((*groups_options(), rules_option()) if standard == "unique" else ()),
+        *(groups_options() if standard == "unique" else ()),
         index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
