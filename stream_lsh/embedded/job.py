@@ -102,7 +102,7 @@ class Job:
                 missing = missing_of(targets, feed, journal, only_new=self.only_new, job=of)
             sink = Sink(targets, job["outputs"], bool(job["open"]), self.folder, self.settings.verify)
             try:
-                run = _Run(engine, feed, sink, journal, progress, sync=persistent)
+                run = _Run(engine, feed, sink, journal, progress, persistent)
                 summary = run.go(self.folder, missing)
             finally:
                 sink.close()
@@ -125,29 +125,22 @@ def _closing(index: Index) -> Iterator[None]:
     index.close()
 
 
+@dataclass
 class _Run:
-    """The loop of a job, and what it has to remember."""
+    """The loop of a job, and what it has to remember. sync: wait for the disk at every commit."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        feed: Feed,
-        sink: Sink,
-        journal: Journal | None,
-        progress: Callable[[Progress], None],
-        *,
-        sync: bool,
-    ) -> None:
-        index, job = engine.index, engine.job
-        self._engine = engine
+    _engine: Engine
+    _feed: Feed
+    _sink: Sink
+    _journal: Journal | None
+    _progress: Callable[[Progress], None]
+    _sync: bool
+
+    def __post_init__(self) -> None:
+        engine, index, job = self._engine, self._engine.index, self._engine.job
         self._index = index
-        self._feed = feed
-        self._sink = sink
-        self._journal = journal
         self._first: int = job["first"] if job["open"] else engine.seq  # number of this job's first document
         self._again = 0  # documents of which something was written again
-        self._progress = progress
-        self._sync = sync
         self._committed_seq = engine.seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now
