@@ -29,7 +29,7 @@ class Copy:
     added: int = 0  # paragraphs that later versions have added
 
 
-class Desks:
+class Newsroom:
     """Numbers the copies of each outlet, and makes documents of them."""
 
     def __init__(self, random: Random) -> None:
@@ -42,9 +42,13 @@ class Desks:
         number = self._numbers.get(key, self.random.randint(1000, 8000)) + self.random.randint(1, 4)
         self._numbers[key] = number
         return {
-            "id": f"{key}-{number}", "ts": ts, "source": key, "lang": copy.story.desk.language, "title": copy.title,
+            "id": f"{key}-{number}",
+            "ts": ts,
+            "source": key,
+            "lang": copy.story.desk.language,
+            "title": copy.title,
             "text": PARAGRAPH.join(copy.paragraphs),
-        }  # fmt: skip
+        }
 
 
 _NOTES = {

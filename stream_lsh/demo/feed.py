@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from stream_lsh.demo import desks, edits, outlets
-from stream_lsh.demo.edits import Copy, Desks
+from stream_lsh.demo.edits import Copy, Newsroom
 from stream_lsh.demo.story import Desk, write
 
 # What is in a feed, as parts of a thousand; the rest are stories of their own.
@@ -102,7 +102,7 @@ def feed_entries(documents: int = 2000, seed: int = 1) -> Iterator[Entry]:
     return _Newsroom(Random(f"stream_lsh demo feed {seed}")).run(documents)
 
 
-class _Newsroom(Desks):
+class _Newsroom(Newsroom):
     """Writes the feed line by line; remembers what can be copied."""
 
     RECENT = 250  # stories that are still news

@@ -13,7 +13,7 @@ from random import Random
 
 from stream_lsh.demo import desks, edits, outlets
 from stream_lsh.demo.desks import TOWNS
-from stream_lsh.demo.edits import Copy, Desks
+from stream_lsh.demo.edits import Copy, Newsroom
 from stream_lsh.demo.event import Event, again, happen, report
 from stream_lsh.demo.feed import LEAST, Entry, Feed
 from stream_lsh.demo.outlets import Outlet
@@ -74,7 +74,7 @@ def make_week(documents: int = 1200, seed: int = 1) -> Week:
     return _Newsroom(Random(f"stream_lsh demo week {seed}")).run(documents)
 
 
-class _Newsroom(Desks):
+class _Newsroom(Newsroom):
     """Plans the week event by event, then writes it in order of time."""
 
     def __init__(self, random: Random) -> None:

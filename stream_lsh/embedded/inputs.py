@@ -115,14 +115,24 @@ class Input(ABC):
     def parse(self, lines: Lines) -> Batch:
         """Documents of lines of this input."""
         parsed = parse_lines(
-            lines.data, lines.starts, lines.ends, self.fields, input=self.name, line_numbers=lines.numbers,
+            lines.data,
+            lines.starts,
+            lines.ends,
+            self.fields,
+            input=self.name,
+            line_numbers=lines.numbers,
             rejected=lines.rejected,
-        )  # fmt: skip
+        )
         return Batch(
             **{column.name: getattr(parsed, column.name) for column in fields(parsed)},
-            data=lines.data, line_starts=lines.starts, line_ends=lines.ends, input=self.name,
-            line_numbers=lines.numbers, offsets=lines.offsets, position=lines.position,
-        )  # fmt: skip
+            data=lines.data,
+            line_starts=lines.starts,
+            line_ends=lines.ends,
+            input=self.name,
+            line_numbers=lines.numbers,
+            offsets=lines.offsets,
+            position=lines.position,
+        )
 
 
 class LineInput(Input):
