@@ -22,10 +22,10 @@ from bench.corpora import default_data
 from stream_lsh.evaluation.advice import background_of
 from stream_lsh.evaluation.exact import exact_pairs
 from stream_lsh.evaluation.sample import Sample, draw
-from stream_lsh.evaluation.shares import few, percent
 from stream_lsh.families.signer import Signed, Signer
 from stream_lsh.families.tuning import alternatives, choose, component_bytes, false_candidates
 from stream_lsh.settings.model import Settings
+from stream_lsh.wording import few, percent
 
 DOCUMENTS = 1_000_000
 THRESHOLDS = (0.5, 0.8)
@@ -79,7 +79,7 @@ def lengths_of_shingles(texts: Texts, shingles: tuple[str, ...]) -> Iterator[lis
         row = [f"{texts.name} {name}", percent(found.typical_chance()), f"{found.mean(0.5):.5f}"]
         for threshold in THRESHOLDS:
             cost = false_candidates(choose(threshold, 0.999), DOCUMENTS, found.histogram(), threshold)
-            row += [f"{found.above(threshold):,}", few(cost)]
+            row += [f"{found.alike(threshold):,}", few(cost)]
         yield row
 
 

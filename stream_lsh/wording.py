@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,16 +58,61 @@ def share(part: float, whole: float) -> str:
     return f"{min(percent, 100 if part >= whole else 99):.0f} %"
 
 
+def percent(share: float) -> str:
+    """`12 %`, `0.52 %`, `99.92 %`: two digits of what is there, or of what is missing."""
+    value = 100 * share
+    if value == 0 or value == 100:
+        return f"{value:.0f} %"
+    if min(value, 100 - value) < 0.001:
+        return "< 0.001 %" if value < 50 else "> 99.999 %"
+    if 10 <= value <= 90:
+        return f"{value:.0f} %"
+    digits = 1
+    while digits < 3 and min(value, 100 - value) < 10 ** (1 - digits):
+        digits += 1
+    return f"{value:.{digits}f} %"
+
+
+def few(count: float) -> str:
+    """`1,234`, `3.2`, `0.012`: a number of false candidates, two digits where it is small."""
+    if count == 0:
+        return "0"
+    if count < 0.001:
+        return "< 0.001"
+    return f"{count:,.0f}" if count >= 100 else f"{count:.2g}"
+
+
+def odds(part: int, whole: int) -> str:
+    """`1 in 1,234`, `12 %`, `none`."""
+    if part == 0 or whole == 0:
+        return "none"
+    return percent(part / whole) if part * 100 >= whole else f"1 in {whole / part:,.0f}"
+
+
 def ratio(value: float | None) -> str:
     """Four decimals, rounded down so that 1.0000 means all; a dash for nothing of nothing."""
     return "     -" if value is None else f"{int(value * 10_000 + 1e-9) / 10_000:.4f}"
 
 
-def plain_table(title: str | None = None, *, header: bool = True) -> Table:
-    """A table without lines, for a terminal."""
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+    """Rows in columns, line by line; right: the columns that are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.rjust(width) if number in right else text.ljust(width)
+            for number, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def plain_table(title: str | None, *columns: str, header: bool = True) -> Table:
+    """A table without lines, for a terminal. columns: their names; one that begins with > is aligned to the right."""
     from rich.table import Table  # here, because it takes time
 
-    return Table(
+    table = Table(
         title=title, title_justify="left", title_style="bold", show_header=header, box=None, pad_edge=False,
         padding=(0, 2, 0, 0),
     )  # fmt: skip
+    for name in columns:
+        table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
+    return table

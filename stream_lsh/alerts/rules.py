@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.errors import UsageError
-from stream_lsh.settings.errors import allowed, near, unknown
+from stream_lsh.settings.errors import explain, near
 from stream_lsh.settings.sources import read_toml
 
 Source = Annotated[str, Field(min_length=1)] | int
@@ -143,23 +143,5 @@ def _rule(table: Mapping[str, Any], where: str) -> Rule:
     try:
         return KINDS[kind].model_validate(table)
     except ValidationError as error:
-        raise UsageError(f"{where}: {'; '.join(_explained(error, table, KINDS[kind]))}") from None
-
-
-def _explained(error: ValidationError, table: Mapping[str, Any], model: type[Rule]) -> list[str]:
-    lines: dict[str, str] = {}  # one a key: a union has an error for each of its kinds
-    for item in error.errors():
-        key = str(item["loc"][0]) if item["loc"] else ""
-        message = str(item["msg"]).removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            said = unknown(key, model.model_fields, None, "key in a rule of this kind")
-        elif item["type"] == "missing":
-            said = f"{key} is missing: {model.model_fields[key].description}"
-        elif key:
-            field = model.model_fields[key]
-            wanted = message if item["type"] == "value_error" else f"give {allowed(field)}"
-            said = f"{key} = {table[key]!r}: {wanted} ({field.description})"
-        else:
-            said = message
-        lines.setdefault(key, said)
-    return list(lines.values())
+        said = explain(error, table, {}, KINDS[kind], noun="key in a rule of this kind", described=True)
+        raise UsageError(f"{where}: {said}") from None

@@ -16,8 +16,7 @@ from typing import Any, Literal, Self
 import orjson
 
 from stream_lsh.api.answers import verdicts_of
-from stream_lsh.api.guard import Guard
-from stream_lsh.api.interrupts import uninterrupted
+from stream_lsh.api.guard import Guard, uninterrupted
 from stream_lsh.api.questions import BATCH, Questions
 from stream_lsh.api.verdict import Verdict
 from stream_lsh.documents.builder import Builder

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
-from stream_lsh.api.interrupts import uninterrupted
 from stream_lsh.errors import StoreError
 
 
@@ -66,3 +67,23 @@ class Guard:
                 f"a batch or a commit of the index in {self._folder} was broken off{why}: close this Deduplicator and "
                 "make a new one; what was committed before is in the index"
             ) from self.failure
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back SIGINT: its handler, which raises KeyboardInterrupt by default, is called after the block.
+
+    Only the main thread runs handlers, so in other threads there is nothing to hold back.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[-1])

@@ -22,7 +22,6 @@ from stream_lsh.cli.options import (
     load_settings,
     quiet_option,
     settings_options,
-    with_options,
 )
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import UsageError
@@ -77,15 +76,13 @@ The command uses what the index stores, so three things differ. Stream time is m
 documents and without --max-future. `group` is only a number. The id of a kept document without copies is null.
 
 The alerts are sentences on a terminal, and JSON lines elsewhere.""",
-)
-@click.argument("rules", type=click.Path(path_type=Path))
-@with_options(
-    [
+    params=[
         index_option(required=True),
         Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         quiet_option(),
-    ]
+    ],
 )
+@click.argument("rules", type=click.Path(path_type=Path))
 def test(rules: Path, folder: Path, as_json: bool, quiet: bool) -> None:
     from stream_lsh.alerts.rules import read_rules
 
@@ -116,10 +113,7 @@ Each alert is sent at least once. The header Idempotency-Key has its key. With -
 X-Stream-Lsh-Signature has sha256= and the HMAC of the body. After a failure the alert is sent again in 1, 2, 4 ... 300
 seconds, up to --attempts times. A refused alert is not sent again: redirects, and 400 to 499 except 408, 425 and 429.
 In the end the alert is a dead letter, and the next one is sent.""",
-)
-@click.argument("alerts", type=click.Path(path_type=Path), required=False)
-@with_options(
-    [
+    params=[
         Option(["--url"], metavar="URL", section=SENDING, help="address of the receiver"),
         Option(
             ["--url-env"], metavar="NAME", section=SENDING, help="environment variable with a secret URL"
@@ -151,8 +145,9 @@ In the end the alert is a dead letter, and the next one is sent.""",
         Option(["--until-end"], is_flag=True, section=SENDING, help="stop at the present end of the file or topic"),
         quiet_option(),
         *settings_options((*KAFKA_SECTIONS[KAFKA], "session_timeout_ms", "give_up_seconds"), KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("alerts", type=click.Path(path_type=Path), required=False)
 @click.pass_context
 def send(
     context: click.Context, /, alerts: Path | None, url: str | None, url_env: str | None, secret_env: str | None,

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from stream_lsh.cli.image import image
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.measure import CERTAIN
 
+if TYPE_CHECKING:
+    from stream_lsh.evaluation.items import ItemBackground
+    from stream_lsh.evaluation.sample import Background
+
 WIDTH, HEIGHT = 60, 10  # characters; with the labels 68 columns and 14 lines
 HALFWAY = "(1/b)^(1/r)"
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-
-
-@runtime_checkable
-class Binned(Protocol):
-    """How similar the pairs of a sample are."""
-
-    @property
-    def pairs(self) -> int:
-        """How many there are."""
-
-    def binned(self, reach: float) -> tuple[Any, Any]:
-        """Pairs from 0 to `reach` in 50 even bins, and the middles of those."""
 
 
 def terminal_plot(curve: Curve, *, unicode: bool = True) -> list[str]:
@@ -79,7 +71,9 @@ def _asked(curve: Curve) -> str:
     return "distance" if curve.by_distance else "threshold"
 
 
-def write_plot(path: Path, curve: Curve, others: list[Curve], background: object) -> None:
+def write_plot(
+    path: Path, curve: Curve, others: list[Curve], background: Background | ItemBackground | list[int] | None
+) -> None:
     """Write the curve, those of the alternatives and the background, if that says how similar pairs are, as PNG or SVG;
     the same input gives the same bytes.
 
@@ -91,7 +85,7 @@ def write_plot(path: Path, curve: Curve, others: list[Curve], background: object
     if blocks:
         grid = [float(bits) for bits in range(int(reach) + 1)]
     with image(path) as axes:
-        if isinstance(background, Binned) and background.pairs:
+        if background is not None and not isinstance(background, list) and background.pairs:
             right = axes.twinx()
             counts, edges = background.binned(reach)
             right.bar(edges, counts, width=reach / 50, color="tab:blue", alpha=0.25)

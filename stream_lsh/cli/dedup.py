@@ -32,8 +32,8 @@ The unique documents are written to standard output, unless --unique names a fil
 An index in --index keeps groups, unless it is made with --no-groups. A group is a kept document and the documents
 dropped for it. `stream-lsh groups` shows the groups, --groups writes their events, and --alerts writes what the rules
 of --rules find.""",
+    params=job_options("unique"),
 )
-@job_options("unique")
 @click.pass_context
 def dedup(context: click.Context, /, **_: Any) -> None:
     params, alerts, rules = context.params, context.params["alerts"], context.params["rules"]

@@ -10,14 +10,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    DOCUMENTS,
-    OUTPUTS,
-    erase_option,
-    index_option,
-    quiet_option,
-    with_options,
-)
+from stream_lsh.cli.options import DOCUMENTS, OUTPUTS, erase_option, index_option, quiet_option
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.documents.fields import json_id
 from stream_lsh.errors import InputError, UsageError
@@ -70,10 +63,7 @@ a line; empty lines are skipped. An unknown id is no error: `deleted` in its ver
 The deleted texts are erased from the disk after --erase-hours, by the next run that writes to the index, or by
 `stream-lsh erase`. If `stream-lsh serve` uses the index, the command sends the deletions to it. No other process may be
 writing to the index. A feed can also delete, with --deleted-field.""",
-)
-@click.argument("ids", nargs=-1, metavar="ID ...")
-@with_options(
-    [
+    params=[
         json_id_option(),
         Option(
             ["--unique"], metavar="FILE", section=OUTPUTS,
@@ -87,8 +77,9 @@ writing to the index. A feed can also delete, with --deleted-field.""",
         index_option(required=True),
         erase_option(),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("ids", nargs=-1, metavar="ID ...")
 def delete(
     ids: tuple[str, ...], as_json: bool, unique: str | None, groups: str | None, folder: Path,
     erase_hours: float | None, quiet: bool,

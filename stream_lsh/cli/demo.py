@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from stream_lsh.cli.demo_kafka import run_on_kafka
-from stream_lsh.cli.extra import require_serve
+from stream_lsh.cli.extra import SERVE_PACKAGES, require
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import quiet_option, with_options
+from stream_lsh.cli.options import quiet_option
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import OutputError, UsageError
@@ -49,9 +49,7 @@ from begin to end, the words that decided, and how many are right.
 until Ctrl-C. The feed then has stories that spread, are corrected and withdrawn. The broker needs Java 17 and Maven.
 With --bootstrap-servers, or STREAM_LSH_BOOTSTRAP_SERVERS, the demo uses your brokers instead, with the other variables
 of the connection. Its topics have a prefix of their own, and are deleted at the end; with --keep everything stays.""",
-)
-@with_options(
-    [
+    params=[
         Option(
             ["--documents"], type=click.IntRange(40, 200_000), show_default=f"{DOCUMENTS}; {ARTICLES} with --stories",
             help="documents of the feed",
@@ -82,7 +80,7 @@ of the connection. Its topics have a prefix of their own, and are deleted at the
             help="with --serve or --kafka, port of the page",
         ),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
 def demo(
     documents: int | None,
@@ -157,7 +155,7 @@ def _show_stories(folder: Path, documents: int, seed: int, *, kept: bool, quiet:
 
 def _serve(folder: Path, documents: int, seed: int, rate: int, port: int, quiet: bool) -> None:
     """Serve the feed while it flows."""
-    require_serve()
+    require("serve", "serve", SERVE_PACKAGES)
     from stream_lsh.serve.address import Address, listen
 
     listening, address = listen(Address(port=port))

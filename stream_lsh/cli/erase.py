@@ -8,7 +8,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import INDEX, index_option, quiet_option, with_options
+from stream_lsh.cli.options import INDEX, index_option, quiet_option
 from stream_lsh.cli.stored import stored_settings
 from stream_lsh.errors import StoreError
 from stream_lsh.wording import count
@@ -28,13 +28,11 @@ writes to the index does the same after --erase-hours, so this is for an index w
 
 No other process may be writing to the index: a service or a run erases by itself. Files that dedup has written (unique
 documents, verdicts, pairs) are not changed.""",
-)
-@with_options(
-    [
+    params=[
         index_option(required=True),
         Option(["--now"], is_flag=True, section=INDEX, help="also versions that are not due yet"),
         quiet_option(),
-    ]
+    ],
 )
 def erase(folder: Path, now: bool, quiet: bool) -> None:
     stored_settings(folder)  # there is one

@@ -14,8 +14,8 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.limit import asked_of, limit_of
-from stream_lsh.cli.options import load_settings, quiet_option, settings_options, with_options
+from stream_lsh.cli.limit import asked_of, left_out, limit_of
+from stream_lsh.cli.options import load_settings, quiet_option, settings_options
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.embedded.temporary import temporary_folder
@@ -62,10 +62,7 @@ threshold do not count.
 With --labels the groups of `dedup` (--compare-with kept) are compared with the labels in a field of the documents:
 B-cubed precision and recall, and the adjusted Rand index. --measure tf-idf needs --labels, and uses --time-field if it
 is given.""",
-)
-@click.argument("inputs", nargs=-1, metavar="INPUT ...")
-@with_options(
-    [
+    params=[
         Option(["--truth"], metavar="FILE", section="Truth", help="file with the true pairs; also .gz, .xz, .zst"),
         Option(
             ["--labels"], metavar="FIELD", section="Truth",
@@ -82,8 +79,9 @@ is given.""",
         Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
         *settings_options(SETTINGS),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("inputs", nargs=-1, metavar="INPUT ...")
 @click.pass_context
 def evaluate(
     context: click.Context,
@@ -279,22 +277,19 @@ def as_text(
     quality = report.quality
     rate = f", {len(collection) / seconds:,.0f} a second" if seconds > 0 else ""
     yield f"{count(len(collection), 'document')}, compared by the engine in {duration(seconds)}{rate}"
-    if collection.rejected:
-        reasons = ", ".join(f"{number:,} {reason}" for reason, number in collection.rejected.most_common())
-        yield f"rejected: {reasons}"
-    if collection.repeated:
-        yield f"left out because an earlier document has their id: {collection.repeated:,}"
-    if notes.get("unknown_documents"):
-        yield f"pairs of the truth left out because a document is missing: {notes['unknown_documents']:,}"
-    if notes.get("below_threshold_in_file"):
-        yield f"pairs of the truth left out because they are below the threshold: {notes['below_threshold_in_file']:,}"
-    if notes.get("not_to_match"):
-        fields = ", ".join(settings.match_within)
-        yield f"pairs of the truth left out because they differ in a field to match within ({fields}): " + (
-            f"{notes['not_to_match']:,}"
-        )
-    if notes.get("different_similarity"):
-        yield f"pairs of the truth with another similarity than by these shingles: {notes['different_similarity']:,}"
+    yield from left_out(collection.rejected, collection.repeated)
+    within = ", ".join(settings.match_within)
+    for name, what in (
+        ("unknown_documents", "left out because a document is missing"),
+        ("below_threshold_in_file", "left out because they are below the threshold"),
+        (
+            "not_to_match",
+            f"left out because they differ in a field to match within ({within})",
+        ),
+        ("different_similarity", "with another similarity than by these shingles"),
+    ):
+        if notes.get(name):
+            yield f"pairs of the truth {what}: {notes[name]:,}"
     yield ""
     parts = {"hamming": "keys of {} blocks", "levenshtein": "pieces"}.get(settings.measure, "bands of {} rows")
     keys = f"{settings.banding.bands} {parts.format(settings.banding.rows)}"

@@ -21,44 +21,27 @@ def require_kafka(*packages: str) -> None:
     Raises:
         StreamLshError: with the command that installs them.
     """
-    _require("this command", "kafka", packages or PACKAGES[:1])
+    require("this command", "kafka", packages or PACKAGES[:1])
     # An error is reported once, in our words; aiokafka's log would repeat it many times before.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
-def require_serve() -> None:
-    """Check that what serves is installed.
-
-    Raises:
-        StreamLshError: with the command that installs it.
-    """
-    _require("serve", "serve", SERVE_PACKAGES)
-
-
 def require_for_children() -> None:
-    """Check that what workers and `serve` need is installed. It is not imported, which takes long.
-
-    Raises:
-        StreamLshError: with the command that installs it.
-    """
+    """Check that what workers and `serve` need is installed, as `require`. It is not imported, which takes long."""
     for extra, packages in (("kafka", PACKAGES), ("serve", SERVE_PACKAGES)):
-        _require("this demo", extra, [name for name in packages if not _is_there(name)])
-
-
-def require_plot() -> None:
-    """Check that what draws is installed.
-
-    Raises:
-        StreamLshError: with the command that installs it.
-    """
-    _require("--plot", "plot", ("matplotlib",))
+        require("this demo", extra, [name for name in packages if not _is_there(name)])
 
 
 def _is_there(package: str) -> bool:
     return package in sys.modules or importlib.util.find_spec(package) is not None  # a loaded faust has no spec
 
 
-def _require(what: str, extra: str, packages: Sequence[str]) -> None:
+def require(what: str, extra: str, packages: Sequence[str]) -> None:
+    """Check that packages of an extra are installed, which something needs: what, as its name.
+
+    Raises:
+        StreamLshError: with the command that installs them.
+    """
     for package in packages:
         try:
             importlib.import_module(package)

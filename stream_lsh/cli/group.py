@@ -30,13 +30,21 @@ def prepare_process() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def write_examples(formatter: click.HelpFormatter, examples: str) -> None:
-    """The examples as they are, a line each: click would wrap them into a paragraph."""
-    lines = [line for line in examples.splitlines() if line.strip()]
-    if lines:
-        with formatter.section("Example" if len(lines) == 1 else "Examples"):
-            for line in lines:
-                formatter.write(f"{'':{formatter.current_indent}}{line.strip()}\n")
+class Exemplified(click.Command):
+    """A command, or a group of them, whose help ends with examples."""
+
+    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples as they are, a line each: click would wrap them into a paragraph."""
+        super().format_epilog(ctx, formatter)
+        lines = [line for line in self.examples.splitlines() if line.strip()]
+        if lines:
+            with formatter.section("Example" if len(lines) == 1 else "Examples"):
+                for line in lines:
+                    formatter.write(f"{'':{formatter.current_indent}}{line.strip()}\n")
 
 
 class Option(click.Option):
@@ -80,12 +88,11 @@ def _help_all(context: click.Context, _: click.Parameter, value: bool) -> None:
         context.exit()
 
 
-class Command(click.Command):
-    """A command whose help lists its options by section and ends with examples."""
+class Command(Exemplified):
+    """A command whose help lists its options by section."""
 
-    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
+    def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.examples = examples
         if "\n\n" in (self.help or "") or not all(getattr(parameter, "common", True) for parameter in self.params):
             self.params.append(
                 Option(
@@ -127,33 +134,18 @@ class Command(click.Command):
             with formatter.section(title):
                 formatter.write_dl([(left.ljust(min(width, 30)), right) for left, right in records])
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
-        write_examples(formatter, self.examples)
+
+class Group(Exemplified, click.Group):
+    """A command with commands of its own."""
 
 
-class Group(click.Group):
-    """A command with commands of its own, whose help ends with examples."""
-
-    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        self.examples = examples
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
-        write_examples(formatter, self.examples)
-
-
-class LazyGroup(click.Group):
+class LazyGroup(Exemplified, click.Group):
     """Commands by name from modules of a package: `package.<name>` has the attribute `<name>`, with _ for -."""
 
-    def __init__(
-        self, *args: Any, commands_help: Mapping[str, str], package: str, examples: str = "", **attributes: Any
-    ) -> None:
+    def __init__(self, *args: Any, commands_help: Mapping[str, str], package: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.commands_help = commands_help
         self.package = package
-        self.examples = examples
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command. The process of a real command line ends with it, not when the interpreter has tidied up: that
@@ -191,10 +183,6 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(self.commands_help.items()))
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_epilog(ctx, formatter)
-        write_examples(formatter, self.examples)
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.parent is not None:  # a group of commands in another one, which guards them all

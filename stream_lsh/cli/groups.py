@@ -15,7 +15,7 @@ import click
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.growth import draw_growth
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import OUTPUTS, index_option, with_options
+from stream_lsh.cli.options import OUTPUTS, index_option
 from stream_lsh.cli.rows import print_rows
 from stream_lsh.documents.times import UNITS
 from stream_lsh.errors import UsageError
@@ -83,9 +83,9 @@ GROUP is the number of a group: the command shows its members in the order of ar
 
 Another process may be writing to the index: the last commit is read. `stream-lsh kafka groups` shows the groups of a
 pipeline. The output is a table on a terminal, and JSON lines elsewhere.""",
+    params=[index_option(required=True), *choice_options()],
 )
 @click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
-@with_options([index_option(required=True), *choice_options()])
 def groups(folder: Path, **chosen: Any) -> None:
     show_groups(folder, **chosen)
 

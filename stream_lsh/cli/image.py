@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.cli.extra import require_plot
+from stream_lsh.cli.extra import require
 from stream_lsh.errors import OutputError, UsageError
 
 SUFFIXES = (".png", ".svg")
@@ -21,7 +21,7 @@ def check_plot(path: Path) -> None:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {path}: the suffix says what to write, and it must be {' or '.join(SUFFIXES)}.")
-    require_plot()
+    require("--plot", "plot", ("matplotlib",))
 
 
 @contextmanager

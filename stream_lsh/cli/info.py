@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import index_option, with_options
+from stream_lsh.cli.options import index_option
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.wording import duration, plain_table, size
 
@@ -29,15 +29,13 @@ stream-lsh info index --json
 whether it is sound.
 
 --check reads all of it and compares it with its checksums. The exit code is 3 if something is wrong.""",
-)
-@click.argument("argument", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
-@with_options(
-    [
+    params=[
         index_option(),
         Option(["--check"], is_flag=True, section="Index", help="read all of it, and compare it with its checksums"),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object"),
-    ]
+    ],
 )
+@click.argument("argument", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]", required=False)
 def info(argument: Path | None, folder: Path | None, check: bool, as_json: bool) -> None:
     if argument is not None and folder is not None:
         raise UsageError(f"the index is named twice, {argument} and --index {folder}; name it once")
@@ -72,9 +70,7 @@ def show(facts: Mapping[str, object]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    table = plain_table(header=False)
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
+    table = plain_table(None, "", "", header=False)
     for title, section in sections.items():
         table.add_row(Text(title, "bold"))
         for name, value in section:

@@ -1,7 +1,9 @@
-"""What makes two documents alike, in the words of the settings: a threshold or a distance."""
+"""What reports on documents say alike: the threshold or distance that was asked for, and what was left out."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from stream_lsh.settings.model import Settings
@@ -23,3 +25,11 @@ def asked_of(settings: Settings) -> dict[str, Any]:
         return asked
     dimensions = {"dimensions": settings.dimensions} if settings.dimensions is not None else {}
     return {"measure": settings.measure, **dimensions, **asked}
+
+
+def left_out(rejected: Counter[str], repeated: int = 0) -> Iterator[str]:
+    """Lines on the documents that are not in a report. rejected: by reason; repeated: their id was there before."""
+    if rejected:
+        yield f"rejected: {', '.join(f'{number:,} {reason}' for reason, number in rejected.most_common())}"
+    if repeated:
+        yield f"left out because an earlier document has their id: {repeated:,}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -19,7 +19,6 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
 _TOLD = "stream_lsh.config_told"  # key of click's meta
-Function = TypeVar("Function", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=Settings)
 
 CONFIG_FILE = Path("stream-lsh.toml")
@@ -189,20 +188,16 @@ def quiet_option() -> Option:
 
 
 def groups_options() -> list[Option]:
-    """`--no-groups`, and the settings of groups."""
+    """`--no-groups`, the settings of groups, and the rules of alerts."""
     no = Option(
         ["--no-groups"], is_flag=True, section=GROUPS,
         help="a new index keeps no groups, which is faster; it has no alerts either",
     )  # fmt: skip
-    return [no, *(setting(name) for name in SECTIONS[GROUPS])]
-
-
-def rules_option() -> Option:
-    """`--rules FILE`: what alerts are for."""
-    return Option(
+    rules = Option(
         ["--rules"], type=click.Path(path_type=Path), metavar="FILE", section=GROUPS,
         help="TOML file with the rules of --alerts",
     )  # fmt: skip
+    return [no, *(setting(name) for name in SECTIONS[GROUPS]), rules]
 
 
 def output_options(standard: str) -> list[Option]:
@@ -233,18 +228,6 @@ def output_options(standard: str) -> list[Option]:
         "inputs, with the first decisions",
     )  # fmt: skip
     return [*files, overwrite, only_new]
-
-
-def with_options(options: Iterable[click.Parameter]) -> Callable[[Function], Function]:
-    """Decorator: give a command these options, in this order (click collects them from the last to the first)."""
-    collected = list(options)
-
-    def decorate(function: Function) -> Function:
-        known: list[click.Parameter] = getattr(function, "__click_params__", [])
-        function.__click_params__ = known + collected[::-1]  # type: ignore[attr-defined]
-        return function
-
-    return decorate
 
 
 def settings_options(names: Iterable[str] = SETTINGS, model: type[Settings] = Settings) -> list[Option]:

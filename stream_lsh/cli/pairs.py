@@ -29,8 +29,8 @@ The pairs are written to standard output, unless --pairs names a file, or anothe
 A new index compares a document with all earlier documents (--compare-with all). It verifies up to 1,000 candidates of
 each document, and lists up to 1,000 matches. An index that `dedup` has made (--compare-with kept) gives only the pairs
 with kept documents.""",
+    params=job_options("pairs"),
 )
-@job_options("pairs")
 @click.pass_context
 def pairs(context: click.Context, /, **_: Any) -> None:
     run_job(

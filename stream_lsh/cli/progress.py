@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -73,16 +73,6 @@ def phrases(report: Progress, speed: Speed) -> list[str]:
 
 
 Words = Callable[["Progress", Speed], list[str]]
-
-
-class Silent:
-    """No progress."""
-
-    def __enter__(self) -> Callable[[Progress], None]:
-        return lambda report: None
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class Lines:
@@ -184,7 +174,7 @@ class Bar:
 
 def progress_display(
     *, quiet: bool, writes_standard_output: bool, words: Words = phrases, idle: str = NOTHING_YET
-) -> Silent | Lines | Bar:
+) -> AbstractContextManager[Callable[[Progress], None]]:
     """The display that fits: none, a bar on a terminal, lines elsewhere.
 
     words: what to say about a report; idle: while there is none.
@@ -192,7 +182,7 @@ def progress_display(
     A bar and documents on the same terminal would spoil each other, so there it is lines as well.
     """
     if quiet:
-        return Silent()
+        return nullcontext(lambda _: None)
     if sys.stderr is None or not sys.stderr.isatty():
         return Lines(_to_standard_error, words=words, idle=idle)
     from rich.console import Console

@@ -14,7 +14,7 @@ import click
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.marked import marked
-from stream_lsh.cli.options import OUTPUTS, SIMILARITY, index_option, quiet_option, with_options
+from stream_lsh.cli.options import OUTPUTS, SIMILARITY, index_option, quiet_option
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
 from stream_lsh.cli.stored import stored_answers, stored_settings
@@ -54,10 +54,7 @@ The matches are a table on a terminal, and JSON lines elsewhere. The exit code i
 
 With --input instead of TEXT, each document of a feed gets the verdict that it would get as the next document. The
 documents are not compared with each other. A document that cannot be processed is `rejected`, with the reason.""",
-)
-@click.argument("text", metavar="[TEXT|FILE|-]", required=False)
-@with_options(
-    [
+    params=[
         index_option(required=True),
         Option(
             ["--threshold"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
@@ -82,8 +79,9 @@ documents are not compared with each other. A document that cannot be processed 
         ),
         Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("text", metavar="[TEXT|FILE|-]", required=False)
 @click.pass_context
 def query(
     context: click.Context,
@@ -274,24 +272,16 @@ def show(matches: Sequence[Match], text: str = "") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    table = plain_table()
-    table.add_column("similarity", justify="right")
-    table.add_column("id", overflow="fold")
-    table.add_column("seq", justify="right")
-    console = Console(highlight=False)
-    if any("passages" in match.evidence for match in matches):
-        table.add_column("of the text", justify="right")
-        table.add_column("of the document", justify="right")
-        for match in matches:
-            shares = (f"{100 * match.evidence[name]:.0f} %" for name in ("contained_in", "contains"))
-            table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}", *shares)
-        console.print(table)
-        for match in matches:
-            if match.evidence["passages"]:
-                console.print(Text(f"\n{match.id}"))
-            for line in marked(text, match.evidence["passages"]):
-                console.print(line)
-        return
+    passages = any("passages" in match.evidence for match in matches)
+    shares = {"contained_in": ">of the text", "contains": ">of the document"} if passages else {}
+    table = plain_table(None, ">similarity", "id", ">seq", *shares.values())
     for match in matches:
-        table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}")
+        parts = (f"{100 * match.evidence[name]:.0f} %" for name in shares)
+        table.add_row(f"{match.similarity:.3f}", Text(str(match.id)), f"{match.seq:,}", *parts)
+    console = Console(highlight=False)
     console.print(table)
+    for match in matches if passages else ():
+        if match.evidence["passages"]:
+            console.print(Text(f"\n{match.id}"))
+        for line in marked(text, match.evidence["passages"]):
+            console.print(line)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -26,17 +24,14 @@ from stream_lsh.cli.options import (
     load_settings,
     output_options,
     quiet_option,
-    rules_option,
     setting,
-    with_options,
 )
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.rejected import Share, check_rejected
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.cli.summary import summary_lines
+from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.errors import UsageError
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these are the pairs with kept documents only"
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
@@ -47,13 +42,13 @@ inputs are read one after the other. Without INPUT, standard input is read if it
 """
 
 
-def job_options(standard: str) -> Callable[[Function], Function]:
-    """Decorator: INPUT, the outputs, the index and all settings; `standard` is the output of the command."""
-
-    options = [
+def job_options(standard: str) -> list[click.Parameter]:
+    """INPUT, the outputs, the index and all settings; `standard` is the output of the command."""
+    return [
+        click.Argument(["inputs"], nargs=-1, metavar="[INPUT ...]"),
         *output_options(standard),
         *(setting(name) for name in SECTIONS[SIMILARITY] + SECTIONS[DOCUMENTS]),
-        *((*groups_options(), rules_option()) if standard == "unique" else ()),
+        *(groups_options() if standard == "unique" else ()),
         index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
@@ -64,11 +59,6 @@ def job_options(standard: str) -> Callable[[Function], Function]:
         ),
         quiet_option(),
     ]  # fmt: skip
-
-    def decorate(function: Function) -> Function:
-        return click.argument("inputs", nargs=-1, metavar="[INPUT ...]")(with_options(options)(function))
-
-    return decorate
 
 
 def run_job(
@@ -148,32 +138,9 @@ def chosen_outputs(given: Mapping[str, str | None], standard: str, inputs: Seque
     outputs = {name: path for name in OUTPUTS if (path := given.get(name)) is not None}
     if standard not in outputs and STANDARD not in outputs.values():
         outputs[standard] = STANDARD
-    places: dict[object, str] = {}
-    for name, path in outputs.items():
+    flags = {f"--{name.replace('_', '-')}": path for name, path in outputs.items()}
+    for flag, path in flags.items():
         if not path:
-            raise UsageError(f"--{_flag(name)} is empty; give a file, or - for standard output")
-        place = _place(path)
-        if place in places:
-            where = "standard output" if path == STANDARD else path
-            raise UsageError(f"--{_flag(places[place])} and --{_flag(name)} both go to {where}; give each its own")
-        places[place] = name
-    for path in inputs:
-        if path != STANDARD and _place(path) in places:
-            name = places[_place(path)]
-            raise UsageError(f"--{_flag(name)} {outputs[name]} would overwrite the input {path}; give another file")
+            raise UsageError(f"{flag} is empty; give a file, or - for standard output")
+    check_distinct(flags, inputs)
     return outputs
-
-
-def _flag(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _place(path: str) -> object:
-    """What all names of one file have in common: its inode, or where it would be. Devices (/dev/null) may be shared."""
-    if path == STANDARD:
-        return STANDARD
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return os.path.realpath(path)
-    return object() if stat.S_ISCHR(found.st_mode) else (found.st_dev, found.st_ino)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from stream_lsh.kafka.tools.status import Report, Role, Shard
-from stream_lsh.wording import count, duration, per_second, share, size
+from stream_lsh.wording import aligned, count, duration, per_second, share, size
 
 CRITICAL, WARNING = "CRITICAL", "warning"
 RUNBOOK = "docs/how-to/runbook/index.md"
@@ -26,7 +26,7 @@ def _wrong(report: Report) -> Iterator[str]:
         yield "Nothing is wrong."
         return
     yield f"WRONG   what to do: {RUNBOOK}"
-    yield from table(
+    yield from aligned(
         [(CRITICAL if trouble.critical else WARNING, trouble.alert, trouble.text) for trouble in report.troubles]
     )
 
@@ -49,7 +49,7 @@ def _documents(report: Report, before: Report | None) -> Iterator[str]:
     if report.behind is not None:
         ahead = "ahead of" if report.behind < 0 else "behind"
         rows.append(("stream time", duration(abs(report.behind)), f"{ahead} the clock"))
-    yield from table(rows, right={1})
+    yield from aligned(rows, right={1})
 
 
 def _roles(report: Report) -> Iterator[str]:
@@ -116,15 +116,4 @@ def _hosts(hosts: Sequence[str]) -> str:
 def titled(rows: Sequence[Row]) -> Iterator[str]:
     """Rows under titles, the first of them, in capitals."""
     right = {number for number, name in enumerate(rows[0]) if name in _RIGHT}
-    return table([tuple(name.upper() for name in rows[0]), *rows[1:]], right)
-
-
-def table(rows: Sequence[Row], right: Collection[int] = ()) -> Iterator[str]:
-    """Rows in columns; right: the columns that are aligned to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            text.rjust(width) if number in right else text.ljust(width)
-            for number, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+    return aligned([tuple(name.upper() for name in rows[0]), *rows[1:]], right)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from stream_lsh.cli.extra import require_kafka, require_serve
+from stream_lsh.cli.extra import SERVE_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import (
@@ -28,7 +28,6 @@ from stream_lsh.cli.options import (
     properties_option,
     quiet_option,
     setting,
-    with_options,
 )
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.errors import UsageError
@@ -70,9 +69,7 @@ The API is described at /docs. Without --token-file only this machine can reach 
 
 SIGTERM finishes what was accepted. `query`, `groups` and `info` can read the index at the same time, and `delete` sends
 its deletions to the service.""",
-)
-@with_options(
-    [
+    params=[
         Option(["--kafka"], is_flag=True, section=SERVICE, help="serve a pipeline on Kafka instead of an index"),
         Option(
             ["--host"], default="127.0.0.1", metavar="ADDRESS", section=SERVICE,
@@ -135,7 +132,7 @@ its deletions to the service.""",
         properties_option(),
         config_option(),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
 @click.pass_context
 def serve(
@@ -160,7 +157,7 @@ def serve(
     **_: object,
 ) -> None:
     _check(context, kafka)
-    require_serve()
+    require("serve", "serve", SERVE_PACKAGES)
     if kafka:
         require_kafka()
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 
-from stream_lsh.cli import tune_containment, tune_items, tune_jaccard
+from stream_lsh.cli import tune_bands, tune_containment
 from stream_lsh.cli.curve import terminal_plot, write_plot
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.image import check_plot
-from stream_lsh.cli.options import load_settings, settings_options, with_options
+from stream_lsh.cli.options import load_settings, settings_options
 from stream_lsh.cli.tune_sample import draw
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.families.measure import unused
@@ -36,8 +36,6 @@ SETTINGS = (
     "verify", "id_field", "text_field", "set_field", "vector_field", "bits_field", "max_document_bytes",
 )  # fmt: skip
 USUAL_DOCUMENTS = 1_000_000
-MODULES: Mapping[str, ModuleType] = {"jaccard": tune_jaccard, "containment": tune_containment}
-"""By measure, what is said of it; of all others `tune_items`."""
 
 
 @click.command(
@@ -53,10 +51,7 @@ With --measure cosine, euclidean or weighted-jaccard the curve is over the cosin
 also shows (d1, d2, p1, p2) of one component, before and after amplification (MMDS 3.6). With hamming and levenshtein
 it shows the keys that find every pair within the distance, and their false candidates. Such a sample has at most 4,000
 documents.""",
-)
-@click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
-@with_options(
-    [
+    params=[
         Option(
             ["--expected-docs"], type=click.IntRange(min=1), metavar="N", section="Sample",
             help="documents that the index will hold  [those of INPUT; 1000000 without]",
@@ -79,8 +74,9 @@ documents.""",
         ),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="write the figures as one JSON object"),
         *settings_options(SETTINGS),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("inputs", nargs=-1, metavar="[INPUT ...]")
 @click.pass_context
 def tune(
     context: click.Context,
@@ -118,11 +114,11 @@ def _tune(
     plot: Path | None, write: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The keys of a measure that has a curve."""
-    module = MODULES.get(settings.measure, tune_items)
+    module: ModuleType = tune_containment if settings.measure == "containment" else tune_bands
     rejected: Counter[str] = Counter()
     drawn = found = None
     if inputs:
-        drawn = draw(settings, inputs, min(sample, module.MOST), limit, rejected)
+        drawn = draw(settings, inputs, min(sample, module.most_of(settings.measure)), limit, rejected)
         found = module.background_of(drawn, settings)
     documents = expected_docs or (drawn.seen if drawn is not None and drawn.seen else USUAL_DOCUMENTS)
     others = module.others_of(settings)

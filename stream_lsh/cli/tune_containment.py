@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from stream_lsh.cli.tune_sample import described
 from stream_lsh.families.containment import needed, probability
 from stream_lsh.families.curve import Curve
+from stream_lsh.families.measure import Measure
 from stream_lsh.settings.model import Settings
-from stream_lsh.wording import count
+from stream_lsh.wording import count, odds, percent
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.sample import Sample
@@ -24,8 +25,9 @@ FAR = 0.5
 """The smaller of the two shares of which the family is sensitive, in units of the threshold."""
 
 
-MOST = 10**9
-"""Documents of a sample: as many as are asked for."""
+def most_of(_: Measure) -> int:
+    """Documents that a sample has at most: as many as are asked for."""
+    return 10**9
 
 
 def over(settings: Settings) -> str:
@@ -59,8 +61,6 @@ def family(settings: Settings) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def choice(settings: Settings) -> Iterator[str]:
     """What was chosen."""
-    from stream_lsh.evaluation.shares import percent
-
     sampling, least, threshold = settings.sampled, settings.min_shingles, settings.threshold
     yield f"Threshold {threshold:g} (containment), recall {settings.target_recall:g}, texts from {least} shingles:"
     yield f"  one shingle in {sampling} is a key" if sampling > 1 else "  every shingle is a key"
@@ -77,8 +77,6 @@ def choice(settings: Settings) -> Iterator[str]:
 
 def table(settings: Settings, _: list[int] | None = None) -> Iterator[str]:
     """The curve at some shares, for texts of some lengths."""
-    from stream_lsh.evaluation.shares import percent
-
     lengths = lengths_of(settings)
     yield f"  {'share':>6}  " + "  ".join(f"{f'found of {n:,}':>16}" for n in lengths)
     for share in sorted({*SHARES, settings.threshold}):
@@ -88,8 +86,6 @@ def table(settings: Settings, _: list[int] | None = None) -> Iterator[str]:
 
 def beside(settings: Settings, *_: object) -> Iterator[str]:
     """Alternatives."""
-    from stream_lsh.evaluation.shares import percent
-
     yield "Alternatives"
     yield (f"  {'sampling':>8}  {'keys of 1,000':>13}  {'found':>8}  {'shortest text':>13}  {'at half of it':>13}")
     for sampling in sorted({*SAMPLINGS, settings.sampled}):
@@ -115,8 +111,6 @@ def sampled(
     settings: Settings, drawn: Sample, sizes: list[int], _: int, rejected: Counter[str]
 ) -> Iterator[str]:  # fmt: skip
     """What a sample says."""
-    from stream_lsh.evaluation.shares import odds
-
     yield from described(settings, drawn, rejected)
     if not sizes:
         return

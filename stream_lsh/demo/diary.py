@@ -38,8 +38,7 @@ def week_table(diary: Diary, width: int) -> Group:
     """The largest stories: how each begins, swells and ends, and how much of it is right."""
     gap = " " if width >= NARROW else ""
     shown = diary.stories[:LARGEST]
-    table = plain_table(f"The largest of {count(len(diary.stories), 'story', 'stories')} of the week")
-    table.add_column("founded by", overflow="fold")
+    table = plain_table(f"The largest of {count(len(diary.stories), 'story', 'stories')} of the week", "founded by")
     table.add_column(gap.join(day[0] for day in DAYS), no_wrap=True)
     for name in ("articles", "sources", "others", "missed"):
         table.add_column(name, justify="right")
@@ -75,10 +74,10 @@ def looked_into(diary: Diary) -> Story:
 def article_table(diary: Diary, story: Story, width: int) -> Table:
     """Some articles of a story from its beginning to its end, with what decided for each."""
     places = _spread(story.members, ARTICLES)
-    table = plain_table(f"Why they are one story: {len(places)} of its {count(len(story.members), 'article')}")
     wide = width >= NARROW
-    for name in ("when", *(["source"] if wide else []), "similarity", "article, and what it shares with earlier ones"):
-        table.add_column(name, justify="right" if name == "similarity" else "left", overflow="fold")
+    title = f"Why they are one story: {len(places)} of its {count(len(story.members), 'article')}"
+    what = "article, and what it shares with earlier ones"
+    table = plain_table(title, "when", *(["source"] if wide else []), ">similarity", what)
     for place in places:
         entry, verdict = diary.entries[place], diary.verdicts[place]
         founds = verdict["similarity"] is None

@@ -138,11 +138,8 @@ def _marked(pieces: Sequence[Piece], style: str, base: str = "") -> Text:
 
 def verdict_table(run: Run) -> Table:
     """How many of each verdict."""
-    table = plain_table(f"Verdicts on {count(len(run.feed.entries), 'document')}")
-    table.add_column("verdict")
-    table.add_column("documents", justify="right")
-    table.add_column("", justify="right")
-    table.add_column("")
+    title = f"Verdicts on {count(len(run.feed.entries), 'document')}"
+    table = plain_table(title, "verdict", ">documents", ">", "")
     kinds = Counter(verdict["kind"] for verdict in run.verdicts)
     for kind, meaning in VERDICTS.items():
         part = share(kinds[kind], len(run.verdicts))
@@ -152,16 +149,10 @@ def verdict_table(run: Run) -> Table:
 
 def kind_table(run: Run, width: int) -> Group:
     """For each thing that was done to documents, how many there are, should be found, and were."""
-    table = plain_table(f"What was done to them, and what was found (similarity {run.threshold:g} and above)")
-    table.add_column("edit")
-    table.add_column("documents", justify="right")
-    table.add_column("similar", justify="right")
-    table.add_column("found", justify="right")
-    table.add_column("mistakes", justify="right")
-    table.add_column("similarity", justify="right")
     wide = width >= NARROW
-    if wide:
-        table.add_column("")
+    title = f"What was done to them, and what was found (similarity {run.threshold:g} and above)"
+    names = ("edit", ">documents", ">similar", ">found", ">mistakes", ">similarity")
+    table = plain_table(title, *names, *([""] if wide else []))
     groups = (
         [row for row in run.score.kinds if is_edit(row.kind)],
         [row for row in run.score.kinds if row.kind in NO_DOCUMENT],

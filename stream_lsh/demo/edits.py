@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from stream_lsh.demo import outlets
 from stream_lsh.demo.outlets import Outlet
 from stream_lsh.demo.story import Fact, Story, write
+
+PARAGRAPH = "\n\n"  # between paragraphs
 
 
 @dataclass
@@ -24,6 +27,28 @@ class Copy:
     parent: str | None = None
     id: str = ""
     added: int = 0  # paragraphs that later versions have added
+
+
+class Newsroom:
+    """Numbers the copies of each outlet, and makes documents of them."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self._numbers: dict[str, int] = {}
+
+    def document(self, copy: Copy, ts: int) -> dict[str, Any]:
+        """The document of a copy, which gets its id; ts: event time, ms since 1970."""
+        key = copy.outlet.key
+        number = self._numbers.get(key, self.random.randint(1000, 8000)) + self.random.randint(1, 4)
+        self._numbers[key] = number
+        return {
+            "id": f"{key}-{number}",
+            "ts": ts,
+            "source": key,
+            "lang": copy.story.desk.language,
+            "title": copy.title,
+            "text": PARAGRAPH.join(copy.paragraphs),
+        }
 
 
 _NOTES = {

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from stream_lsh.demo import desks, edits, outlets
-from stream_lsh.demo.edits import Copy
+from stream_lsh.demo.edits import Copy, Newsroom
 from stream_lsh.demo.story import Desk, write
 
 # What is in a feed, as parts of a thousand; the rest are stories of their own.
@@ -91,37 +91,28 @@ def make_feed(documents: int = 2000, seed: int = 1) -> Feed:
 
 
 def feed_lines(documents: int = 2000, seed: int = 1) -> Iterator[bytes]:
-    """The lines of that feed, each with its newline, made one by one.
-
-    Raises:
-        ValueError: as `make_feed`.
-    """
+    """The lines of that feed, each with its newline, made one by one. Raises as `make_feed`."""
     return (entry.line + b"\n" for entry in feed_entries(documents, seed))
 
 
 def feed_entries(documents: int = 2000, seed: int = 1) -> Iterator[Entry]:
-    """The entries of that feed, made one by one.
-
-    Raises:
-        ValueError: as `make_feed`.
-    """
+    """The entries of that feed, made one by one. Raises as `make_feed`."""
     if documents < LEAST:
         raise ValueError(f"{documents} documents are too few for a feed; take at least {LEAST}")
     return _Newsroom(Random(f"stream_lsh demo feed {seed}")).run(documents)
 
 
-class _Newsroom:
+class _Newsroom(Newsroom):
     """Writes the feed line by line; remembers what can be copied."""
 
     RECENT = 250  # stories that are still news
 
     def __init__(self, random: Random) -> None:
-        self.random = random
+        super().__init__(random)
         self.copies: list[Copy] = []
         self.latest: dict[int, Copy] = {}
         self.stories = 0
         self.clock = START
-        self.numbers: dict[str, int] = {}
         self.damage = 0
 
     def run(self, documents: int) -> Iterator[Entry]:
@@ -149,7 +140,7 @@ class _Newsroom:
         if kind == "id reused":
             copy = self._story()
             victim = random.choice(sent[-self.RECENT :])
-            document = {**self._document(copy), "id": victim.id}
+            document = {**self.document(copy, self.clock), "id": victim.id}
             return Entry(_line(document), victim.id, kind, victim.id, copy.number, document)
         if kind == "story":
             copy = self._story()
@@ -159,7 +150,7 @@ class _Newsroom:
             copy = self._notice()
         else:
             copy = self._edited(kind)
-        document = self._document(copy)
+        document = self.document(copy, self.clock)
         copy.id = document["id"]
         return Entry(_line(document), document["id"], kind, copy.parent, copy.number, document)
 
@@ -192,18 +183,6 @@ class _Newsroom:
         self.stories += 1
         story = write(self.random, desks.NOTICES, self.random.choice(desks.NOTICES.topics))
         return Copy(story, story.title(), story.body(), outlets.COUNTY, self.stories)
-
-    def _document(self, copy: Copy) -> dict[str, Any]:
-        key = copy.outlet.key
-        self.numbers[key] = self.numbers.get(key, self.random.randint(1000, 8000)) + self.random.randint(1, 4)
-        return {
-            "id": f"{key}-{self.numbers[key]}",
-            "ts": self.clock,
-            "source": key,
-            "lang": copy.story.desk.language,
-            "title": copy.title,
-            "text": "\n\n".join(copy.paragraphs),
-        }
 
     def _broken(self, near: Entry) -> Entry:
         """One kind of damage after the other: cut off, no text, empty text, a wrong type, bytes that are not UTF-8."""

@@ -22,11 +22,7 @@ OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
 
 def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progress], None], *, kept: bool) -> Run:
     """Write feed.jsonl, labels.jsonl, truth.tsv and article.txt to `folder`, and what the job makes of the feed; and to
-    `folder`/spread a story that spreads.
-
-    Raises:
-        StreamLshError, OSError: as the job does.
-    """
+    `folder`/spread a story that spreads. Raises what the job does."""
     settings = Settings.model_validate({"text_field": TEXT_FIELDS})
     compiling.begin(spread_settings(settings))
     feed = make_feed(documents, seed)

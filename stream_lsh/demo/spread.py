@@ -115,11 +115,7 @@ def lines(entries: Sequence[Entry]) -> Iterator[bytes]:
 
 
 def run_spread(folder: Path, seed: int, settings: Settings) -> Spreading:
-    """Write feed and rules to `folder`, and what the job makes of them.
-
-    Raises:
-        StreamLshError, OSError: as the job does.
-    """
+    """Write feed and rules to `folder`, and what the job makes of them. Raises what the job does."""
     from stream_lsh.embedded.job import Job  # here, because it takes numba with it
 
     folder.mkdir()

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from stream_lsh.demo.edits import PARAGRAPH
 from stream_lsh.demo.feed import TEXT_FIELDS, Entry
 from stream_lsh.demo.run import write_labels
 from stream_lsh.demo.spread import read_lines
-from stream_lsh.demo.week import DAY, DAYS, PARAGRAPH, SINGLE, START, Week, make_week
+from stream_lsh.demo.week import DAY, DAYS, SINGLE, START, Week, make_week
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Progress
 from stream_lsh.evaluation.clusters import Agreement, agreement
@@ -93,9 +94,7 @@ class Diary:
 def run_week(folder: Path, documents: int, seed: int, progress: Callable[[Progress], None], *, kept: bool) -> Diary:
     """Write feed.jsonl, labels.jsonl and article.txt to `folder`, and what the job makes of the feed.
 
-    Raises:
-        StreamLshError, OSError: as the job does.
-    """
+    Raises what the job does."""
     week = make_week(documents, seed)
     (folder / "feed.jsonl").write_bytes(b"".join(week.feed.lines()))
     write_labels(folder / "labels.jsonl", week.feed)

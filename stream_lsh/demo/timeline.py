@@ -57,10 +57,9 @@ def rows(spreading: Spreading) -> Iterator[Row]:
 
 def timeline(spreading: Spreading, width: int, narrow: int) -> Group:
     """The table, and the final representative."""
-    table = plain_table("A story that spreads, is corrected and withdrawn")
     wide = width >= narrow
-    for name in ("after", "what papers do", "event", "members", "live", "sources", *([""] if wide else [])):
-        table.add_column(name, justify="right" if name in ("members", "live", "sources") else "left", overflow="fold")
+    names = ("after", "what papers do", "event", ">members", ">live", ">sources", *([""] if wide else []))
+    table = plain_table("A story that spreads, is corrected and withdrawn", *names)
     for row in rows(spreading):
         event = row.event
         cells = [str(event.get(name, "")) for name in ("total_members", "live_members", "sources")]

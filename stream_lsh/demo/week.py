@@ -10,11 +10,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from stream_lsh.demo import desks, edits, outlets
 from stream_lsh.demo.desks import TOWNS
-from stream_lsh.demo.edits import Copy
+from stream_lsh.demo.edits import Copy, Newsroom
 from stream_lsh.demo.event import Event, again, happen, report
 from stream_lsh.demo.feed import LEAST, Entry, Feed
 from stream_lsh.demo.outlets import Outlet
@@ -37,7 +36,6 @@ TWINS = ((3, 5), (8, 9))  # events that come back, as ranks by size; the second 
 COPIES = ("wire copy", "headline changed", "reprint", "correction", "cut short")
 PAPERS = ("Gazette", "Herald", "Courier", "Post", "Echo", "Observer")
 TOWN_PAPERS = 30
-PARAGRAPH = "\n\n"  # between paragraphs
 # What an entry can be: a single report, one of several, one on a later day, or a copy of another.
 SINGLE, REPORT, FOLLOW_UP = "single", "report", "follow-up"
 
@@ -76,12 +74,11 @@ def make_week(documents: int = 1200, seed: int = 1) -> Week:
     return _Newsroom(Random(f"stream_lsh demo week {seed}")).run(documents)
 
 
-class _Newsroom:
+class _Newsroom(Newsroom):
     """Plans the week event by event, then writes it in order of time."""
 
     def __init__(self, random: Random) -> None:
-        self.random = random
-        self.numbers: dict[str, int] = {}
+        super().__init__(random)
         towns = random.sample(TOWNS, TOWN_PAPERS)
         self.papers = [*outlets.ENGLISH, *(_paper(town, random.choice(PAPERS)) for town in towns)]
 
@@ -152,17 +149,7 @@ class _Newsroom:
 
     def _entry(self, article: _Article) -> Entry:
         copy = article.copy = self._written(article)
-        key = copy.outlet.key
-        self.numbers[key] = self.numbers.get(key, self.random.randint(1000, 8000)) + self.random.randint(1, 4)
-        document: dict[str, Any] = {
-            "id": f"{key}-{self.numbers[key]}",
-            "ts": article.ts,
-            "source": key,
-            "lang": copy.story.desk.language,
-            "title": copy.title,
-            "text": PARAGRAPH.join(copy.paragraphs),
-            "story": article.story,
-        }
+        document = {**self.document(copy, article.ts), "story": article.story}
         copy.id = document["id"]
         line = json.dumps(document, ensure_ascii=False).encode()
         return Entry(line, copy.id, article.kind, copy.parent, article.story, document)

@@ -13,6 +13,7 @@ from stream_lsh.documents.items import Item
 from stream_lsh.documents.python_values import elements_of, unboxed
 from stream_lsh.documents.refused import Refused, kind_of
 from stream_lsh.documents.times import NO_TIME, NoTime, milliseconds
+from stream_lsh.documents.weights import element_text
 
 MAX_ID_BYTES = 4096
 MAX_SOURCE_BYTES = 256
@@ -213,16 +214,8 @@ def set_text(value: object, name: str, id: bytes) -> str:
     given = elements_of(value)
     if given is None:
         raise Refused("wrong_type", f"{name} is {kind_of(value)}, not a list", id, value)
-    elements: list[str] = []
-    for element in given:
-        element = element if isinstance(element, str) else unboxed(element)
-        if isinstance(element, int) and not isinstance(element, bool):
-            element = str(element)
-        elif not isinstance(element, str):
-            what = f"{name} holds {kind_of(element)}; only strings and integers can be elements"
-            raise Refused("wrong_type", what, id, element)
-        elements.append(element)
-    elements.sort()  # the order does not matter: equal sets have equal texts, and are exact duplicates
+    # The order does not matter: equal sets have equal texts, and are exact duplicates.
+    elements = sorted(element_text(element, name, id) for element in given)
     text = "\x1f".join(elements)
     if "\x1e" in text or text.count("\x1f") >= len(elements) > 0:
         text = "\x1f".join(element.replace("\x1e", "\x1e0").replace("\x1f", "\x1e1") for element in elements)

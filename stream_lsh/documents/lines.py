@@ -65,10 +65,8 @@ def parse_lines(
     status = np.empty(count, np.uint8)
     scan_lines(buffer, starts, ends, plan.names, plan.name_ends, spans, kinds, status)
     status[ends - starts > fields.max_document_bytes] = LEFT
-    parsed = _Parsed(data, starts, ends, fields, line_ids, given)
-    if plan.flat:
-        return parsed.flat(plan, buffer, spans, kinds, status)
-    return parsed.nested(status, parsed.vectors(buffer, spans, kinds, status) if width else {})
+    parsed = _Parsed(data, starts, ends, fields, line_ids, given, buffer, spans, kinds, status)
+    return parsed.flat(plan) if plan.flat else parsed.nested(parsed.vectors() if width else {})
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class _Vector(NamedTuple):
 
 @dataclass(frozen=True)
 class _Parsed:
-    """One call of `parse_lines`."""
+    """One call of `parse_lines`. buffer: the data. spans, kinds, status: what `scan_lines` has found."""
 
     data: bytes
     starts: NDArray[np.int64]
@@ -140,18 +138,15 @@ class _Parsed:
     fields: Fields
     line_ids: list[bytes] | None
     rejected: dict[int, Rejection]
+    buffer: NDArray[np.uint8]
+    spans: NDArray[np.int64]
+    kinds: NDArray[np.uint8]
+    status: NDArray[np.uint8]
     deleted: list[int] = field(default_factory=list)
 
-    def flat(
-        self,
-        plan: _Plan,
-        buffer: NDArray[np.uint8],
-        spans: NDArray[np.int64],
-        kinds: NDArray[np.uint8],
-        status: NDArray[np.uint8],
-    ) -> Columns:
+    def flat(self, plan: _Plan) -> Columns:
         """Columns from the kernels' results, and from the slow reader for what they left."""
-        data = self.data
+        data, buffer, spans, kinds, status = self.data, self.buffer, self.spans, self.kinds, self.status
         times = np.full(len(status), NO_TIME, np.int64)
         if self.line_ids is None:
             kind = kinds[:, 0]
@@ -160,8 +155,8 @@ class _Parsed:
         if plan.deleted >= 0:
             status[~_is_false_or_null(buffer, spans[:, plan.deleted], kinds[:, plan.deleted])] = LEFT
         if plan.time >= 0:
-            self._flat_times(plan, buffer, spans, kinds, status, times)
-        within = self._flat_within(plan, spans, kinds, status)
+            self._flat_times(plan, times)
+        within = self._flat_within(plan)
         out = np.empty(int((self.ends - self.starts).sum()), np.uint8)
         text_ends = np.empty(len(status), np.int64)
         size = gather_texts(buffer, spans, kinds, plan.first_text, status, out, text_ends)
@@ -186,11 +181,9 @@ class _Parsed:
             texts, text_ends = _insert(texts, text_ends, read)
         return Columns(ids, texts, text_ends, times, self.rejected, sources, scopes_of(within), self.deleted)
 
-    def _flat_within(
-        self, plan: _Plan, spans: NDArray[np.int64], kinds: NDArray[np.uint8], status: NDArray[np.uint8]
-    ) -> list[bytes]:
+    def _flat_within(self, plan: _Plan) -> list[bytes]:
         """The scopes, as `within_text` has them. Lines with an invalid value are left."""
-        fields = []
+        spans, kinds, status, fields = self.spans, self.kinds, self.status, []
         for place in plan.within:
             kind = kinds[:, place]
             texts = [self.data[a:b] for a, b in spans[:, place].tolist()]
@@ -214,18 +207,11 @@ class _Parsed:
                 sources[i] = b"0"
         return [source if len(source) <= MAX_SOURCE_BYTES else b"" for source in sources]
 
-    def _flat_times(
-        self,
-        plan: _Plan,
-        buffer: NDArray[np.uint8],
-        spans: NDArray[np.int64],
-        kinds: NDArray[np.uint8],
-        status: NDArray[np.uint8],
-        times: NDArray[np.int64],
-    ) -> None:
+    def _flat_times(self, plan: _Plan, times: NDArray[np.int64]) -> None:
         """Fill in the times. Lines without a valid one are left."""
+        spans, kinds, status = self.spans, self.kinds, self.status
         values = np.full(len(times), -1, np.int64)
-        gather_integers(buffer, spans, kinds, plan.time, values)
+        gather_integers(self.buffer, spans, kinds, plan.time, values)
         times[:] = _milliseconds_of(values)
         for i in np.flatnonzero((kinds[:, plan.time] == PLAIN) & (status == ACCEPTED)).tolist():
             start, end = spans[i, plan.time].tolist()
@@ -235,10 +221,9 @@ class _Parsed:
                 times[i] = NO_TIME
         status[times == NO_TIME] = LEFT
 
-    def vectors(
-        self, buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8], status: NDArray[np.uint8]
-    ) -> dict[int, _Vector]:
+    def vectors(self) -> dict[int, _Vector]:
         """The vectors that are plain lists of numbers, by the place of their line."""
+        buffer, spans, kinds, status = self.buffer, self.spans, self.kinds, self.status
         assert self.fields.item is not None
         begins, dimensions = spans[:, 0, 0], self.fields.item.dimensions
         list_of_any = (status == ACCEPTED) & (kinds[:, 0] == OTHER) & (spans[:, 0, 1] == begins)
@@ -249,12 +234,12 @@ class _Parsed:
         read = zip(rows.tolist(), begins[rows].tolist(), stops.tolist(), numbers, strict=True)
         return {i: _Vector(begin, stop, row) for i, begin, stop, row in read if stop}
 
-    def nested(self, status: NDArray[np.uint8], vectors: Mapping[int, _Vector]) -> Columns:
+    def nested(self, vectors: Mapping[int, _Vector]) -> Columns:
         """Paths, sets and items: orjson reads lines that are well-formed and have no duplicate keys, without the
         vectors."""
         records: list[Record] = []
         data, fields, line_ids = self.data, self.fields, self.line_ids
-        lines = zip(self.starts.tolist(), self.ends.tolist(), status.tolist(), strict=True)
+        lines = zip(self.starts.tolist(), self.ends.tolist(), self.status.tolist(), strict=True)
         for i, (start, end, state) in enumerate(lines):
             try:
                 if state != ACCEPTED:

@@ -26,11 +26,11 @@ def weights_text(value: object, what: str, id: bytes) -> str:
         Refused: wrong_type, bad_weight, too_large or empty.
     """
     if isinstance(value, Mapping):
-        weights = {_element(element, what, id): _weight(weight, what, id) for element, weight in value.items()}
+        weights = {element_text(element, what, id): _weight(weight, what, id) for element, weight in value.items()}
     elif (elements := elements_of(value)) is not None:
         weights = {}
         for given in elements:
-            element = _element(given, what, id)
+            element = element_text(given, what, id)
             weights[element] = weights.get(element, 0.0) + 1.0
     else:
         raise Refused("wrong_type", f"{what} is {kind_of(value)}, not an object of weights or a list", id, value)
@@ -42,7 +42,8 @@ def weights_text(value: object, what: str, id: bytes) -> str:
     return json.dumps(there, ensure_ascii=False, separators=(",", ":"))
 
 
-def _element(given: object, what: str, id: bytes) -> str:
+def element_text(given: object, what: str, id: bytes) -> str:
+    """An element as a text. Raises Refused: it is no string and no integer."""
     value = given if isinstance(given, str) else unboxed(given)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) if value.bit_length() < 14_000 else "1" * 4300

@@ -15,7 +15,7 @@ from stream_lsh.embedded.erasure import erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.preparation import prepare
-from stream_lsh.embedded.sink import Sink, removal_lines
+from stream_lsh.embedded.sink import PlaceOf, Sink, removal_lines
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement
@@ -55,43 +55,31 @@ def delete(
         outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
         sink = Sink.of(outputs, engine.job["outputs"], bool(engine.job["open"]), folder, index.settings.verify)
         stack.callback(sink.close)
-        deleting = _Deleting(engine, sink)
-        iterator = iter(ids)
+        iterator, place_of = iter(ids), Places(index).of
         while some := list(islice(iterator, BATCH)):
-            yield deleting.take(some)
+            judgement = _deleted(some, engine, sink, place_of)
+            _commit(engine, sink)
+            yield judgement
         if outputs:
-            deleting.finish()
+            sink.finish()
+            _commit(engine, sink)
         sink.close()
         erase_due(index, time.time())
 
 
-class _Deleting:
-    """An index from which something is deleted, and its outputs."""
+def _deleted(ids: Sequence[str | int], engine: Engine, sink: Sink, place_of: PlaceOf) -> Judgement:
+    """Delete some, and write the lines of their outputs."""
+    found = columns([Document(id, deleted=True) for id in ids])
+    for i, rejection in found.rejected.items():
+        raise UsageError(f"{str(ids[i])[:100]}: {rejection.detail}")
+    judged = engine.add(found)
+    judgement, events = judged.judgement, judged.events
+    sink.put("unique", removal_lines(judgement, place_of))
+    for lines in events.lines(found.ids, judgement.seqs) if events is not None else ():
+        sink.put("groups", lines)
+    return judgement
 
-    def __init__(self, engine: Engine, sink: Sink) -> None:
-        self._engine = engine
-        self._sink = sink
-        self._place_of = Places(engine.index).of
 
-    def take(self, ids: Sequence[str | int]) -> Judgement:
-        """Delete some, for good."""
-        found = columns([Document(id, deleted=True) for id in ids])
-        for i, rejection in found.rejected.items():
-            raise UsageError(f"{str(ids[i])[:100]}: {rejection.detail}")
-        judged = self._engine.add(found)
-        judgement, events = judged.judgement, judged.events
-        self._sink.put("unique", removal_lines(judgement, self._place_of))
-        if events is not None:
-            for lines in events.lines(found.ids, judgement.seqs):
-                self._sink.put("groups", lines)
-        self._commit()
-        return judgement
-
-    def finish(self) -> None:
-        """Complete the output."""
-        self._sink.finish()
-        self._commit()
-
-    def _commit(self) -> None:
-        now = time.time()
-        self._engine.commit({"outputs": self._sink.checkpoint(True, int(now))}, now=now)
+def _commit(engine: Engine, sink: Sink) -> None:
+    now = time.time()
+    engine.commit({"outputs": sink.checkpoint(True, int(now))}, now=now)

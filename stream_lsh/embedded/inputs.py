@@ -10,7 +10,7 @@ import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stream_lsh.documents.columns import Batch, Fields, Position
@@ -124,14 +124,7 @@ class Input(ABC):
             rejected=lines.rejected,
         )
         return Batch(
-            parsed.ids,
-            parsed.texts,
-            parsed.ends,
-            parsed.times,
-            parsed.rejected,
-            parsed.sources,
-            parsed.scopes,
-            parsed.deleted,
+            **{column.name: getattr(parsed, column.name) for column in fields(parsed)},
             data=lines.data,
             line_starts=lines.starts,
             line_ends=lines.ends,
@@ -162,18 +155,13 @@ class LineInput(Input):
 
     def _head(self, count: int) -> bytes:
         """The first bytes, decompressed; fewer if there are no more before the end or some damage."""
-        descriptor, head = self._open(), b""
-        try:
+        head = b""
+        with self._opened() as descriptor, contextlib.suppress(Damaged):
             blocks = _all_of(descriptor, HEAD_BYTES)
-            with contextlib.suppress(Damaged):
-                for block in blocks if self._decompress is None else self._decompress(blocks):
-                    head += block[: count - len(head)]
-                    if len(head) == count:
-                        break
-        except OSError as error:
-            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
-        finally:
-            os.close(descriptor)
+            for block in blocks if self._decompress is None else self._decompress(blocks):
+                head += block[: count - len(head)]
+                if len(head) == count:
+                    break
         return head
 
     def identity(self) -> InputIdentity | None:
@@ -185,8 +173,7 @@ class LineInput(Input):
         return InputIdentity(*found, size=status.st_size, stamp=stamp)
 
     def difference(self, position: Position, known: Sequence[int], *, everything: bool) -> int | None:
-        descriptor = self._open()
-        try:
+        with self._opened() as descriptor, contextlib.suppress(Damaged):
             if self._decompress is None:
                 if (size := os.fstat(descriptor).st_size) < position.offset:
                     self._shrunk(size, position)
@@ -194,12 +181,7 @@ class LineInput(Input):
                     known, position, lambda at, count: os.pread(descriptor, count, at), everything=everything
                 )
             return first_difference_in(known, position, self._decompress(_all_of(descriptor)))
-        except Damaged:
-            return None  # reading it says what is wrong
-        except OSError as error:
-            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
-        finally:
-            os.close(descriptor)
+        return None  # it is damaged; reading it says what is wrong
 
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
         if self.name == "-" or not self._regular():
@@ -248,23 +230,21 @@ class LineInput(Input):
                 os.close(descriptor)
 
     def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
-        descriptor = self._open()
-        try:
+        with self._opened() as descriptor:
             begin = 0
             if self._decompress is None and deleted_ranges:
                 begin = os.lseek(descriptor, max(0, deleted_ranges[0][0].offset - 1), os.SEEK_SET)
             blocks = _all_of(descriptor)
             cut = _Cut(blocks if self._decompress is None else self._decompress(blocks), begin)
-            for begins, ends in deleted_ranges:
-                mid_line = cut.skip(begins.offset)
-                splitter = LineSplitter(begins, self.fields.max_document_bytes, MAX_DOCUMENTS, mid_line=mid_line)
-                yield from splitter.split(cut.until(ends.offset))
-        except Damaged as error:
-            raise InputError(f"{self.name} cannot be read again: {error}. Replace the file by a whole one.") from None
-        except OSError as error:
-            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
-        finally:
-            os.close(descriptor)
+            try:
+                for begins, ends in deleted_ranges:
+                    mid_line = cut.skip(begins.offset)
+                    splitter = LineSplitter(begins, self.fields.max_document_bytes, MAX_DOCUMENTS, mid_line=mid_line)
+                    yield from splitter.split(cut.until(ends.offset))
+            except Damaged as error:
+                raise InputError(
+                    f"{self.name} cannot be read again: {error}. Replace the file by a whole one."
+                ) from None
 
     @property
     def _title(self) -> str:
@@ -285,6 +265,17 @@ class LineInput(Input):
             return os.open(self.name, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The open file. Raises InputError, also where reading it fails."""
+        descriptor = self._open()
+        try:
+            yield descriptor
+        except OSError as error:
+            raise InputError(f"cannot read {self.name}: {error.strerror}.") from None
+        finally:
+            os.close(descriptor)
 
     def _blocks(self, descriptor: int, max_bytes: int) -> Iterator[bytes]:
         """What is there, as soon as anything is, at most `max_bytes` at once."""

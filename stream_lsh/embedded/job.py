@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from stream_lsh.alerts.rules import Rule
@@ -36,6 +37,7 @@ COMMIT_DOCUMENTS = 16384  # most documents between commits: they are held in mem
 _Item = tuple[Source, Batch, SignedBatch]
 
 
+@dataclass(frozen=True)
 class Job:
     """One run over some inputs.
 
@@ -52,28 +54,16 @@ class Job:
     of each output. A killed run therefore resumes as if it had not been interrupted.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        inputs: Sequence[str],
-        outputs: Mapping[str, str],
-        folder: Path | None = None,
-        *,
-        overwrite: bool = False,
-        only_new: bool = False,
-        rules: Sequence[Rule] = (),
-        groups: bool | None = False,
-        no_groups: bool = False,
-    ) -> None:
-        self._settings = settings
-        self._inputs = list(inputs)
-        self._outputs = dict(outputs)
-        self._folder = folder
-        self._overwrite = overwrite
-        self._only_new = only_new
-        self._rules = tuple(rules)
-        self._groups = True if "groups" in outputs or "alerts" in outputs else groups
-        self._no_groups = no_groups
+    settings: Settings
+    inputs: Sequence[str]
+    outputs: Mapping[str, str]
+    folder: Path | None = None
+    _: KW_ONLY
+    overwrite: bool = False
+    only_new: bool = False
+    rules: Sequence[Rule] = ()
+    groups: bool | None = False
+    no_groups: bool = False
 
     def run(self, progress: Callable[[Progress], None] = lambda _: None) -> Summary:
         """Run to the end of the inputs.
@@ -82,38 +72,38 @@ class Job:
             StreamLshError: with everything before the error written and committed; likewise KeyboardInterrupt and
                 BrokenPipeError.
         """
-        if self._folder is not None:
-            return self._run(self._folder, progress)
+        if self.folder is not None:
+            return self._run(self.folder, progress)
         with temporary_folder() as folder:
             return self._run(Path(folder), progress)
 
     def _run(self, folder: Path, progress: Callable[[Progress], None]) -> Summary:
-        check_inputs(self._inputs)
-        persistent = self._folder is not None
-        watched = "alerts" in self._outputs
+        check_inputs(self.inputs)
+        persistent = self.folder is not None
+        watched = "alerts" in self.outputs
         engine = Engine.open(
-            self._settings, folder, durable=persistent, resuming=True, groups=self._groups,
-            rules=self._rules if watched else None,
+            self.settings, folder, durable=persistent, resuming=True,
+            groups=True if watched or "groups" in self.outputs else self.groups, rules=self.rules if watched else None,
         )  # fmt: skip
         index, job = engine.index, engine.job
         with _closing(index):
-            if self._no_groups and engine.groups is not None:
+            if self.no_groups and engine.groups is not None:
                 raise StoreError(GROUPS.format(folder))
-            feed = Feed(self._inputs, engine.fields, index.store, growing=persistent)
-            outputs = dict(self._outputs)
+            feed = Feed(self.inputs, engine.fields, index.store, growing=persistent)
+            outputs = dict(self.outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
-            check_distinct({f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, self._inputs)
+            check_distinct({f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, self.inputs)
             journal = Journal(index) if persistent else None
-            targets = targets_of(outputs, job["outputs"], folder, overwrite=self._overwrite)
+            targets = targets_of(outputs, job["outputs"], folder, overwrite=self.overwrite)
             missing: Sequence[Missing] = ()
             if journal is not None:
                 of = job["first"] if job["open"] else None
-                missing = missing_of(targets, feed, journal, only_new=self._only_new, job=of)
-            sink = Sink(targets, job["outputs"], bool(job["open"]), self._folder, self._settings.verify)
+                missing = missing_of(targets, feed, journal, only_new=self.only_new, job=of)
+            sink = Sink(targets, job["outputs"], bool(job["open"]), self.folder, self.settings.verify)
             try:
-                run = _Run(engine, feed, sink, journal, progress, sync=persistent)
-                summary = run.go(self._folder, missing)
+                run = _Run(engine, feed, sink, journal, progress, persistent)
+                summary = run.go(self.folder, missing)
             finally:
                 sink.close()
             now = time.time()
@@ -135,29 +125,22 @@ def _closing(index: Index) -> Iterator[None]:
     index.close()
 
 
+@dataclass
 class _Run:
-    """The loop of a job, and what it has to remember."""
+    """The loop of a job, and what it has to remember. sync: wait for the disk at every commit."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        feed: Feed,
-        sink: Sink,
-        journal: Journal | None,
-        progress: Callable[[Progress], None],
-        *,
-        sync: bool,
-    ) -> None:
-        index, job = engine.index, engine.job
-        self._engine = engine
+    _engine: Engine
+    _feed: Feed
+    _sink: Sink
+    _journal: Journal | None
+    _progress: Callable[[Progress], None]
+    _sync: bool
+
+    def __post_init__(self) -> None:
+        engine, index, job = self._engine, self._engine.index, self._engine.job
         self._index = index
-        self._feed = feed
-        self._sink = sink
-        self._journal = journal
         self._first: int = job["first"] if job["open"] else engine.seq  # number of this job's first document
         self._again = 0  # documents of which something was written again
-        self._progress = progress
-        self._sync = sync
         self._committed_seq = engine.seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now

@@ -331,7 +331,8 @@ def check_distinct(outputs: Mapping[str, str], inputs: Iterable[str] = ()) -> No
     for option, path in outputs.items():
         for key in _keys(path, STANDARD_OUTPUT):
             if (other := seen.get(key)) is not None:
-                raise UsageError(f"{option} and {other} are the same file, {path}: give each a file of its own.")
+                what = "standard output" if path == STANDARD else path
+                raise UsageError(f"{option} and {other} are the same file, {what}: give each a file of its own.")
         for key in _keys(path, STANDARD_OUTPUT):
             seen[key] = option
 

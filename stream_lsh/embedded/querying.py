@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,14 +63,14 @@ def query(
         index.close()
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self, index: Index, inputs: Sequence[Input], output: Output, progress: Callable[[Progress], None]
-    ) -> None:
-        self._index = index
-        self._inputs = inputs
-        self._output = output
-        self._progress = progress
+    _index: Index
+    _inputs: Sequence[Input]
+    _output: Output
+    _progress: Callable[[Progress], None]
+
+    def __post_init__(self) -> None:
         self._counts = Counts()
         self._started = self._shown = time.monotonic()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -89,13 +89,13 @@ class Summary:
     truncated: int
     not_compared: int
     index_documents: int
-    index_bytes: int | None
     seconds: float
-    resumed_from: int
-    already_done: tuple[str, ...]
-    unfinished: dict[str, int]
     compare_with: str
-    folder: str | None
+    index_bytes: int | None = None
+    resumed_from: int = 0
+    already_done: tuple[str, ...] = ()
+    unfinished: Mapping[str, int] = field(default_factory=dict)
+    folder: str | None = None
     window: Forgetting | None = None
     alerts: Alerted | None = None
     deleted: int = 0
@@ -136,22 +136,8 @@ class Counts:
             bytes_read, bytes_total, seconds,
         )  # fmt: skip
 
-    def summary(
-        self,
-        *,
-        index_documents: int,
-        seconds: float,
-        compare_with: str,
-        index_bytes: int | None = None,
-        resumed_from: int = 0,
-        already_done: tuple[str, ...] = (),
-        unfinished: Mapping[str, int] = MappingProxyType({}),
-        folder: str | None = None,
-        window: Forgetting | None = None,
-        alerts: Alerted | None = None,
-        inputs: tuple[InputCount, ...] = (),
-        again: int = 0,
-    ) -> Summary:
+    def summary(self, **more: Any) -> Summary:
+        """The summary with these totals. more: what `Summary` has besides them."""
         return Summary(
             documents=self.documents,
             unique=self.kinds[Kind.UNIQUE],
@@ -162,22 +148,11 @@ class Counts:
             pairs=self.pairs,
             truncated=self.truncated,
             not_compared=self.not_compared,
-            index_documents=index_documents,
-            index_bytes=index_bytes,
-            seconds=seconds,
-            resumed_from=resumed_from,
-            already_done=already_done,
-            unfinished=dict(unfinished),
-            compare_with=compare_with,
-            folder=folder,
-            window=window,
-            alerts=alerts,
             deleted=self.kinds[Kind.DELETED],
             outdated=self.kinds[Kind.OUTDATED],
             replaced=self.replaced,
-            inputs=inputs,
-            again=again,
             first_rejected=self.first_rejected,
+            **more,
         )
 
     @property

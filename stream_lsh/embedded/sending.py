@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -138,6 +138,7 @@ def append(file: int, data: bytes, path: Path) -> None:
         ) from None
 
 
+@dataclass
 class Courier:
     """Sends alerts to a receiver, independent of their origin.
 
@@ -148,16 +149,12 @@ class Courier:
         sent: what became of them.
     """
 
-    def __init__(
-        self, webhook: Webhook, dead: Path, attempts: int, tell: Callable[[str], None] = lambda _: None,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
-        self.sent = Sent()
-        self.tell = tell
-        self.sleep = sleep
-        self._webhook = webhook
-        self._dead = dead
-        self._attempts = attempts
+    webhook: Webhook
+    dead: Path
+    attempts: int
+    tell: Callable[[str], None] = lambda _: None
+    sleep: Callable[[float], None] = time.sleep
+    sent: Sent = field(default_factory=Sent, init=False)
 
     def send(self, line: bytes, key: str) -> tuple[str, int]:
         """Send an alert, a line without its end; what became of it, and after how many attempts.
@@ -169,18 +166,18 @@ class Courier:
         if answer.taken:
             self.sent.taken += 1
             return answer.said, tries
-        self.tell(f"alert {key}: {self._webhook.name} has not taken it ({answer.said}); it is in {self._dead}")
-        _bury(self._dead, line, key, answer, tries)
+        self.tell(f"alert {key}: {self.webhook.name} has not taken it ({answer.said}); it is in {self.dead}")
+        _bury(self.dead, line, key, answer, tries)
         self.sent.dead += 1
         return f"dead: {answer.said}", tries
 
     def _tried(self, body: bytes, key: str) -> tuple[Answer, int]:
         """The last answer, and how many there were."""
-        for attempt in range(1, self._attempts + 1):
-            answer = self._webhook.post(body, key)
-            if answer.taken or not answer.again or attempt == self._attempts:
+        for attempt in range(1, self.attempts + 1):
+            answer = self.webhook.post(body, key)
+            if answer.taken or not answer.again or attempt == self.attempts:
                 break
-            self.tell(f"alert {key}: {self._webhook.name}: {answer.said}; again in {pause(attempt):g} s")
+            self.tell(f"alert {key}: {self.webhook.name}: {answer.said}; again in {pause(attempt):g} s")
             self.sleep(pause(attempt))
         return answer, attempt
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.sample import Background, Sample, background
-from stream_lsh.evaluation.shares import few, percent
 from stream_lsh.families.signer import Signer
 from stream_lsh.families.tuning import Banding, false_candidates
 from stream_lsh.settings.model import Settings
 from stream_lsh.text.settings import SigningSettings, parse_shingles
+from stream_lsh.wording import few, percent
 
 LOW_CHANCE = 0.01
 """MMDS's "low": at most this share of a document's shingles is in a typical other document."""

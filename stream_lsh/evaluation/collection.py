@@ -19,6 +19,9 @@ from stream_lsh.evaluation.reading import read_batches, texts_of
 from stream_lsh.families.family import signer_of
 from stream_lsh.settings.model import Settings
 
+Compared = Ranked | Items | Lists | Contained
+"""Documents by position, with the true similarity of any two."""
+
 
 @dataclass
 class Collection:
@@ -29,9 +32,7 @@ class Collection:
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
     scopes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.scopes`; or zeros
-    compared: Ranked | Items | Lists | Contained = field(
-        default_factory=lambda: Ranked(np.empty(0, np.int32), np.zeros(1, np.int64), 0)
-    )
+    compared: Compared = field(default_factory=lambda: Ranked(np.empty(0, np.int32), np.zeros(1, np.int64), 0))
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
     repeated: int = 0  # documents left out because their id was there before: they make no pairs
 

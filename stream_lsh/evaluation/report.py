@@ -5,31 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.evaluation.collection import Compared
 from stream_lsh.evaluation.metrics import Bucket, Quality, by_similarity, compare, edges_from, pair_keys
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.measure import CERTAIN
+from stream_lsh.families.tuning import Banding
 
 DISTANCES = 8
 """Buckets up to the distance that is asked for, where a distance is."""
-
-
-class Compared(Protocol):
-    """Documents by position: `exact.Ranked`, `items.Items`."""
-
-    def similarities(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
-        """True similarity of given pairs, float64[len(first)]."""
-
-
-class Promises(Protocol):
-    """What the engine promises: `tuning.Banding`, `curve.Curve`."""
-
-    def probability(self, similarity: float) -> float:
-        """P(candidate) of a pair of this similarity."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ def report(
     documents: Compared,
     found: Pairs,
     truth: Pairs,
-    banding: Promises,
+    banding: Banding | Curve,
     threshold: float,
     inner: Sequence[float] | None = None,
 ) -> Report:

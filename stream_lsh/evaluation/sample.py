@@ -106,7 +106,7 @@ class Background:
         number = int(np.searchsorted(np.cumsum(counts), share * counts.sum()))
         return float(self.similarity[number] / self.counts[number]) if self.counts[number] else 0.0
 
-    def above(self, similarity: float) -> int:
+    def alike(self, similarity: float) -> int:
         """Pairs of at least this similarity (a whole multiple of 1/1000)."""
         return int(self.counts[_bin(similarity) :].sum())
 

@@ -104,6 +104,8 @@ def choose(
     is 128 or what the bands need. For example, 0.8 at 0.999 gives 18 bands of 5 rows with K = 128, and 0.5 at 0.999
     gives 52 of 3 with K = 156. If bands and rows are both given, the recall follows from them.
 
+    All values are in the ranges of `Settings`.
+
     Args:
         error: increases a K that is not given until the estimate has this standard error at the threshold (see
             SIGNATURE_ERROR).
@@ -112,7 +114,6 @@ def choose(
     Raises:
         UsageError: no choice satisfies threshold and recall; the message has what can be reached and the remedies.
     """
-    _check(threshold, recall, signature_size, bands, rows)
     try:
         chosen = _choose(threshold, recall, signature_size, bands, rows)
     except _Unreachable as unreachable:
@@ -258,20 +259,3 @@ def _unreachable(threshold: float, what: str, bands: int, rows: int, remedies: l
     return _Unreachable(
         what, [f"ask for recall {reachable:g} or less, which is reachable"] * (reachable > 0) + remedies
     )  # fmt: skip
-
-
-def _check(threshold: float, recall: float, signature_size: int | None, bands: int | None, rows: int | None) -> None:
-    if not 0.0 < threshold <= 1.0:
-        raise UsageError(f"threshold is {threshold:g}, but it is a Jaccard similarity: set it above 0 and at most 1.")
-    if not 0.0 < recall < 1.0:
-        raise UsageError(
-            f"recall is {recall:g}, but it is a probability that hashing can come near and never reach: "
-            "set it above 0 and below 1, for example 0.999."
-        )
-    for name, value, most in (
-        ("signature_size", signature_size, LARGEST_SIGNATURE_SIZE),
-        ("bands", bands, MOST_BANDS),
-        ("rows", rows, MOST_ROWS),
-    ):
-        if value is not None and not 1 <= value <= most:
-            raise UsageError(f"{name} is {value:,}: set it to a number from 1 to {most:,}.")

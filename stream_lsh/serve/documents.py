@@ -142,13 +142,17 @@ async def _judged(request: Request, service: Interface, work: Any) -> Response:
         return LinesResponse(request, service, answer, settings.max_document_bytes)
     with service.intake.taking():
         found = await answer(one_line(await body(request, settings.max_document_bytes)))
-    if found.rejected:
-        raise Problem.rejected(found.rejected[0], found.lines[0])
     return _one(found)
 
 
 def _one(found: Answers) -> Response:
-    """The answer to one document; 202 if the document is sent but its verdict is not there in time."""
+    """The answer to one document; 202 if the document is sent but its verdict is not there in time.
+
+    Raises:
+        Problem: it is rejected.
+    """
+    if found.rejected:
+        raise Problem.rejected(found.rejected[0], found.lines[0])
     if 0 in found.late:
         return Response(found.lines[0], 202, {"Location": found.late[0]}, JSON)
     return Response(found.lines[0], media_type=JSON)
@@ -204,8 +208,6 @@ async def delete_document(id: Id, service: Served, id_type: IdType = "text", dur
     wanted = _id(id, "id") if id_type == "json" else id
     with service.intake.taking():
         found = await service.answer(Delete([wanted], durable))
-    if found.rejected:
-        raise Problem.rejected(found.rejected[0], found.lines[0])
     return _one(found)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stream_lsh.documents.fields import id_text
 from stream_lsh.embedded.group_table import Order, Row
@@ -34,8 +36,12 @@ class Limits:
 LIMITS = Limits()
 
 
-class Interface(Protocol):
+class Interface(ABC):
     """A service without HTTP. It is created before its event loop, and used in it.
+
+    Args:
+        begin: seq of the next document. seq, waiting: the same at any time, and the number of documents without an
+            answer. limits: for clients. failed: called with the error after which the service cannot continue.
 
     Attributes:
         intake: admission of documents.
@@ -43,63 +49,92 @@ class Interface(Protocol):
         keeps_groups: whether there are groups.
     """
 
-    limits: Limits
-    tokens: Tokens | None
-    tally: Tally
-    ring: Ring
-    intake: Intake
+    socket: Path | None = None
+    keeps_groups: bool
 
-    @property
-    def settings(self) -> Settings: ...
+    def __init__(
+        self, settings: Settings, begin: int, seq: Callable[[], int], waiting: Callable[[], int],
+        tokens: Tokens | None, limits: Limits, failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.limits = limits
+        self.tokens = tokens
+        self.ring = Ring(begin, limits.kept_events)
+        self.tally = Tally(seq, waiting, lambda: self.ring.listeners)
+        self.intake = Intake(self.tally, waiting, limits.waiting_documents, self._why_not)
+        self._waits = waiting
+        self._failed = failed
 
-    @property
-    def keeps_groups(self) -> bool: ...
+    @abstractmethod
+    def _why_not(self) -> str:
+        """Why no documents are accepted, if the service is not stopping."""
 
-    @property
-    def socket(self) -> Path | None: ...
-
+    @abstractmethod
     async def start(self) -> None:
         """Start answering. Raises StreamLshError."""
 
+    @abstractmethod
     async def stop(self) -> None:
         """Accept nothing new, finish what was accepted, send listeners the rest, and close everything."""
 
     async def answer(self, work: Add | Check | Delete) -> Answers:
         """The answers to documents. Raises Problem or StreamLshError."""
+        if isinstance(work, Delete) and self.settings.on_conflict != "update":
+            raise Problem(
+                409, "documents cannot be deleted from an index with on_conflict = reject: feed them into a new one "
+                "with on_conflict = update", field="on_conflict",
+            )  # fmt: skip
+        begun = time.monotonic()
+        found = await self._answer(work)
+        self.tally.answered(time.monotonic() - begun)
+        return found
 
+    @abstractmethod
+    async def _answer(self, work: Add | Check | Delete) -> Answers: ...
+
+    @abstractmethod
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
-        """A document, on request with its text. Raises Problem if there is none."""
+        """A document, on request with its text. Raises Problem if there is none, or no text."""
 
+    @abstractmethod
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
         """A comparison of two documents. Raises Problem if a document or the texts are missing."""
 
+    @abstractmethod
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
         """Rows of the table of groups. Raises UsageError if the order needs event times and there are none."""
 
+    @abstractmethod
     async def group(self, number: int, limit: int) -> bytes:
         """A group with its first members, as JSON. Raises UsageError if there is none."""
 
     async def place(self, place: Place | None) -> Place:
         """The start of a listener that has all events up to a place; None = from now on."""
+        return self.ring.end if place is None else place
 
     async def stats(self, seconds: int) -> dict[str, Any]:
         """The contents of the index and the counts of the service, the last `seconds` one by one."""
-
-
-def about(tally: Tally, ring: Ring, limits: Limits, waiting: int, seconds: int) -> dict[str, Any]:
-    """The state and the counts of a service."""
-    return {
-        "service": {
-            "waiting": waiting, "started": _iso(tally.started), "now": _iso(time.time()), "listeners": ring.listeners,
-            "events": {"from": written(ring.begin), "to": written(ring.end)},
-            "limits": {
-                "body_bytes": limits.body_bytes, "request_documents": limits.request_documents,
-                "waiting_documents": limits.waiting_documents,
+        limits, ring = self.limits, self.ring
+        return {
+            "index": {
+                **await self._held(), "groups": self.keeps_groups,
+                "settings": {**self.settings.answers, "time_field": self.settings.time_field},
             },
-        },
-        "totals": tally.totals,
-        "seconds": tally.history(seconds),
-    }  # fmt: skip
+            "service": {
+                "waiting": self._waits(), "started": _iso(self.tally.started), "now": _iso(time.time()),
+                "listeners": ring.listeners, "events": {"from": written(ring.begin), "to": written(ring.end)},
+                "limits": {
+                    "body_bytes": limits.body_bytes, "request_documents": limits.request_documents,
+                    "waiting_documents": limits.waiting_documents,
+                },
+            },
+            "totals": self.tally.totals,
+            "seconds": self.tally.history(seconds),
+        }  # fmt: skip
+
+    @abstractmethod
+    async def _held(self) -> dict[str, Any]:
+        """The contents of the index, and whether it can check documents (`checks`) and has their texts (`texts`)."""
 
 
 def _iso(seconds: float) -> str:
@@ -115,11 +150,3 @@ def as_number(id: str | int) -> str:
     """An addition to the message about a missing document, if its id is text that looks like a number."""
     looks = isinstance(id, str) and id.removeprefix("-").isdecimal()
     return f"; ids are text; for the number {str(id)[:20]} use id_type=json" if looks else ""
-
-
-def no_updates() -> Problem:
-    """The error for a deletion from an index without updates."""
-    return Problem(
-        409, "documents cannot be deleted from an index with on_conflict = reject: feed them into a new one with "
-        "on_conflict = update", field="on_conflict",
-    )  # fmt: skip

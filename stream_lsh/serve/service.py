@@ -28,10 +28,8 @@ from stream_lsh.index.rows import layout
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
-from stream_lsh.serve.counts import Tally
-from stream_lsh.serve.events import Place, Ring, block_of
-from stream_lsh.serve.intake import Intake
-from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates, shown
+from stream_lsh.serve.events import block_of
+from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
@@ -42,8 +40,8 @@ STARTING = "the service is starting: it compiles or loads its code"
 CLOSED = "the index of the service cannot be written"
 
 
-class Service:
-    """An index, its writer thread, counts and events. Created before its event loop, and used in it."""
+class Service(Interface):
+    """An index, its writer thread, counts and events."""
 
     def __init__(
         self,
@@ -61,26 +59,18 @@ class Service:
                 f"id_field = {LINE_ID}: documents over HTTP have no line numbers; name the field of the id"
             )
         self.folder = folder
-        self.limits = limits
-        self.tokens = tokens
         self.engine = engine = Engine.open(settings, folder, groups=groups, rules=rules or None)
-        self.settings = engine.settings
-        self.ring = Ring(engine.seq, limits.kept_events)
-        self._failed = failed
         self.writer = Writer(engine, self._committed, self._broken)
-        self.tally = Tally(lambda: engine.seq, lambda: self.writer.waiting, lambda: self.ring.listeners)
-        self.intake = Intake(self.tally, lambda: self.writer.waiting, limits.waiting_documents, self._why_not)
+        super().__init__(
+            engine.settings, engine.seq, lambda: engine.seq, lambda: self.writer.waiting, tokens, limits, failed
+        )
+        self.socket = folder / SOCKET
+        self.keeps_groups = engine.groups is not None
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
 
-    @property
-    def socket(self) -> Path:
-        """The socket for the command line."""
-        return self.folder / SOCKET
-
     async def start(self) -> None:
-        """Start answering once everything is compiled, so that no request waits for that."""
-        async with self._starting:
+        async with self._starting:  # everything is compiled first, so that no request waits for that
             await asyncio.to_thread(self._warm_up)
             if not self.intake.stopping:
                 self.writer.start()
@@ -93,7 +83,6 @@ class Service:
             likened(self.engine.index, "", 0, 0, 0)
 
     async def stop(self) -> None:
-        """Accept nothing new, finish what was accepted, commit, send listeners the rest, and close the index."""
         self.intake.close()
         async with self._starting:  # afterwards the index is not in use
             pass
@@ -117,25 +106,11 @@ class Service:
 
     # -- documents --------------------------------------------------------------------------------------------------
 
-    async def answer(self, work: Add | Check | Delete) -> Answers:
-        """The answers to documents.
-
-        Raises:
-            StreamLshError: this index cannot judge them, or cannot be written any more.
-        """
-        if isinstance(work, Delete) and self.settings.on_conflict != "update":
-            raise no_updates()
-        begun = time.monotonic()
+    async def _answer(self, work: Add | Check | Delete) -> Answers:
         found: Answers = await self.writer.do(work)
-        self.tally.answered(time.monotonic() - begun)
         return found
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
-        """A document, on request with its text.
-
-        Raises:
-            Problem: there is no such document, or the index has no texts.
-        """
         if text:
             self._check_texts()
 
@@ -150,11 +125,6 @@ class Service:
         return found
 
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
-        """A comparison of two documents.
-
-        Raises:
-            Problem: a document is missing, or the index has no texts.
-        """
         self._check_texts()
 
         def read(engine: Engine) -> tuple[list[dict[str, Any] | None], Likened | None]:
@@ -196,17 +166,8 @@ class Service:
 
     # -- groups and events ------------------------------------------------------------------------------------------
 
-    @property
-    def keeps_groups(self) -> bool:
-        return self.engine.groups is not None
-
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        """Rows of the table of groups, as of the last commit.
-
-        Raises:
-            UsageError: the order needs event times, and there are none.
-        """
-        try:
+        try:  # as of the last commit
             return await asyncio.to_thread(table, self.folder, order, within, limit)
         except StoreError:
             if self.engine.index.count:
@@ -214,22 +175,11 @@ class Service:
             return []  # nothing is committed yet
 
     async def group(self, number: int, limit: int) -> bytes:
-        """A group with its first members, as JSON.
-
-        Raises:
-            UsageError: there is no such group.
-        """
         return await asyncio.to_thread(group_json, self.folder, number, limit)
-
-    async def place(self, place: Place | None) -> Place:
-        """The start of a listener that has all events up to a place; None = from now on."""
-        return self.ring.end if place is None else place
 
     # -- the whole --------------------------------------------------------------------------------------------------
 
-    async def stats(self, seconds: int) -> dict[str, Any]:
-        """The contents of the index and the counts of the service, the last `seconds` one by one."""
-
+    async def _held(self) -> dict[str, Any]:
         def read(engine: Engine) -> dict[str, Any]:
             window = engine.index.window
             return {
@@ -237,15 +187,8 @@ class Service:
                 "stream_time": None if window is None else window.now, "jumps": 0 if window is None else window.jumps,
             }  # fmt: skip
 
-        held = await self.writer.do(Look(read))
-        return {
-            "index": {
-                **held, "bytes": await self._bytes(),
-                "groups": self.keeps_groups, "checks": True, "texts": self.settings.verify == "exact",
-                "settings": {**self.settings.answers, "time_field": self.settings.time_field},
-            },
-            **about(self.tally, self.ring, self.limits, self.writer.waiting, seconds),
-        }  # fmt: skip
+        held: dict[str, Any] = await self.writer.do(Look(read))
+        return {**held, "bytes": await self._bytes(), "checks": True, "texts": self.settings.verify == "exact"}
 
     async def _bytes(self) -> int:
         """Bytes on disk, at most `SIZE_SECONDS` old."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pydantic_settings import BaseSettings
+from pydantic import BaseModel
 
 from stream_lsh.errors import StoreError
 
@@ -12,7 +12,7 @@ MOST_POSTINGS = 2**32 - 1
 """Of a segment, and of the blocks of a memtable."""
 
 
-def check_used(settings: BaseSettings, measure: str, idle: Collection[str]) -> None:
+def check_used(settings: BaseModel, measure: str, idle: Collection[str]) -> None:
     """Raise ValueError if a setting is given that this measure does not use (`idle`), or one is missing."""
     fields = type(settings).model_fields
     for name in ("dimensions", "max_distance"):

@@ -30,23 +30,26 @@ def is_secret(annotation: Any) -> bool:
 
 
 def explain(
-    error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str], model: type[BaseModel]
-) -> str:
+    error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str], model: type[BaseModel], *,
+    noun: str = "setting", described: bool = False,
+) -> str:  # fmt: skip
     """Why values do not fit a model: each with its name, its value, its source and what is allowed.
 
     Args:
-        sources: the source of a value, by name. A value without a source is only named.
+        sources: the source of a value, by name. A value without a source is only named. noun: what a value is of.
+            described: say what it is for, too.
     """
     lines: dict[str, str] = {}  # the first of a field: a union has an error for each of its kinds
     for item in error.errors():
         name = str(item["loc"][0]) if item["loc"] else ""
-        lines.setdefault(name or item["msg"], _line(item, name, values, sources, model))
+        lines.setdefault(name or item["msg"], _line(item, name, values, sources, model, noun, described))
     return "; ".join(lines.values())
 
 
 def _line(
-    item: ErrorDetails, name: str, values: Mapping[str, Any], sources: Mapping[str, str], model: type[BaseModel]
-) -> str:
+    item: ErrorDetails, name: str, values: Mapping[str, Any], sources: Mapping[str, str], model: type[BaseModel],
+    noun: str, described: bool,
+) -> str:  # fmt: skip
     field = model.model_fields.get(name)
     origin = f" (from {sources[name]})" if name in sources else ""
     own = item["msg"].removeprefix("Value error, ") if item["type"] == _OWN else None
@@ -54,12 +57,13 @@ def _line(
         said = ", ".join(f"{each} from {sources[each]}" for each in sources if re.search(rf"\b{each}\b", item["msg"]))
         return f"{own} ({said})" if said else f"{own}"
     if field is None:
-        return unknown(name, model.model_fields, sources.get(name))
+        return unknown(name, model.model_fields, sources.get(name), noun)
     if item["type"] == "missing":
         return f"{name} is missing: {field.description}"
     value = None if is_secret(field.annotation) else values.get(name)
     shown = name if value is None else f"{name} = {_shown(value)}"
-    return f"{shown}{origin}: {own or f'give {allowed(field)}{_meant(value, field)}'}"
+    said = f"{shown}{origin}: {own or f'give {allowed(field)}{_meant(value, field)}'}"
+    return f"{said} ({field.description})" if described else said
 
 
 def _shown(value: object) -> str:

@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from stream_lsh.documents.fields import Fields
 from stream_lsh.documents.items import Item, item_of
@@ -37,7 +36,7 @@ from stream_lsh.families.measure import (
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
 from stream_lsh.settings.checks import MOST_POSTINGS, check_room, check_used, refuse_others
 from stream_lsh.settings.errors import allowed, explain, is_flag
-from stream_lsh.settings.sources import PREFIX, gathered
+from stream_lsh.settings.sources import gathered
 from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, parse_steps
 
 # What an answer depends on: an index made with other values of these gives other answers.
@@ -53,10 +52,12 @@ UPDATES = ("on_conflict", "time_field", "deleted_field")  # fix answers where id
 TIMED = ("time_field",)  # of stories, which end by time
 
 
-class Settings(BaseSettings):
-    """All settings of the engine; frozen, validated, with the documentation of each beside it."""
+class Settings(BaseModel):
+    """All settings of the engine; frozen, validated, with the documentation of each beside it.
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX, validate_default=True)
+    `Settings(...)` in Python means what it says; files and variables enter only through `load`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     measure: Measure = Field(
         default="jaccard",
@@ -202,18 +203,6 @@ class Settings(BaseSettings):
     max_document_bytes: int = Field(
         default=16 * 2**20, ge=64, le=2**30, description="bytes of the longest document; longer ones are dead letters"
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # `Settings(...)` in Python means what it says; the environment enters only through `load`.
-        return (init_settings,)
 
     @field_validator("*", mode="before")
     @classmethod

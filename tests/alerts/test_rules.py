@@ -87,7 +87,7 @@ def test_a_rule_that_says_anything_else_is_another_one(tmp_path: Path) -> None:
         ('name = "grows"', 'name = "copyist"', r"rule 4: name = 'copyist' is there twice; give each its own"),
         ('source = "nordwire"', "", r"rule 2 \(copies us\): name one of source and by, or both"),
         ('source = "nordwire"', 'source = "a"\nby = "a"', r"source and by are both 'a': name two sources"),
-        ('source = "nordwire"', "source = true", r"rule 2 \(copies us\): source = True: give a text or an integer "),
+        ('source = "nordwire"', "source = true", r"rule 2 \(copies us\): source = true: give a text or an integer "),
         ("similarity = 0.9", "similarity = 1.1", r"similarity = 1.1: give a number above 0 and of at most 1 "),
         ("above = 0.5", "above = 1", r"above = 1: give a number of at least 0 and below 1"),
         ("[[rule]]", "[rule]", "is not TOML|has no rules"),

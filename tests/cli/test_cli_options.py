@@ -9,16 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream_lsh.cli.group import LazyGroup
-from stream_lsh.cli.options import (
-    GROUPS,
-    SECTIONS,
-    SETTINGS,
-    load_settings,
-    quiet_option,
-    setting,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.options import GROUPS, SECTIONS, SETTINGS, load_settings, quiet_option, setting, settings_options
 from stream_lsh.settings.model import Settings
 
 
@@ -31,8 +22,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(*arguments: str, env: dict[str, str] | None = None) -> tuple[Result, Settings | None]:
     loaded: list[Settings] = []
 
-    @click.command()
-    @with_options([*settings_options(), quiet_option()])
+    @click.command(params=[*settings_options(), quiet_option()])
     @click.pass_context
     def probe(context: click.Context, **_: object) -> None:
         loaded.append(load_settings(context))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_lsh.cli.progress import Bar, Lines, Silent, Speed, progress_display
+from stream_lsh.cli.progress import Bar, Lines, Speed, progress_display
 from stream_lsh.embedded.report import Progress
 
 
@@ -102,7 +103,7 @@ class Stream:
 @pytest.mark.parametrize(
     ("quiet", "error", "output", "writes", "kind"),
     [
-        (True, True, False, True, Silent),
+        (True, True, False, True, nullcontext),
         (False, False, False, True, Lines),
         (False, True, False, True, Bar),
         (False, True, True, True, Lines),

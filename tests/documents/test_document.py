@@ -239,3 +239,9 @@ def test_sources_of_documents() -> None:
     found = columns([Document(1, "x", source=np.str_("é")), Document(2, "x"), Document(3, "x", source="s" * 300)])
     assert found.sources == ['"é"'.encode(), b"", b""]
     assert columns([Document(1, "x")]).sources == []
+
+
+def test_set_takes_integers_of_any_size() -> None:
+    """Python converts at most 4,300 digits of an integer to text."""
+    found = columns([Document("a", set=[10**5000, 7])], Fields(set_field="set"))
+    assert not found.rejected and found.texts.endswith(b"\x1f7")

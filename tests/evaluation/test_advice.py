@@ -6,8 +6,8 @@ import pytest
 
 from stream_lsh.evaluation.advice import Length, advise, continuous_share, current_length, lengths, measure_lengths
 from stream_lsh.evaluation.sample import draw
-from stream_lsh.evaluation.shares import few, odds, percent
 from stream_lsh.settings.model import Settings
+from stream_lsh.wording import few, odds, percent
 
 
 def length(shingles: str, chance: float, candidates: float) -> Length:

@@ -74,5 +74,5 @@ def test_background_is_all_pairs(groups: list[set[int]]) -> None:
         low = [item for item in expected if item[0] < below]
         assert found.mean(below) == pytest.approx(sum(s for s, _ in low) / len(low) if low else 0)
         assert found.chance(below) == pytest.approx(sum(c for _, c in low) / len(low) if low else 0)
-    assert found.above(0.5) == sum(s >= 0.5 for s in similarities)
+    assert found.alike(0.5) == sum(s >= 0.5 for s in similarities)
     assert found.quantile(1.0, 1.1) == pytest.approx(max(similarities, default=0), abs=0.001)

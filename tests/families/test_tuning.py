@@ -130,13 +130,6 @@ def test_bands_needed_is_the_fewest(threshold: float, recall: float, rows: int) 
         ((0.8, 0.999, 64, 200, None), r"signature_size is 64: set it to 200 or more"),
         ((0.8, 0.999, 100, 20, 7), r"signature_size is 100: set it to 140 or more"),
         ((1e-9, 0.5), r"raise the threshold"),
-        ((0.0, 0.5), r"threshold is 0"),
-        ((1.5, 0.5), r"threshold is 1\.5"),
-        ((float("nan"), 0.5), r"threshold is nan"),
-        ((0.8, 1.0), r"recall is 1"),
-        ((0.8, 0.999, 0), r"signature_size is 0"),
-        ((0.8, 0.999, None, 2000), r"bands is 2,000"),
-        ((0.8, 0.999, None, None, 65), r"rows is 65"),
         ((0.8, 0.999, None, 1024, 5), r"5,120 signature components"),
     ],
 )

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support import unicode_table
 from support.models.signing import make_settings, normalise, sign, tokens
 
-from stream_lsh.text import casing, make_unicode
+from stream_lsh.text import casing
 from stream_lsh.text.ascii import GROUP, quick_of
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.tokens import CONTINUOUS_START, normalised_capacity
@@ -99,7 +100,7 @@ def test_every_character_in_a_word_and_alone(mode: str) -> None:
 @pytest.mark.long
 @same_unicode
 def test_shipped_table_is_what_the_generator_writes() -> None:
-    built = make_unicode.build()
+    built = unicode_table.build()
     shipped = unicode_data()
     assert str(built["version"]) == shipped.version
     for name in ("pages", "records", "flags", "lower", "unassigned"):

@@ -10,7 +10,6 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import with_options
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS, check_version, fetched, libraries
@@ -30,9 +29,7 @@ stream-lsh kafka broker --version 3.9.1 --port 19092
 
 It needs Java (17 for Kafka 4, 11 for Kafka 3.9), and Maven for the first download. The jars (46 MB) are kept in the
 user's cache folder. It runs until Ctrl-C or SIGTERM.""",
-)
-@with_options(
-    [
+    params=[
         Option(
             ["--version"], default=VERSIONS[0], metavar="X.Y.Z", show_default=True, section="Broker",
             help=f"version of Kafka; tested versions are {' and '.join(VERSIONS)}",
@@ -45,7 +42,7 @@ user's cache folder. It runs until Ctrl-C or SIGTERM.""",
             ["--data"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", section="Broker",
             help="folder of its data and its log, made if missing; default: a temporary folder",
         ),
-    ]
+    ],
 )  # fmt: skip
 def broker(version: str, port: int, data: Path | None) -> None:
     check_version(version)

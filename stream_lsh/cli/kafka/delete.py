@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import click
 
 from stream_lsh.cli.delete import json_id_option, wanted_ids
-from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command
-from stream_lsh.cli.options import (
-    KAFKA,
-    KAFKA_SECTIONS,
-    load_settings,
-    quiet_option,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
+from stream_lsh.cli.options import quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
@@ -26,25 +17,23 @@ EXAMPLES = """
 stream-lsh kafka delete a1 a2 --topic-prefix news --key-is-id string
 withdrawn | stream-lsh kafka delete --topic-prefix news --deleted-field deleted -
 """
-SETTINGS = (*KAFKA_SECTIONS[KAFKA], "id_field", "deleted_field", "key_is_id")
+SETTINGS = (*CONNECTION, "id_field", "deleted_field", "key_is_id")
 
 
-@click.command(
-    cls=Command,
+@pipeline_command(
+    SETTINGS,
     examples=EXAMPLES,
     help="""Send deletions to the documents topic of a pipeline whose workers have on_conflict = "update".
 
 With --key-is-id a deletion is a tombstone, with --deleted-field a record with that field. Its verdict is among the
 others. Partitions are chosen as `produce` chooses them. ID is text; with --json-id it is JSON, and 17 is a number. -
 reads ids from standard input, one a line.""",
+    params=[json_id_option(), quiet_option()],
+    defaults={"on_conflict": "update"},
 )
 @click.argument("ids", nargs=-1, metavar="ID ...")
-@with_options([json_id_option(), *settings_options(SETTINGS, KafkaSettings), quiet_option()])
-@click.pass_context
-def delete(context: click.Context, /, ids: tuple[str, ...], as_json: bool, quiet: bool, **_: Any) -> None:
+def delete(settings: KafkaSettings, ids: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     wanted = wanted_ids(ids, as_json=as_json)
-    settings = load_settings(context, KafkaSettings, defaults={"on_conflict": "update"})
-    require_kafka()
     from stream_lsh.kafka.tools.delete import check, lines
     from stream_lsh.kafka.tools.produce import Feeder
 

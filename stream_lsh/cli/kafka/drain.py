@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA,
-    KAFKA_SECTIONS,
-    RUNNING,
-    load_settings,
-    quiet_option,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.group import Option
+from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.options import RUNNING, quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
@@ -30,8 +20,8 @@ stream-lsh kafka drain --resume
 """
 
 
-@click.command(
-    cls=Command,
+@pipeline_command(
+    PIPELINE,
     examples=EXAMPLES,
     help="""Let the pipeline finish what it has read, and read nothing new: before an upgrade with other formats, before
 another number of shards, before the end.
@@ -39,22 +29,16 @@ another number of shards, before the end.
 The workers keep running: the signers pause, and the other roles finish. The exit code is 0 when everything that was
 read has its verdict and outputs. After --timeout it is 1, and the command names the roles that are not finished. The
 signers pause until --resume, also in workers that start later. Documents wait in their topic.""",
-)
-@with_options(
-    [
+    params=[
         Option(["--resume"], is_flag=True, section=RUNNING, help="let the signers read again"),
         Option(
             ["--timeout"], type=click.FloatRange(min=0), default=300.0, show_default=True, metavar="SECONDS",
             section=RUNNING, help="seconds to wait",
         ),
         quiet_option(),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
-@click.pass_context
-def drain(context: click.Context, /, resume: bool, timeout: float, quiet: bool, **_: Any) -> None:
-    settings = load_settings(context, KafkaSettings)
-    require_kafka()
+def drain(settings: KafkaSettings, resume: bool, timeout: float, quiet: bool) -> None:
     from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import drain as tool
 

@@ -8,10 +8,8 @@ from typing import Any
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command
 from stream_lsh.cli.groups import choice_options, show_groups
-from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, settings_options, with_options
+from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
 from stream_lsh.kafka.settings import KafkaSettings
 
 EXAMPLES = """
@@ -20,20 +18,17 @@ stream-lsh kafka groups --topic-prefix news 4711
 """
 
 
-@click.command(
-    cls=Command,
+@pipeline_command(
+    CONNECTION,
     examples=EXAMPLES,
     help="""Show the groups of a pipeline whose workers have the setting `groups`, the largest first.
 
 The command reads PREFIX.group-changelog into a temporary folder. GROUP is the number of a group: the command shows its
 members in the order of arrival. The output is a table on a terminal, and JSON lines elsewhere.""",
+    params=choice_options(),
 )
 @click.argument("group", type=click.IntRange(min=0), metavar="[GROUP]", required=False)
-@with_options([*choice_options(), *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings)])
-@click.pass_context
-def groups(context: click.Context, /, **given: Any) -> None:
-    settings = load_settings(context, KafkaSettings)
-    require_kafka()
+def groups(settings: KafkaSettings, **given: Any) -> None:
     # Here, because they take the Kafka client with them, and RocksDB.
     from stream_lsh.embedded.temporary import temporary_folder
     from stream_lsh.kafka.tools.groups import fetch

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import config_option, load_settings, quiet_option, with_options
+from stream_lsh.cli.options import config_option, load_settings, quiet_option
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.kafka.tools.workers import EVERY_ADDRESS
 from stream_lsh.kafka.tools.workers import health as report_of
@@ -26,16 +26,14 @@ STREAM_LSH_HTTP_PORT=8080 stream-lsh kafka health --quiet
 
 A role works if it has committed, or had nothing to do, within the last minute. A role that has stopped is named with
 the reason. The worker needs an http_port; its first process names the ports of the others.""",
-)
-@with_options(
-    [
+    params=[
         Option(["--port"], type=click.IntRange(1, 65535), metavar="N", help="port of the first process  [http_port]"),
         Option(
             ["--host"], metavar="ADDRESS", help="address of the worker  [http_host; 127.0.0.1 if that is every address]"
         ),
         config_option(),
         quiet_option(),
-    ]
+    ],
 )
 @click.pass_context
 def health(context: click.Context, /, port: int | None, host: str | None, quiet: bool, **_: object) -> None:

@@ -12,14 +12,7 @@ import click
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    KAFKA,
-    KAFKA_SECTIONS,
-    load_settings,
-    quiet_option,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, quiet_option, settings_options
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.cli.running import chosen_inputs
 from stream_lsh.errors import InputError, UsageError
@@ -49,10 +42,7 @@ SETTINGS = (
 FILE has JSON lines (.jsonl; also .gz, .xz, .zst), or is - for standard input. Without FILE, standard input is read if
 it is a pipe. With --document-format text the value is the text alone. The partition is the CRC-32 of the key, as in
 librdkafka. Lines keep their order, and count when all in-sync replicas have acknowledged them.""",
-)
-@click.argument("inputs", nargs=-1, metavar="[FILE ...]")
-@with_options(
-    [
+    params=[
         Option(
             ["--rate"], type=click.FloatRange(min=0, min_open=True), metavar="N", section="Sending",
             help="documents per second  [as fast as Kafka takes them]",
@@ -60,8 +50,9 @@ librdkafka. Lines keep their order, and count when all in-sync replicas have ack
         Option(["--key"], metavar="FIELD", section="Sending", help="field of the key  [field of the id]"),
         *settings_options(SETTINGS, KafkaSettings),
         quiet_option(),
-    ]
+    ],
 )  # fmt: skip
+@click.argument("inputs", nargs=-1, metavar="[FILE ...]")
 @click.pass_context
 def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | None, key: str | None, **_: Any) -> None:
     names = chosen_inputs(inputs, "stream-lsh kafka produce feed.jsonl")

@@ -13,20 +13,12 @@ from click.core import ParameterSource
 from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.kafka.command import log_level_option
 from stream_lsh.cli.kafka.tail import FOLDED, OUTPUTS
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA_SETTINGS,
-    RUNNING,
-    load_settings,
-    quiet_option,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, RUNNING, load_settings, quiet_option, settings_options
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.embedded.report import Progress
 from stream_lsh.embedded.signals import interruption
-from stream_lsh.kafka.run.logs import LEVELS
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count, duration, per_second
 
@@ -56,21 +48,16 @@ use with other settings is refused.
 With --from-changelog the documents are read from the changelogs of the shards instead (verify = exact), so none is
 missing. Only the number of shards may change. Verdicts and pairs are written anew; unique begins with the next
 documents. Run `stream-lsh kafka drain` before.""",
-)
-@with_options(
-    [
+    params=[
         Option(["--to-prefix"], required=True, metavar="NAME", section=RUNNING, help="the new prefix"),
         Option(
             ["--from-changelog"], is_flag=True, section=RUNNING,
             help="change only the number of shards, and read the changelogs instead of the documents topic",
         ),
-        Option(
-            ["--log-level"], type=click.Choice(LEVELS), default="warning", show_default=True, section=RUNNING,
-            help="least level of log lines on standard error",
-        ),
+        log_level_option("warning"),
         quiet_option(),
         *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in LEFT_OUT], KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
 @click.pass_context
 def reindex(

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Any
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA,
-    KAFKA_SECTIONS,
-    RUNNING,
-    load_settings,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.group import Option
+from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.options import RUNNING
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
 
@@ -29,8 +20,8 @@ stream-lsh kafka replay --reason too_large --since 2026-11-01
 """
 
 
-@click.command(
-    cls=Command,
+@pipeline_command(
+    PIPELINE,
     examples=EXAMPLES,
     help="""Send rejected documents to the documents topic again, once you have removed the cause: after a larger
 max_document_bytes, for example. Key, value, headers, timestamp and partition stay the same.
@@ -38,9 +29,7 @@ max_document_bytes, for example. Key, value, headers, timestamp and partition st
 The command reads the present dead letters, and stores its position for each reason. Repeated or restarted, it sends no
 document twice. Dead letters that --since and --until leave out count as done. The header stream-lsh-replays counts how
 often a document was sent again.""",
-)
-@with_options(
-    [
+    params=[
         Option(
             ["--reason"], multiple=True, metavar="NAME", section=RUNNING,
             help="only documents rejected for this reason; repeatable",
@@ -59,16 +48,12 @@ often a document was sent again.""",
         ),
         Option(["--from-beginning"], is_flag=True, section=RUNNING, help="also dead letters that were read before"),
         Option(["--dry-run"], is_flag=True, section=RUNNING, help="only show what would be sent"),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
-@click.pass_context
 def replay(
-    context: click.Context, /, reason: tuple[str, ...], since: datetime | None, until: datetime | None, most: int,
-    from_beginning: bool, dry_run: bool, **_: Any,
+    settings: KafkaSettings, reason: tuple[str, ...], since: datetime | None, until: datetime | None, most: int,
+    from_beginning: bool, dry_run: bool,
 ) -> None:  # fmt: skip
-    settings = load_settings(context, KafkaSettings)
-    require_kafka()
     from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools.replay import Wanted, replay
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA,
-    KAFKA_SECTIONS,
-    RUNNING,
-    load_settings,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.group import Option
+from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.options import RUNNING
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import size
@@ -30,8 +21,8 @@ stream-lsh kafka skip signatures 0 4711 --yes
 """
 
 
-@click.command(
-    cls=Command,
+@pipeline_command(
+    PIPELINE,
     examples=EXAMPLES,
     help="""Skip one record that stops its reader: a record of other settings, of another version, or a damaged one. The
 message of the stopped role names topic, partition and offset.
@@ -39,20 +30,14 @@ message of the stopped role names topic, partition and offset.
 The command shows the record, and what is lost without it. With --yes its reader skips it from the next start on: start
 the worker again. The command needs the settings of the workers. Bytes of other programs are skipped without it. A
 change in the changelog of a shard cannot be skipped, because everything after it depends on it.""",
+    params=[
+        Option(["--yes"], is_flag=True, section=RUNNING, help="skip the record; default: only show it"),
+    ],
 )
 @click.argument("topic", type=click.Choice(TOPICS), metavar="|".join(TOPICS))
 @click.argument("partition", type=click.IntRange(min=0))
 @click.argument("offset", type=click.IntRange(min=0))
-@with_options(
-    [
-        Option(["--yes"], is_flag=True, section=RUNNING, help="skip the record; default: only show it"),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], *COMMON, "groups"), KafkaSettings),
-    ]
-)
-@click.pass_context
-def skip(context: click.Context, /, topic: str, partition: int, offset: int, yes: bool, **_: Any) -> None:
-    settings = load_settings(context, KafkaSettings)
-    require_kafka()
+def skip(settings: KafkaSettings, topic: str, partition: int, offset: int, yes: bool) -> None:
     from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import skip as tool
 

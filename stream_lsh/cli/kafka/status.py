@@ -9,21 +9,14 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA,
-    KAFKA_SECTIONS,
-    RUNNING,
-    load_settings,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.group import Option
+from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.options import RUNNING
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -54,8 +47,8 @@ def places(text: str) -> list[tuple[str, int]]:
     return found
 
 
-@click.command(
-    cls=Command,
+@pipeline_command(
+    (*PIPELINE, "http_port", "http_host"),
     examples=EXAMPLES,
     help="""Show the state of the pipeline on one screen: what is wrong, the worker of each role, how many documents
 wait and for how long, the shards. A terminal gets a new screen every two seconds, until Ctrl-C; a pipe gets one.
@@ -65,9 +58,7 @@ versions are read from the workers: at http_port of each member of the groups, o
 command changes nothing.
 
 Give it the settings of the workers. Each line below WRONG names an alert; its page is docs/how-to/runbook/ALERT.md.""",
-)
-@with_options(
-    [
+    params=[
         Option(["--once"], is_flag=True, section=RUNNING, help="print one screen, also on a terminal"),
         Option(["--json", "as_json"], is_flag=True, section=RUNNING, help="print one JSON object"),
         Option(
@@ -78,16 +69,12 @@ Give it the settings of the workers. Each line below WRONG names an alert; its p
             ["--serve"], type=click.IntRange(1, 65535), metavar="PORT", section=RUNNING,
             help="serve metrics for Prometheus on this port of http_host, instead of a screen",
         ),
-        *settings_options((*KAFKA_SECTIONS[KAFKA], "http_port", "http_host", *COMMON, "groups"), KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
-@click.pass_context
-def status(context: click.Context, /, once: bool, as_json: bool, workers: str, serve: int | None, **_: Any) -> None:
+def status(settings: KafkaSettings, once: bool, as_json: bool, workers: str, serve: int | None) -> None:
     firsts = places(workers)
     if serve is not None and (once or as_json or firsts):
         raise UsageError("--serve does not end, and asks no worker: leave out --once, --json and --workers")
-    settings = load_settings(context, KafkaSettings)
-    require_kafka()
     from stream_lsh.kafka.client.connection import explained
 
     if serve is not None:

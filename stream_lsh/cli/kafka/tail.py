@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, settings_options, with_options
+from stream_lsh.cli.group import Option
+from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
 from stream_lsh.kafka.settings import KafkaSettings
 
 FOLDED = ("groups", "alerts")  # where the workers have `groups`
@@ -24,32 +22,24 @@ stream-lsh kafka tail groups | jq -c 'select(.total_members == 10)'
 """
 
 
-@click.command(
-    cls=Command,
+@pipeline_command(
+    CONNECTION,
     examples=EXAMPLES,
     help="""Print an output of the pipeline until Ctrl-C, a line for each committed record.
 
 pairs, verdicts, groups (events of groups) and alerts are JSON lines. unique has the values of the unique documents as
 they were sent. dead-letters are JSON lines with the headers, which have the reason, and the original bytes. groups and
 alerts need workers with the setting `groups`.""",
-)
-@click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
-@with_options(
-    [
+    params=[
         Option(["--from-beginning"], is_flag=True, section="Reading", help="begin with the first record of the topic"),
         Option(["--until-end"], is_flag=True, section="Reading", help="stop at the present end of the topic"),
         Option(
             ["--limit"], type=click.IntRange(min=1), metavar="N", section="Reading", help="stop after N lines"
         ),
-        *settings_options(KAFKA_SECTIONS[KAFKA], KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
-@click.pass_context
-def tail(
-    context: click.Context, /, output: str, from_beginning: bool, until_end: bool, limit: int | None, **_: Any
-) -> None:
-    settings = load_settings(context, KafkaSettings)
-    require_kafka()
+@click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
+def tail(settings: KafkaSettings, output: str, from_beginning: bool, until_end: bool, limit: int | None) -> None:
     asyncio.run(_print(settings, output, from_beginning, not until_end, limit))
 
 

@@ -6,15 +6,16 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from stream_lsh.cli.extra import require_kafka
-from stream_lsh.cli.group import Command, Group, Option
-from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, TOPICS, load_settings, settings_options, with_options
+from stream_lsh.cli.group import Group, Option
+from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
+from stream_lsh.cli.options import KAFKA_SECTIONS, TOPICS
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wording import duration, plain_table, size
+from stream_lsh.wording import aligned, duration, plain_table, size
 
 if TYPE_CHECKING:
     from stream_lsh.kafka.topics import TopicState
@@ -40,43 +41,37 @@ def topics() -> None:
     pass
 
 
-def _options() -> list[Option]:
-    shape = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")
-    names = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups")
-    return [*settings_options(names, KafkaSettings), shape]
+_pipeline_command = partial(
+    pipeline_command,
+    (*CONNECTION, *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups"),
+    [Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")],
+    make=topics.command,
+)
 
 
-@topics.command(
-    cls=Command,
+@_pipeline_command(
     examples=CREATE_EXAMPLES,
     help="""Make the topics that are missing, as the settings say.
 
 Existing topics stay as they are, and the command shows what differs. Only the outputs get more partitions, if the
 documents topic has more. You can repeat the command at any time.""",
 )
-@with_options(_options())
-@click.pass_context
-def create(context: click.Context, /, as_json: bool, **_: Any) -> None:
-    _run(context, "create", as_json)
+def create(settings: KafkaSettings, as_json: bool) -> None:
+    _run(settings, "create", as_json)
 
 
-@topics.command(
-    cls=Command,
+@_pipeline_command(
     examples=SHOW_EXAMPLES,
     help="Show the topics: partitions, replicas, retention, and what differs from the settings.",
 )
-@with_options(_options())
-@click.pass_context
-def show(context: click.Context, /, as_json: bool, **_: Any) -> None:
-    _run(context, "show", as_json)
+def show(settings: KafkaSettings, as_json: bool) -> None:
+    _run(settings, "show", as_json)
 
 
-def _run(context: click.Context, action: str, as_json: bool) -> None:
-    require_kafka()
+def _run(settings: KafkaSettings, action: str, as_json: bool) -> None:
     from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import topics as kafka_topics
 
-    settings = load_settings(context, KafkaSettings)
     with explained(settings):
         states = asyncio.run(getattr(kafka_topics, action)(settings))
     if as_json:
@@ -130,16 +125,12 @@ def print_table(states: Iterable[TopicState]) -> None:
     """The table, with lines in bold and folded only on a terminal."""
     lines = rows(states)
     if not sys.stdout.isatty():
-        widths = [max(map(len, column)) for column in zip(COLUMNS, *lines, strict=True)]
-        for line in (COLUMNS, *lines):
-            click.echo("  ".join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip())
+        click.echo("\n".join(aligned([COLUMNS, *lines])))
         return
     from rich.console import Console
     from rich.text import Text
 
-    table = plain_table()
-    for number, title in enumerate(COLUMNS):
-        table.add_column(title, overflow="fold", justify="right" if number in (1, 2) else "left")
+    table = plain_table(None, COLUMNS[0], *(f">{name}" for name in COLUMNS[1:3]), *COLUMNS[3:])
     for line in lines:
         table.add_row(*(Text(part) for part in line))
     Console(highlight=False).print(table)

@@ -9,17 +9,10 @@ import click
 from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.options import (
-    COMMON,
-    KAFKA_SETTINGS,
-    RUNNING,
-    load_settings,
-    settings_options,
-    with_options,
-)
+from stream_lsh.cli.kafka.command import log_level_option
+from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, RUNNING, load_settings, settings_options
 from stream_lsh.embedded.signals import ignore, interruption, postponed
 from stream_lsh.errors import UsageError
-from stream_lsh.kafka.run.logs import LEVELS
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
 
 PROCESSES = ("groups", "roles", "one")
@@ -80,9 +73,7 @@ stops alone.
 With http_port each process answers /health and /metrics, the first at this port and the others at the next ones.
 `stream-lsh kafka health` asks them all. Passwords (sasl_password, ssl_password) are settings of the file, or the
 variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
-)
-@with_options(
-    [
+    params=[
         Option(
             ["--roles"], metavar="ROLE,...", section=RUNNING,
             help=f"roles of this worker: {', '.join(ROLES)}, with --groups also {GROUP}  [all]",
@@ -91,12 +82,9 @@ variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
             ["--processes"], type=click.Choice(PROCESSES), default=PROCESSES[0], show_default=True, section=RUNNING,
             help="groups: sign, match and the rest; roles: one for each role; one: this process alone",
         ),
-        Option(
-            ["--log-level"], type=click.Choice(LEVELS), default="info", show_default=True, section=RUNNING,
-            help="least level of log lines on standard error",
-        ),
+        log_level_option("info"),
         *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in NOT_HERE], KafkaSettings),
-    ]
+    ],
 )  # fmt: skip
 @click.pass_context
 def worker(context: click.Context, /, roles: str | None, processes: Any, log_level: str, **_: Any) -> tuple[int, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -12,6 +13,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from stream_lsh import __version__
 from stream_lsh.kafka.run.health import Health
 
+Handler = Callable[[Any], Awaitable[Any]]
+"""From a request of aiohttp to its response."""
 BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4096)
 FOREIGN = "foreign"  # reason of `ignored`: bytes that no version of this program writes
 LATENCIES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
@@ -96,9 +99,18 @@ async def served(health: Health, registry: Registry, host: str, port: int) -> As
         body, kind = registry.exposition()
         return web.Response(body=body, headers={"Content-Type": kind})
 
+    async with answering(answer_health, answer_metrics, host, port) as used:
+        yield used
+
+
+@asynccontextmanager
+async def answering(health: Handler, metrics: Handler, host: str, port: int) -> AsyncIterator[int]:
+    """Answer /health and /metrics. Yields the port, and raises, as `served`."""
+    from aiohttp import web
+
     application = web.Application()
-    application.router.add_get("/health", answer_health)
-    application.router.add_get("/metrics", answer_metrics)
+    application.router.add_get("/health", health)
+    application.router.add_get("/metrics", metrics)
     runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:

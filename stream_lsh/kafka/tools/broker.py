@@ -8,7 +8,6 @@ import fcntl
 import os
 import random
 import re
-import signal
 import socket
 import struct
 import subprocess
@@ -54,6 +53,7 @@ PROPERTIES = {
 # port as its own, connect to itself, and keep the broker from starting again.
 _FIRST_PORT, _LAST_PORT = 10_000, 28_000
 _LOG_LINES = 12
+HEAP_MB = 512
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"  # for a short run the second compiler costs more time than it saves
 # Runs as its own process before it becomes Java: Linux ends it together with us, even after a kill.
 _LAUNCHER = """\
@@ -78,9 +78,6 @@ class KafkaBroker:
         port: int | None = None,
         *,
         properties: Mapping[str, str] | None = None,
-        listeners: Mapping[str, str] | None = None,
-        scram_users: Mapping[str, str] | None = None,
-        heap_mb: int = 512,
         brief: bool = False,
     ) -> None:
         """Does not start the broker.
@@ -89,20 +86,14 @@ class KafkaBroker:
             folder: for data and log. Created if missing; existing data are used again.
             port: of the plain listener; None = a free one.
             properties: further lines of server.properties, which override `PROPERTIES`.
-            listeners: name -> protocol (SSL, SASL_SSL, ...) of further listeners; see `address`.
-            scram_users: name -> password; written when the folder is formatted.
             brief: for a life of minutes: it starts sooner, and takes more time for each record.
         """
         self.folder = folder
         self.version = version
-        given = dict(listeners or {})
-        plain, self._controller_port, *others = free_ports(2 + len(given), () if port is None else (port,))
+        plain, self._controller_port = free_ports(2, () if port is None else (port,))
         self.port = port or plain
         self.log = folder / "broker.log"
         self._properties = dict(properties or {})
-        self._listeners = {name: (given[name], number) for name, number in zip(given, others, strict=True)}
-        self._scram_users = dict(scram_users or {})
-        self._heap_mb = heap_mb
         self._java_options = [_FIRST_COMPILER] if brief else []
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: int | None = None
@@ -111,10 +102,6 @@ class KafkaBroker:
     def bootstrap(self) -> str:
         """host:port of the plain listener."""
         return f"127.0.0.1:{self.port}"
-
-    def address(self, listener: str) -> str:
-        """host:port of a further listener. The host is a name, as in certificates."""
-        return f"localhost:{self._listeners[listener][1]}"
 
     @property
     def pid(self) -> int | None:
@@ -162,7 +149,7 @@ class KafkaBroker:
         if not (self._data / "meta.properties").exists():
             self._format(program, classes, config)
         self._process = _starter.submit(self._launch, [
-            program, f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", *self._java_options,
+            program, f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC", *self._java_options,
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
             "-cp", classes, "kafka.Kafka", str(config),
@@ -202,21 +189,6 @@ class KafkaBroker:
             self._lock = None
         _running.discard(self)
 
-    def restart(self, timeout: float = START_SECONDS) -> None:
-        """Stop it if it runs, and start it again on the same port and data."""
-        self.stop()
-        self.start(timeout)
-
-    def pause(self) -> None:
-        """Suspend it (SIGSTOP) until `resume`."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Continue after `pause`."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
-
     def wait(self, timeout: float | None = None) -> int | None:
         """Wait for its end. Returns its exit code, or None if it does not end within `timeout` seconds or is not
         running."""
@@ -231,19 +203,13 @@ class KafkaBroker:
         return self.folder / "data"
 
     def _all_properties(self) -> dict[str, str]:
-        plain = {"PLAINTEXT": ("PLAINTEXT", self.port)}
-        clients = {**plain, **self._listeners}
-        everyone = {**clients, "CONTROLLER": ("PLAINTEXT", self._controller_port)}
         return {
             **PROPERTIES,
             "log.dirs": str(self._data),
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, (_, port) in everyone.items()),
-            "advertised.listeners": ",".join(
-                f"{name}://{'127.0.0.1' if name in plain else 'localhost'}:{port}"
-                for name, (_, port) in clients.items()
-            ),
-            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, (kind, _) in everyone.items()),
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             **self._properties,
         }
 
@@ -254,16 +220,16 @@ class KafkaBroker:
         path.write_text("".join(lines), encoding="utf-8")
         return path
 
-    def _format(self, program: str, classes: str, config: Path) -> None:
+    def _format_command(self, program: str, classes: str, config: Path) -> list[str]:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = [
+        return [
             program, _FIRST_COMPILER, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classes,
             "kafka.tools.StorageTool",
             "format", f"--cluster-id={cluster}", f"--config={config}", "--ignore-formatted",
         ]  # fmt: skip
-        for name, password in self._scram_users.items():
-            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-                command.append(f"--add-scram={mechanism}=[name={name},password={password}]")
+
+    def _format(self, program: str, classes: str, config: Path) -> None:
+        command = self._format_command(program, classes, config)
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode != 0:
             said = _telling(done.stdout + done.stderr)

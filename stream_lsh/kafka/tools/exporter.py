@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 from aiohttp import web
 from aiokafka import errors
@@ -13,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.kafka.client.connection import explain
+from stream_lsh.kafka.run.metrics import answering
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.observer import observing
 from stream_lsh.kafka.tools.status import Report, report
@@ -70,20 +71,13 @@ async def exporting(settings: KafkaSettings, port: int) -> None:
     async def answer_health(_: web.Request) -> web.Response:
         return web.json_response({"live": True, "roles": {}, "ports": [port]})
 
-    application = web.Application()
-    application.router.add_get("/health", answer_health)
-    application.router.add_get("/metrics", answer)
-    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
     stop = asyncio.Event()
-    try:
+    async with AsyncExitStack() as stack:
         try:
-            await web.TCPSite(runner, settings.http_host, port).start()
+            await stack.enter_async_context(answering(answer_health, answer, settings.http_host, port))
         except OSError as error:
             raise UsageError(f"--serve {port} on http_host {settings.http_host} cannot be used: {error}") from None
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await stop.wait()
-    finally:
-        await runner.cleanup()

@@ -82,24 +82,18 @@ def kinds_of(settings: KafkaSettings) -> dict[str, Kind]:
     return found
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        outputs: Outputs,
-        client: AIOKafkaAdminClient,
-        consumer: AIOKafkaConsumer,
-        looker: AIOKafkaConsumer,
-        up_to_date: Callable[[bool], None],
-    ) -> None:
-        self._settings = settings
-        self._outputs = outputs
-        self._client = client
-        self._consumer = consumer
-        self._looker = looker
-        self._up_to_date = up_to_date
-        self._topics = Topics.of(settings)
-        self._kinds = kinds_of(settings)
+    _settings: KafkaSettings
+    _outputs: Outputs
+    _client: AIOKafkaAdminClient
+    _consumer: AIOKafkaConsumer
+    _looker: AIOKafkaConsumer
+    _up_to_date: Callable[[bool], None]
+
+    def __post_init__(self) -> None:
+        self._topics = Topics.of(self._settings)
+        self._kinds = kinds_of(self._settings)
         self._places: list[TopicPartition] = []
 
     async def run(self, keep: int) -> None:

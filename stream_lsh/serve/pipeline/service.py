@@ -27,10 +27,8 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.serve.comparing import compared_documents, side_by_side
-from stream_lsh.serve.counts import Tally
-from stream_lsh.serve.events import Place, Ring
-from stream_lsh.serve.intake import Intake
-from stream_lsh.serve.interface import LIMITS, Limits, about, as_number, no_updates, shown
+from stream_lsh.serve.events import Place
+from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.originals import Originals
@@ -48,8 +46,10 @@ LATE = 65_536  # limit of the ids of documents whose verdicts were late
 _REJECTED = b'"kind":"rejected"'
 
 
-class PipelineService:
-    """A pipeline's outputs, and a producer to its documents topic. Created before its event loop, and used in it."""
+class PipelineService(Interface):
+    """A pipeline's outputs, and a producer to its documents topic."""
+
+    settings: KafkaSettings
 
     def __init__(
         self,
@@ -59,14 +59,9 @@ class PipelineService:
         limits: Limits = LIMITS,
         failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        self.settings = settings
-        self.limits = limits
-        self.tokens = tokens
-        self.ring = Ring(0, limits.kept_events)
-        self.tally = Tally(lambda: self.ring.end[0], lambda: self._waiting, lambda: self.ring.listeners)
-        self.intake = Intake(self.tally, lambda: self._waiting, limits.waiting_documents, self._why_not)
-        self._failed = failed
         self._waiting = 0
+        super().__init__(settings, 0, lambda: self.ring.end[0], lambda: self._waiting, tokens, limits, failed)
+        self.keeps_groups = settings.groups
         self._verdicts = Verdicts(limits.kept_events, keeps=settings.compare_with == "kept")
         self._outputs = Outputs(self.ring, self._verdicts, self.tally, limits.kept_events)
         self._sending = Sending(settings)
@@ -78,15 +73,6 @@ class PipelineService:
         self._readers: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
-
-    @property
-    def socket(self) -> Path | None:
-        """None: the command line uses Kafka itself."""
-        return None
-
-    @property
-    def keeps_groups(self) -> bool:
-        return self._copy is not None
 
     async def start(self) -> None:
         """Start answering once the existing outputs are read.
@@ -125,8 +111,6 @@ class PipelineService:
         return f"the service cannot read at the moment: {said}" if said else "the service is catching up with Kafka"
 
     async def stop(self) -> None:
-        """Accept nothing new, wait for the verdicts of accepted documents, send listeners the rest, and close all
-        clients."""
         self.intake.close()
         await self.intake.finish()
         await self._sending.close()
@@ -139,7 +123,7 @@ class PipelineService:
 
     # -- documents --------------------------------------------------------------------------------------------------
 
-    async def answer(self, work: Add | Check | Delete) -> Answers:
+    async def _answer(self, work: Add | Check | Delete) -> Answers:
         """The verdicts on documents. When this returns, the documents are on the documents topic.
 
         Raises:
@@ -152,14 +136,12 @@ class PipelineService:
                 "(stream-lsh serve --index)",
             )  # fmt: skip
         records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
-        begun = time.monotonic()
+        end = time.monotonic() + self.limits.answer_seconds
         self._waiting += len(work)
         try:
-            found = await self._answers(records, begun + self.limits.answer_seconds, isinstance(work, Delete))
+            return await self._answers(records, end, isinstance(work, Delete))
         finally:
             self._waiting -= len(work)
-        self.tally.answered(time.monotonic() - begun)
-        return found
 
     def _records(self, lines: Lines) -> list[Line | Rejection]:
         found: list[Line | Rejection] = []
@@ -176,8 +158,6 @@ class PipelineService:
         return found
 
     def _deletions(self, ids: Sequence[str | int]) -> list[Line | Rejection]:
-        if self.settings.on_conflict != "update":
-            raise no_updates()
         check(self.settings)
         try:
             return [line_of(self.settings, id, number) for number, id in enumerate(ids, 1)]
@@ -252,11 +232,6 @@ class PipelineService:
             return None
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
-        """A document, on request with its text.
-
-        Raises:
-            Problem: the document is unknown.
-        """
         found = self._known(id)
         return {**found, "text": (await self._text(found))[0]} if text else found
 
@@ -285,11 +260,7 @@ class PipelineService:
         return await self._originals.text(source["topic"], source["partition"], source["offset"])
 
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
-        """A comparison of two documents, by their records on the documents topic.
-
-        Raises:
-            Problem: a document is unknown or its record deleted, or the measure is tf-idf.
-        """
+        """A comparison by the records on the documents topic; as in `Interface`. Raises Problem also for tf-idf."""
         if self.settings.measure == "tf-idf":
             raise Problem(
                 409, "with tf-idf the similarity of two documents depends on the document frequencies in a worker's "
@@ -308,29 +279,17 @@ class PipelineService:
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        """Rows of the table of groups, from the copy of the changelog.
-
-        Raises:
-            UsageError: the order needs event times, and there are none.
-            Problem: the changelog is not read yet.
-        """
         folder = self._folder()
         return [] if folder is None else await asyncio.to_thread(table, folder, order, within, limit)
 
     async def group(self, number: int, limit: int) -> bytes:
-        """A group with its first members, as JSON.
-
-        Raises:
-            UsageError: there is no such group.
-            Problem: the changelog is not read yet.
-        """
         folder = self._folder()
         if folder is None:
             raise UsageError(f"there is no group {number}: no worker has folded groups yet")
         return await asyncio.to_thread(group_json, folder, number, limit)
 
     def _folder(self) -> Path | None:
-        """The folder of the groups; None if there are none yet."""
+        """The folder of the groups; None if there are none yet. Raises Problem: the changelog is not read yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
         if not self._readers or not self._readers[-1].ever:
             raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
@@ -348,16 +307,10 @@ class PipelineService:
 
     # -- the whole --------------------------------------------------------------------------------------------------
 
-    async def stats(self, seconds: int) -> dict[str, Any]:
-        """The state of the pipeline and the counts of the service, the last `seconds` one by one."""
+    async def _held(self) -> dict[str, Any]:
         return {
-            "index": {
-                "documents": self._outputs.documents or 0, "next_seq": self.ring.end[0], "stream_time": None,
-                "jumps": 0,
-                "bytes": None, "groups": self.keeps_groups, "checks": False, "texts": True,
-                "settings": {**self.settings.answers, "time_field": self.settings.time_field},
-            },
-            **about(self.tally, self.ring, self.limits, self._waiting, seconds),
+            "documents": self._outputs.documents or 0, "next_seq": self.ring.end[0], "stream_time": None, "jumps": 0,
+            "bytes": None, "checks": False, "texts": True,
         }  # fmt: skip
 
 

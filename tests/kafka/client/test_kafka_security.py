@@ -10,11 +10,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
-from support.kafka.brokers import local_broker
+from support.kafka.brokers import VERSION, local_broker
 from support.missing import missing
 
 from stream_lsh.errors import BrokerError, UsageError
@@ -22,6 +22,7 @@ from stream_lsh.kafka.client import connection
 from stream_lsh.kafka.client.connection import FINAL, NoToken, TokenFile, admin, client_options, explain, explained
 from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.broker import KafkaBroker, free_ports
 from stream_lsh.kafka.tools.topics import create
 
 PASSWORD, KEY_PASSWORD = "s3cret of the user", "s3cret of the key"
@@ -51,6 +52,32 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class SecureBroker(KafkaBroker):
+    """A broker with a listener for each kind of connection, and with the user alice for SCRAM."""
+
+    LISTENERS: ClassVar = {
+        "TLS": "SSL", "MUTUAL": "SSL", "SCRAM": "SASL_SSL", "LOGIN": "SASL_PLAINTEXT", "TOKEN": "SASL_PLAINTEXT",
+    }  # fmt: skip
+
+    def __init__(self, folder: Path, properties: dict[str, str]) -> None:
+        plain, control, *ports = free_ports(2 + len(self.LISTENERS))
+        self.ports = dict(zip(self.LISTENERS, ports, strict=True))
+        clients = [f"PLAINTEXT://127.0.0.1:{plain}", *(f"{n}://127.0.0.1:{port}" for n, port in self.ports.items())]
+        kinds = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **self.LISTENERS}
+        ours = {
+            "controller.quorum.voters": f"1@127.0.0.1:{control}",
+            "listeners": ",".join([*clients, f"CONTROLLER://127.0.0.1:{control}"]),
+            # The host is a name, as in certificates.
+            "advertised.listeners": ",".join(clients[:1] + [c.replace("127.0.0.1", "localhost") for c in clients[1:]]),
+            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in kinds.items()),
+        }
+        super().__init__(folder, VERSION, plain, properties=ours | properties)
+
+    def _format_command(self, program: str, classes: str, config: Path) -> list[str]:
+        users = [f"--add-scram=SCRAM-SHA-{n}=[name=alice,password={PASSWORD}]" for n in (256, 512)]
+        return [*super()._format_command(program, classes, config), *users]
+
+
 @pytest.fixture(scope="module")
 def secure(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     module = "org.apache.kafka.common.security"
@@ -70,13 +97,8 @@ def secure(certificates: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         "listener.name.token.oauthbearer.sasl.jaas.config":
             f'{module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
     }  # fmt: skip
-    listeners = {
-        "TLS": "SSL", "MUTUAL": "SSL", "SCRAM": "SASL_SSL", "LOGIN": "SASL_PLAINTEXT", "TOKEN": "SASL_PLAINTEXT",
-    }  # fmt: skip
-    broker = local_broker(
-        tmp_path_factory.mktemp("secure"), properties=properties, listeners=listeners, scram_users={"alice": PASSWORD}
-    )
-    with broker:
+    local_broker(tmp_path_factory.mktemp("unused"))  # or skip
+    with SecureBroker(tmp_path_factory.mktemp("secure"), properties) as broker:
         yield broker
 
 
@@ -95,7 +117,7 @@ def given(secure: Any, certificates: Path, listener: str, **more: Any) -> dict[s
         found["ssl_cafile"] = certificates / "ca.pem"
     if listener in ("SCRAM", "LOGIN"):
         found |= {"sasl_username": "alice", "sasl_password": PASSWORD}
-    return {"bootstrap_servers": secure.address(listener), "partitions": 1} | found | more
+    return {"bootstrap_servers": f"localhost:{secure.ports[listener]}", "partitions": 1} | found | more
 
 
 def token(valid_for: float = 3600) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from support.kafka.brokers import settings_for
+from support.kafka.brokers import freeze, settings_for, thaw
 from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
 from support.kafka.proxy import Proxied
 from support.kafka.replica_play import stream
@@ -199,11 +199,11 @@ async def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_pa
             if disturbed:
                 broker.kill()
                 await asyncio.sleep(1)
-                await asyncio.to_thread(broker.restart)
+                await asyncio.to_thread(broker.start)
             else:
-                broker.pause()
+                freeze(broker)
                 await asyncio.sleep(9)
-                broker.resume()
+                thaw(broker)
 
     async def work() -> None:
         feeding = asyncio.create_task(produce(settings, log, 0.06))

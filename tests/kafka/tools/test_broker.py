@@ -57,7 +57,8 @@ def test_it_starts_and_keeps_its_data_through_kill_and_restart(version: str, tmp
         assert (broker.bootstrap, broker.pid != first) == (address, True)
         asyncio.run(write(broker, b"three"))
         assert asyncio.run(read(broker, 3)) == [b"one", b"two", b"three"]
-        broker.restart()
+        broker.stop()
+        broker.start()
         assert asyncio.run(read(broker, 3)) == [b"one", b"two", b"three"]
         broker.start()  # nothing to do
         last = broker.pid

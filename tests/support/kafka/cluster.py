@@ -33,7 +33,7 @@ def _broker(folder: Path, version: str, node: int, voters: str, port: int, contr
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     }
-    return KafkaBroker(folder, version, port, properties=properties, heap_mb=384)
+    return KafkaBroker(folder, version, port, properties=properties)
 
 
 async def _until_complete(bootstrap: str) -> None:

@@ -12,9 +12,9 @@ from itertools import pairwise
 import numpy as np
 
 from stream_lsh.families.signer import Signed, Signer
-from stream_lsh.text.make_unicode import CONTINUOUS_NAMES
 from stream_lsh.text.settings import SigningSettings
 from support.models.minhash import as_bag, character_shingles, word_shingles
+from support.unicode_table import CONTINUOUS_NAMES
 
 TOKEN = re.compile("w(?:[wm]|j+(?=[wm]))*|c(?:m|j+(?=m))*")
 

@@ -1,4 +1,4 @@
-"""Writes the character table of the package: `python -m stream_lsh.text.make_unicode`.
+"""Writes the character table of the package: `PYTHONPATH=tests .venv/bin/python -m support.unicode_table`.
 
 The table is made once, from the Unicode data of the running Python. Later versions of Python then give the same tokens,
 the same lower case and the same NFKC. Another table changes signatures: `FORMAT` of the index must then be raised.
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.text import unicode
 from stream_lsh.text.unicode import (
     CASED,
     CONTINUOUS,
@@ -103,8 +104,8 @@ def build() -> dict[str, NDArray[Any]]:
 
 
 def main() -> None:
-    """Write the table file beside this module."""
-    path = Path(__file__).with_name(TABLE_FILE)
+    """Write the table file into the package."""
+    path = Path(unicode.__file__).with_name(TABLE_FILE)
     table = build()
     np.savez_compressed(path, **table)  # type: ignore[arg-type]
     sizes = {name: array.shape for name, array in table.items()}

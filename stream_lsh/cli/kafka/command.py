@@ -1,0 +1,58 @@
+"""What the commands on a pipeline share: its settings, and the client that a plain installation leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any
+
+import click
+
+from stream_lsh.cli.extra import require_kafka
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import COMMON, KAFKA, KAFKA_SECTIONS, RUNNING, load_settings, settings_options
+from stream_lsh.kafka.run.logs import LEVELS
+from stream_lsh.kafka.settings import KafkaSettings
+
+CONNECTION = KAFKA_SECTIONS[KAFKA]
+PIPELINE = (*CONNECTION, *COMMON, "groups")
+"""Settings that a command has to share with the workers."""
+
+
+def log_level_option(default: str) -> Option:
+    """`--log-level`: which log lines a worker writes."""
+    return Option(
+        ["--log-level"], type=click.Choice(LEVELS), default=default, show_default=True, section=RUNNING,
+        help="least level of log lines on standard error",
+    )  # fmt: skip
+
+
+def pipeline_command(
+    names: Iterable[str],
+    params: Iterable[click.Parameter] = (),
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    make: Callable[..., Any] = click.command,
+    **attributes: Any,
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Decorator: a command on a pipeline. The function gets the settings, and by name its own parameters.
+
+    Args:
+        names: settings that are options. params: the command's own parameters. defaults: as for `load_settings`.
+            make: the decorator of click. attributes: of the command.
+    """
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        @wraps(function)
+        @click.pass_context
+        def run(context: click.Context, /, **given: Any) -> Any:
+            settings = load_settings(context, KafkaSettings, defaults=defaults)
+            require_kafka()
+            shared = KafkaSettings.model_fields.keys() | {"properties", "config"}
+            return function(settings, **{name: value for name, value in given.items() if name not in shared})
+
+        options = [*params, *settings_options(names, KafkaSettings)]
+        command: click.Command = make(cls=Command, params=options, **attributes)(run)
+        return command
+
+    return decorate
