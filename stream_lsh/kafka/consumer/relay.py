@@ -211,7 +211,7 @@ class Relay:
         marks, documents = item
         self._delivered.update(marks)
         if documents:
-            self._watch.documents(documents)
+            self._watch.documents.inc(documents)
         self._look()
 
     def _look(self) -> None:

@@ -168,7 +168,7 @@ class SourcePartition:
         )
         self._committed = position, settled
         if there:
-            self._watch.documents(len(there))
+            self._watch.documents.inc(len(there))
             self._watch.batch(len(there), time.perf_counter() - began)
         self._watch.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in there)
         for _, verdict in joined:

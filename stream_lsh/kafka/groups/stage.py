@@ -199,7 +199,7 @@ class GroupStage(Stage):
         round = await asyncio.to_thread(self._fold, folding)
         await self._commit(round)
         watch = self.watch
-        watch.documents(round.documents)
+        watch.documents.inc(round.documents)
         watch.batch(round.documents, time.perf_counter() - began)
         watch.grouped(round.kinds, round.rules, folding.forgotten)
 

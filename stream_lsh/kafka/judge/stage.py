@@ -217,12 +217,12 @@ class JudgeStage(Stage):
     def _count(self, records: Records, seconds: float) -> None:
         watch = self.watch
         watch.committed()
-        watch.documents(records.documents)
+        watch.documents.inc(records.documents)
         watch.batch(records.documents, seconds)
         for kind, number in records.kinds.items():
             watch.verdicts(kind.label, number)
-        watch.not_compared(records.not_compared)
-        watch.pairs(sum(len(found) for found in records.pairs.values()))
+        watch.not_compared.inc(records.not_compared)
+        watch.pairs.inc(sum(len(found) for found in records.pairs.values()))
 
     def _mention_gap(self) -> None:
         if self._gap_since is not None and time.monotonic() > self._gap_since + STUCK_SECONDS:
