@@ -121,6 +121,38 @@ def test_verdicts_that_are_gone() -> None:
     assert state(join) == (5, 9, 3) and join.size == 0
 
 
+def test_a_document_that_was_compacted_before_it_was_signed_has_no_verdict() -> None:
+    """It was read in time, but not by the signer: a verdict on a later one says so."""
+    join: Join[Document] = Join(0, 0)
+    join.add_documents([Document(offset) for offset in range(4)])
+    join.add_verdicts(verdicts((0, 0)))
+    assert offsets(join) == [0] and join.compacted == 0
+    join.add_verdicts(verdicts((1, 2), (2, 3)))
+    assert offsets(join) == [2, 3]
+    assert state(join) == (4, 3, 0) and join.compacted == 1 and join.size == 0
+
+
+def test_where_nothing_waits_the_position_follows_the_consumer() -> None:
+    join: Join[Document] = Join(0, 0)
+    join.add_documents([Document(0)])
+    join.reached(2, 2)
+    assert state(join) == (0, 0, 0)  # a document waits
+    join.add_verdicts(verdicts((0, 0)))
+    assert offsets(join) == [0]
+    join.reached(2, 3)
+    assert state(join) == (2, 3, 0)
+    join.add_documents([Document(2)])
+    join.add_verdicts(verdicts((3, 2)))
+    assert offsets(join) == [2]
+
+
+def test_documents_read_again_are_taken_once() -> None:
+    join: Join[Document] = Join(5, 0)
+    join.add_documents([Document(4), Document(5)])
+    join.add_documents([Document(5), Document(6)])
+    assert join.waiting == (2, 0)
+
+
 @st.composite
 def partitions(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     """Offsets of documents, and the log of verdicts on them, both with holes."""

@@ -53,6 +53,7 @@ def test_a_repeat_is_dropped_and_an_overlap_counts_from_where_it_is_new() -> Non
 
 @pytest.mark.parametrize("first", [CONTINUES, STARTS])
 def test_a_gap_is_ignored_until_it_is_filled(first: int) -> None:
+    assert accept(Accepted(KEY), (3, 10, 12, CONTINUES)).gaps == (Gap(3, -1, 10),)  # nothing has begun there
     accepted = Accepted(KEY, {0: 5})
     gap = accept(accepted, (0, 6, 8, first))
     assert (gap.documents, gap.repeats, gap.gaps, gap.after) == (0, 0, (Gap(0, 5, 6),), accepted)
