@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from support.kafka.brokers import freeze, settings_for, thaw
+from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
 from support.kafka.replica_play import stream
 from support.kafka.stages import warm
