@@ -21,7 +21,7 @@ from stream_lsh.errors import DamagedError, OutputError
 from stream_lsh.families.components import components_of
 from stream_lsh.index.rows import layout
 from stream_lsh.index.store.errors import plainly, remedy
-from stream_lsh.index.store.files import PAGE, checksum, fill
+from stream_lsh.index.store.files import PAGE, checksum, fill, sync_folder
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.settings.model import Settings
 
@@ -83,6 +83,8 @@ class RowFile:
         try:
             with plainly(path):
                 self._check()
+                if not (read_only or flushed):
+                    sync_folder(path.parent)  # no commit may list rows of a file whose name a power cut loses
                 if not read_only:  # what a crash left behind may be rows that are erased elsewhere
                     os.ftruncate(self.file, self._place(flushed))
         except BaseException:
