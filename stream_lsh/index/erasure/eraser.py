@@ -286,7 +286,7 @@ class Erasing:
         if new.any():
             fresh = block[new]
             values |= keep(shard.number, segment.number, rows[new], shard.keyed.lasting(fresh))
-        block = blank(block, shard.shape.signature_at)
+        before, block = block, blank(block, shard.shape.signature_at)
         values |= blanked(self._store, shard.number, segment.number, rows, shard.shape.signature_at)
         base = int(shard.rows.base)
         in_memory = rows >= base
@@ -296,8 +296,10 @@ class Erasing:
             places = rows[filed] - segment.first
             if flushes := shard.flushed():
                 self._store.write(flushes)
-            erased = np.union1d(known, rows) - segment.first
-            values |= segment.rows.checksums(self._store, shard.number, segment.number, erased, places)
+            fresh = new[filed]
+            values |= segment.rows.checksums(
+                self._store, shard.number, segment.number, places[fresh], before[filed][fresh]
+            )
             self._patches.append((shard, segment, places, block[filed]))
         self._write(anew, values | more)
 

@@ -32,16 +32,17 @@ def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], 
             rows = first + np.flatnonzero(unpacked(value)[:, FLAGS] & np.uint64(ERASED))
             values |= blanked(store, shard, number, rows, shape.signature_at)
     values = {key: value for key, value in values.items() if store.value(key) != value}
-    for key in [key for key in values if key[:1] == ERASED_KEYS]:
-        number = parts_of(key)[2]
-        line = next(line for line in segments if line["number"] == number)
+    for line in segments:
+        number = line["number"]
+        erased = [
+            kept_in(value)[0] for key, value in values.items() if key[:1] == ERASED_KEYS and parts_of(key)[2] == number
+        ]
         with _rows_of(folder, shard, line, shape) as file:
-            rows, _ = kept_in(values[key])
-            places = rows - line["first"]
-            if file is not None and len(places := places[places < file.flushed]):
-                others = [kept_in(value)[0] for other, value in values.items() if other[:1] == ERASED_KEYS]
-                erased = np.unique(np.concatenate([erased_of(store, shard, number), *others]))
-                values |= file.checksums(store, shard, number, erased - line["first"], places)
+            if erased and file is not None:
+                new = np.setdiff1d(np.concatenate(erased), erased_of(store, shard, number)) - line["first"]
+                if len(new := new[new < file.flushed]):
+                    before = np.concatenate([file.read(place, place + 1) for place in new.tolist()])
+                    values |= file.checksums(store, shard, number, new, before)
     return values
 
 

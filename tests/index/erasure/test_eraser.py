@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.index.erasure.queue import waiting
 from stream_lsh.index.index import Index
+from stream_lsh.index.rows import row_file
 from stream_lsh.index.rows.row_file import RowFile
 from stream_lsh.index.store.rocksdb import IDS, ROWS, TEXTS, Store, rows_key
 from stream_lsh.settings.model import Settings
@@ -153,6 +155,42 @@ def test_it_is_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert left(state, needles) == [], state
         facts = information(state, check=True)
         assert (facts["health"]["problems"], facts["erasing"]["waiting"]) == ([], 0), state
+
+
+def test_erasing_hides_no_damage_of_other_rows(tmp_path: Path) -> None:
+    """The erased rows give the file another checksum: it does not come from the damaged file."""
+    settings = Settings(on_conflict="update", memtable_documents=512, segment_documents=10**6)
+    with opened(settings, tmp_path) as index:
+        begun(index)
+        shard = index.shards[0]
+        shard.flush()
+        index.commit({}, now=1000)
+        rows = shard.segments[0].rows
+        undamaged = rows.path.read_bytes()
+        with rows.path.open("r+b") as file:
+            file.seek(rows.start + 8 * shard.shape.width * 99 + 8 * shard.shape.signature_at)
+            file.write(b"x")
+        index.erase(1000 + DAY)
+    problems: Any = information(tmp_path, check=True)["health"]["problems"]  # type: ignore[index]
+    assert len(problems) == 1 and f"{rows.path} is damaged in the rows from 0" in problems[0]
+    damaged = rows.path.read_bytes()
+    at = next(at for at in range(len(damaged)) if damaged[at : at + 1] == b"x" != undamaged[at : at + 1])
+    rows.path.write_bytes(damaged[:at] + undamaged[at : at + 1] + damaged[at + 1 :])
+    assert information(tmp_path, check=True)["health"]["problems"] == []  # type: ignore[index]
+
+
+def test_a_checksum_of_changed_rows() -> None:
+    chance = np.random.default_rng(1)
+    for turn in range(300):
+        n, width = int(chance.integers(1, 60)), int(chance.integers(1, 9))
+        before = chance.integers(0, 2**64, (n, width), np.uint64, endpoint=False)
+        places = np.flatnonzero(chance.random(n) < (0.1, 0.9)[turn % 2])
+        if not len(places):
+            continue
+        after = before.copy()
+        after[places] = chance.integers(0, 2**64, (len(places), width), np.uint64, endpoint=False)
+        found = row_file._changed(zlib.crc32(before.tobytes()), places, (before ^ after)[places], n)
+        assert found == zlib.crc32(after.tobytes())
 
 
 @pytest.mark.parametrize("what", ["row", "id", "text"])
