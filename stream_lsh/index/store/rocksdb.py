@@ -29,7 +29,7 @@ from stream_lsh.index.store import column_families, seal
 from stream_lsh.index.store.column_families import FACTS, REWRITE_BLOBS, SEGMENT, alone, anew
 from stream_lsh.index.store.errors import output_error, plainly, state_error
 
-ROWS, IDS, TEXTS, DECISIONS, DEAD, PLACES, ERASED_KEYS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
+ROWS, IDS, TEXTS, DECISIONS, DEAD, PLACES, ERASED_ROWS, ANSWERS = b"r", b"i", b"t", b"f", b"d", b"p", b"e", b"a"
 FREQUENCIES, JOURNAL = b"w", b"j"
 GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {

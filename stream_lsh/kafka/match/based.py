@@ -12,9 +12,9 @@ import numpy as np
 
 from stream_lsh.index.rows.layout import ERASED, FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape, blank, unpacked
-from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, kept_in
+from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, listed
 from stream_lsh.index.segments.segment import folder_of
-from stream_lsh.index.store.rocksdb import ERASED_KEYS, IDS, ROWS, TEXTS, Store, name_key, parts_of
+from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, ROWS, TEXTS, Store, name_key, parts_of
 from stream_lsh.wire.bases import Base
 
 Line = Mapping[str, Any]
@@ -25,7 +25,7 @@ def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], 
     """The values that a snapshot record changes in a shard that has its rows: what was erased is removed from them."""
     shard, values = base.shard, dict[bytes, bytes]()
     for key, value in base.values.items():
-        if key[:1] in (IDS, TEXTS, ERASED_KEYS):
+        if key[:1] in (IDS, TEXTS, ERASED_ROWS):
             values[key] = value
         elif key[:1] == ROWS:
             _, _, number, first = parts_of(key)
@@ -35,7 +35,7 @@ def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], 
     for line in segments:
         number = line["number"]
         erased = [
-            kept_in(value)[0] for key, value in values.items() if key[:1] == ERASED_KEYS and parts_of(key)[2] == number
+            listed(value) for key, value in values.items() if key[:1] == ERASED_ROWS and parts_of(key)[2] == number
         ]
         with _rows_of(folder, shard, line, shape) as file:
             if erased and file is not None:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.contents import contents
-from support.feeds import START
-from support.indexes import opened, told
+from support.feeds import START, families
+from support.indexes import fed, opened, told
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
@@ -20,6 +20,7 @@ from stream_lsh.index.erasure.queue import waiting
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows import row_file
 from stream_lsh.index.rows.row_file import RowFile
+from stream_lsh.index.segments.erased_rows import erased_of
 from stream_lsh.index.store.rocksdb import IDS, ROWS, TEXTS, Store, rows_key
 from stream_lsh.settings.model import Settings
 
@@ -191,6 +192,33 @@ def test_a_checksum_of_changed_rows() -> None:
         after[places] = chance.integers(0, 2**64, (len(places), width), np.uint64, endpoint=False)
         found = row_file._changed(zlib.crc32(before.tobytes()), places, (before ^ after)[places], n)
         assert found == zlib.crc32(after.tobytes())
+
+
+@pytest.mark.parametrize("measure", ["jaccard", pytest.param("containment", marks=pytest.mark.long), "tf-idf"])
+def test_no_answer_depends_on_postings_of_erased_rows(tmp_path: Path, measure: Any) -> None:
+    """Postings that are rebuilt are without them. All limits are met, and what they leave out is counted the same."""
+    own: dict[str, Any] = {} if measure == "tf-idf" else {"threshold": 0.6, "shingles": "words:1"}
+    settings = Settings(
+        measure=measure, on_conflict="update", memtable_documents=32, segment_documents=150, max_bucket_rows=4,
+        max_candidates=3, **own,
+    )  # fmt: skip
+    documents = families(3, 700)
+    with opened(settings, tmp_path / "index") as index:
+        for at in range(0, 500, 50):
+            fed(index, documents[at : at + 50], at, 50)
+            index.commit({}, now=0)
+        index.erase(10**9)
+        assert sum(len(erased_of(index.store, 0, segment.number)) for segment in index.shards[0].segments) > 50
+    shutil.copytree(tmp_path / "index", tmp_path / "rebuilt")
+    for postings in (tmp_path / "rebuilt").glob("segments/*/postings"):
+        shutil.rmtree(postings)
+    answers, sizes = [], []
+    for folder in (tmp_path / "index", tmp_path / "rebuilt"):
+        with opened(settings, folder) as index:
+            sizes.append(sum(run.size for segment in index.shards[0].segments for run in segment.postings.runs))
+            answers.append(fed(index, documents[500:], 500, 20))
+    assert answers[0] == answers[1] and sizes[1] < sizes[0]
+    assert any(answer.get("not_compared") for answer in answers[0]), measure
 
 
 @pytest.mark.parametrize("what", ["row", "id", "text"])
