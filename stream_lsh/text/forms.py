@@ -221,12 +221,12 @@ def unified(
             start, end = int(starts[document]), int(ends[document])
             plain = text[start:end].tobytes().decode("utf-8", "surrogatepass")
             normal = normalised(plain, form).encode("utf-8", "surrogatepass")
-            parts += text[place:start], normal
+            parts += text[place:start].data, normal
             lengths[document], place = len(normal), end
-        text = np.frombuffer(b"".join([*parts, text[place:]]), np.uint8)
+        text = np.frombuffer(b"".join([*parts, text[place:].data]), np.uint8)
         ends = np.cumsum(lengths)
         marks[changed] |= RARE  # a new form may be rare
-    return text, ends, marks & RARE
+    return text, ends, marks & np.uint8(RARE)
 
 
 def _marked(

@@ -60,7 +60,8 @@ class UnicodeData:
     def records_of(self, points: NDArray[Any]) -> NDArray[np.uint16]:
         """The records of code points."""
         pages = self.pages[points >> PAGE_BITS].astype(np.int64)
-        return self.records[pages << PAGE_BITS | points & ((1 << PAGE_BITS) - 1)]
+        records: NDArray[np.uint16] = self.records[pages << PAGE_BITS | points & ((1 << PAGE_BITS) - 1)]
+        return records
 
     def record(self, point: int) -> int:
         """The record of a code point (an index into `flags` and `lower`)."""
