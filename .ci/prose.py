@@ -14,7 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parent / "reference"))
+
+from markup import FENCE, LINK
+
 ROOT = Path(__file__).parents[1]
+
 LISTED = re.compile(
     r"\b(who|whom|whoever|whomever|nobody|somebody|anybody|everybody|he|his|him|she|her"
     r"|stands?|stood|goes|went|gone|comes|came|sleeps?|slept|dies|died|tells|told|knows|knew|inherit(?:s|ed)?"
@@ -24,7 +29,6 @@ LISTED = re.compile(
 WORD = re.compile(r"[A-Za-z0-9][\w'’.-]*")
 LONG, CELL = 35, 15  # words of a sentence, of a table cell
 LIMITS = (3.0, 4.0, 0)  # listed words in 1,000; sentences that are long, in 100; cells that are too long
-FENCE = re.compile(r"^(```|~~~).*?^\1$", re.MULTILINE | re.DOTALL)
 SAYS = re.compile(r"(Error|Refused|Rejection|complain|secho|warning|warn|info|error|exception|critical|fail)$")
 
 
@@ -84,27 +88,20 @@ def _string(node: ast.expr) -> str:
 
 def helps() -> Iterator[Text]:
     """The help of all commands, and what the settings mean."""
-    import click
+    from command_line_page import commands  # here, because it takes the package with it
 
     from stream_lsh.cli import main
 
-    def walk(command: click.Command, name: str) -> Iterator[Text]:
+    for name, command in commands(main, "stream-lsh"):
         for paragraph in re.split(r"\n\s*\n", command.help or ""):
             yield Text(f"{name} --help", " ".join(paragraph.split()))
         for option in command.params:
             yield Text(f"{name} {option.opts[0]}", getattr(option, "help", None) or "")
-        if isinstance(command, click.Group):
-            for child in command.list_commands(click.Context(command)):
-                found = command.get_command(click.Context(command), child)
-                if found is not None:
-                    yield from walk(found, f"{name} {child}")
-
-    yield from walk(main, "stream-lsh")
 
 
 def plain(text: str) -> str:
     """Without code, addresses and marks."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = LINK.sub(r"\1", text)
     return re.sub(r"``?[^`]*``?|https?://\S+", "x", text).replace("*", "")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+from markup import FENCE, LINK, blocks
 
 from stream_lsh.cli import main
 from stream_lsh.families.measure import MEASURES, unused
@@ -18,16 +19,10 @@ from stream_lsh.settings.model import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def blocks(text: str, *languages: str) -> list[str]:
-    return [body for language, body in FENCE.findall(text) if language in languages]
 
 
 def anchors(text: str) -> set[str]:
@@ -44,7 +39,7 @@ def default_text(default: object) -> str:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_relative_links_lead_somewhere(path: Path) -> None:
-    for target in LINK.findall(path.read_text(encoding="utf-8")):
+    for _, target in LINK.findall(path.read_text(encoding="utf-8")):
         if "://" in target:
             continue
         file, _, anchor = target.partition("#")

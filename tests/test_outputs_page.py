@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from markup import blocks
 
 from stream_lsh.cli import main
 
@@ -51,7 +51,7 @@ def test_examples_are_what_the_commands_write(tmp_path: Path, monkeypatch: pytes
     written("feed.jsonl", FEED)
     written("timed.jsonl", TIMED)
     written("quoted.jsonl", QUOTED)
-    Path("rules.toml").write_text(re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0])
+    Path("rules.toml").write_text(blocks(text, "toml")[0])
     Path("texts").mkdir()
     Path("texts", "a.txt").write_text("A short text about the harbour that is long enough.\n")
     Path("texts", "c.bin").write_bytes(b"\xff\xfe broken")
@@ -67,8 +67,8 @@ def test_examples_are_what_the_commands_write(tmp_path: Path, monkeypatch: pytes
     said += "".join(Path(name).read_text() for name in FILES)
     shown = text.partition("## Verdicts\n")[2]
     lines = [
-        line for block in re.findall(r"^```json\n(.*?)^```$", shown, re.MULTILINE | re.DOTALL)
-        for line in block.splitlines() if not line.startswith('{"offset"')  # of a receiver
+        line for block in blocks(shown, "json") for line in block.splitlines()
+        if not line.startswith('{"offset"')  # of a receiver
     ]  # fmt: skip
     assert len(lines) > 12
     for line in lines:

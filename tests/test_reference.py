@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import runpy
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
+from command_line_page import commands
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.settings import KafkaSettings
@@ -25,30 +23,15 @@ def page(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def generator() -> Iterator[dict[str, Any]]:
-    before = list(sys.path)
-    yield runpy.run_path(str(GENERATOR / "__main__.py"))
-    sys.path[:] = before
-
-
 @pytest.mark.parametrize("name", GENERATED)
-def test_page_is_current(name: str, generator: dict[str, Any]) -> None:
-    assert tuple(generator["PAGES"]) == GENERATED
-    assert page(name) == generator["PAGES"][name](), "make the pages again: python .ci/reference"
+def test_page_is_current(name: str) -> None:
+    pages = runpy.run_path(str(GENERATOR / "__main__.py"))["PAGES"]
+    assert tuple(pages) == GENERATED
+    assert page(name) == pages[name](), "make the pages again: python .ci/reference"
 
 
 def test_every_setting_has_a_heading() -> None:
     assert set(re.findall(r"^### (\w+)$", page("settings.md"), re.MULTILINE)) == KafkaSettings.model_fields.keys()
-
-
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    if isinstance(command, click.Group):
-        for child in command.list_commands(click.Context(command)):
-            found = command.get_command(click.Context(command), child)
-            assert found is not None
-            yield from commands(found, f"{name} {child}")
 
 
 def test_every_command_has_a_section_with_its_own_options() -> None:

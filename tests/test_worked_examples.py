@@ -21,7 +21,7 @@ def sign_characters(texts: list[str], k: int, bag: bool = False) -> list[set[int
     """The engine's shingle hashes of texts taken as they are."""
     settings = SigningSettings(
         kind="chars", k=k, continuous_k=1, bag=bag, lower=False, space=False, punctuation=False, markup=False,
-        nfkc=False, tokens="unicode", signature_size=4, bands=1, rows=4,
+        nfkc=False, nfc=False, ignorable=False, tokens="unicode", signature_size=4, bands=1, rows=4,
     )  # fmt: skip
     data = [text.encode() for text in texts]
     signed = Signer(settings).sign(b"".join(data), np.cumsum([len(part) for part in data]), want_shingles=True)

@@ -1,9 +1,13 @@
-"""Plain text of the help and of settings as Markdown."""
+"""Markdown: blocks of code and links in it; plain text of the help and of settings as Markdown."""
 
 from __future__ import annotations
 
 import re
 
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A block of code: its language, and its lines."""
+LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
+"""A link or a picture: its text, and its target."""
 _CODE = re.compile(r"(`[^`]*`)")
 _VALUES = r"(?: (?:all|kept|update|reject|text|cosine|euclidean|tf-idf|growing|\d+)\b)?"  # that may follow an option
 _MARKED = re.compile(
@@ -18,6 +22,11 @@ _MARKED = re.compile(
     )
     + ")"
 )  # fmt: skip
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    """The blocks of code in these languages."""
+    return [body for language, body in FENCE.findall(text) if language in languages]
 
 
 def prose(text: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stream_lsh.errors import StreamLshError
-from stream_lsh.kafka.tools.broker import bound
+from stream_lsh.kafka.run.children import bound
 
 LINES = 12
 """Of the log of a process that has ended by itself."""

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from stream_lsh.families.components import components_of
 from stream_lsh.families.measure import COUNT_BITS, PIECE_BITS, shifts
-from stream_lsh.families.signer import Signed, prepared, set_apart
+from stream_lsh.families.signer import Signed, set_apart
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.bits import SEED_BAND, SEED_COMPONENT, SEED_LENGTH, SEED_MIX, SEED_TAIL, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
 from stream_lsh.hashing.utf8 import decode
 from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.tokens import is_visible, normalise, normalised_capacity
 from stream_lsh.text.unicode import tables_for
@@ -130,7 +131,7 @@ class EditSigner:
     ) -> Signed:  # fmt: skip
         """As `Signer.sign`; sizes are numbers of characters."""
         settings, tables, n = self.settings, self._tables, len(ends)
-        text, ends = prepared(texts, ends, settings)
+        text, ends, _, _ = prepared(texts, ends, settings)
         sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
         words = np.empty((n, self._columns // 4 * want_signatures), np.uint32)
         points, offsets = np.empty(normalised_capacity(len(text)), np.uint64), np.empty(n + 1, np.int64)

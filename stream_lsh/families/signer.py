@@ -14,8 +14,7 @@ from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
 from stream_lsh.text.ascii import GROUP, quick_of
-from stream_lsh.text.casing import rewrite_rare
-from stream_lsh.text.markup import prepare
+from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.shingles import (
     MAX_K,
@@ -33,8 +32,6 @@ from stream_lsh.text.unicode import tables_for
 
 _KINDS = ("words", "chars", "set")
 _WORDS, _CHARS, _SET = range(3)
-LONGEST = 1 << 30
-"""Most bytes of a document: places in its normalised form, which may be half as long again, have 31 bits."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,7 @@ class Signer:
             ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST (1 GiB).
         """
         settings, n = self.settings, len(ends)
-        text, ends = prepared(texts, ends, settings)
+        text, ends, _, _ = prepared(texts, ends, settings)
         lengths = np.diff(ends, prepend=0)
         sizes = np.empty(n, dtype=np.uint32)
         fingerprints = np.empty((n, 2), dtype=np.uint64)
@@ -175,25 +172,6 @@ class Signer:
         """The shingle sets of texts that end at `ends`: their hashes, and offsets int64[n + 1] in them."""
         signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
         return signed.shingles, signed.offsets
-
-
-def prepared(
-    texts: bytes, ends: NDArray[np.int64], settings: SigningSettings
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Texts and their ends after the steps before the first pass: markup, NFKC, rare lower case. Raises ValueError as
-    `Signer.sign`."""
-    text, ends = np.frombuffer(texts, dtype=np.uint8), np.ascontiguousarray(ends, dtype=np.int64)
-    if len(ends) and (ends[0] < 0 or ends[-1] > len(text) or bool(np.any(ends[1:] < ends[:-1]))):
-        raise ValueError(f"ends must rise from 0 to at most {len(text)}, the length of the texts")
-    if settings.markup or settings.nfkc:
-        texts, ends = prepare(texts, ends, settings)
-        text = np.frombuffer(texts, dtype=np.uint8)
-    if settings.lower:
-        text, ends = rewrite_rare(text, ends)
-    lengths = np.diff(ends, prepend=0)
-    if lengths.max(initial=0) > LONGEST:
-        raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
-    return text, ends
 
 
 def set_apart(

@@ -21,14 +21,13 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
-from stream_lsh.families.signer import LONGEST, Signed
+from stream_lsh.families.signer import Signed
 from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, bits_of, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
 from stream_lsh.hashing.utf8 import decode
 from stream_lsh.text.ascii import GROUP, quick_of
-from stream_lsh.text.casing import rewrite_rare
-from stream_lsh.text.markup import prepare
+from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.shingles import hash_bytes, mixed, table_slots, whole_text
 from stream_lsh.text.tokens import CONTINUOUS_START, is_visible, normalise, normalised_capacity
@@ -234,18 +233,11 @@ class TermSigner:
     ) -> Signed:  # fmt: skip
         """Sign documents that end at `ends` in `texts`, see `Signer.sign`. Terms are in the place of shingles."""
         settings, n = self.settings, len(ends)
-        ends = np.ascontiguousarray(ends, dtype=np.int64)
-        if settings.markup or settings.nfkc:
-            texts, ends = prepare(texts, ends, settings)
-        plain = np.frombuffer(texts, dtype=np.uint8)
-        text, lower_ends = rewrite_rare(plain, ends) if settings.lower else (plain, ends)
-        lengths = np.diff(lower_ends, prepend=0)
-        if lengths.max(initial=0) > LONGEST:
-            raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
+        text, ends, plain, plain_ends = prepared(texts, ends, settings)
         sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
-        offsets, terms = np.empty(n + 1, np.int64), np.empty(int(lengths.sum()) + n + 1, np.uint64)
+        offsets, terms = np.empty(n + 1, np.int64), np.empty(len(text) + n + 1, np.uint64)
         total = _sign(
-            text, lower_ends, plain, ends, self._quick, self._quick_plain, self._tables, self._plain, self._flags,
+            text, ends, plain, plain_ends, self._quick, self._quick_plain, self._tables, self._plain, self._flags,
             self._key, sizes, fingerprints, terms, offsets,
         )  # fmt: skip
         signatures = np.zeros((n, STORY_TERMS * want_signatures), np.uint32)
@@ -282,12 +274,7 @@ class StoryWords:
     ) -> list[bytes]:
         """Evidence for a text and the signatures of its matches, see `family.Explains`. The scope of these is the last
         of the text's own terms."""
-        ends = np.array([len(text)])
-        if self._settings.markup or self._settings.nfkc:
-            text, ends = prepare(text, ends, self._settings)
-        octets = np.frombuffer(text, np.uint8)
-        if self._settings.lower:
-            octets, ends = rewrite_rare(octets, ends)
+        octets, ends, _, _ = prepared(text, np.array([len(text)]), self._settings)
         size = int(ends[0])
         terms, where = np.empty(size + 2, np.uint64), np.empty((size + 2, 2), np.uint32)
         norm = np.empty(normalised_capacity(size), np.uint8)

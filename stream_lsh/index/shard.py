@@ -94,7 +94,7 @@ class Shard:
         self._store = store
         self.hashes = hashes
         sampler = SampledKeys(self.texts, shingle) if hashes.samples else None
-        self.keyed = Keyed(store, number, shape, hashes, self.segments.number_of, sampler)
+        self.keyed = Keyed(shape, hashes, sampler)
         self._workers = workers
         self._manifest = manifest = Manifest(store, number, base)
         base = manifest.first

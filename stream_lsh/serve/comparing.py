@@ -3,7 +3,7 @@ evidence of a match."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -16,6 +16,7 @@ from stream_lsh.families.family import Signs
 from stream_lsh.families.measure import BY_DISTANCE
 from stream_lsh.families.passages import Passages
 from stream_lsh.settings.model import Settings
+from stream_lsh.text.forms import located
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.tokens import Placing
 
@@ -191,16 +192,18 @@ def _runs(units: Sequence[Span], weights: Sequence[int], needed: int) -> Iterato
 
 
 def _characters(text: str, settings: SigningSettings) -> Iterator[Span]:
-    """The characters that remain when white space is squeezed."""
+    """The characters that remain when invisible ones are removed and white space is squeezed."""
+    found = located(_encoded(text), settings)
+    places: Iterable[Span] = ((i, i + 1) for i in range(len(text)))
+    if found is not None:
+        text = bytes(found.text).decode("utf-8", "surrogatepass")
+        places = zip(found.begins.tolist(), found.ends.tolist(), strict=True)
     blank = False
-    for i, character in enumerate(text):
-        if settings.space and character.isspace():
-            if not blank:
-                yield i, i + 1
-            blank = True
-        else:
-            blank = False
-            yield i, i + 1
+    for character, place in zip(text, places, strict=True):
+        white = settings.space and character.isspace()
+        if not (white and blank):
+            yield place
+        blank = white
 
 
 def _joined(spans: Iterator[Span]) -> list[Span]:

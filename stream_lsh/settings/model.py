@@ -103,8 +103,9 @@ class Settings(BaseModel):
     )
     bag: bool = Field(default=False, description="count repeated shingles (Jaccard similarity of bags)")
     normalize: str = Field(
-        default="lower,space",
-        description="how a text is changed before it is compared: lower, space, punctuation, markup, nfkc, or none",
+        default="lower,space,nfc,ignorable",
+        description="how a text is changed before it is compared: lower, space, nfc, ignorable, punctuation, markup, "
+        "nfkc, or none",
     )
     tokens: Literal["unicode", "word"] | None = Field(
         default=None,
@@ -308,8 +309,7 @@ class Settings(BaseModel):
         tokens = self.tokens or ("word" if kind == "words" and "/" not in self.shingles else "unicode")
         return SigningSettings(
             kind=kind, k=k, continuous_k=continuous_k, bag=self.bag, tokens=tokens,
-            lower="lower" in steps, space="space" in steps, punctuation="punctuation" in steps,
-            markup="markup" in steps, nfkc="nfkc" in steps,
+            **{step: step in steps for step in STEPS},
             signature_size=self.banding.signature_size, bands=self.banding.bands, rows=self.banding.rows,
             measure=self.measure, dimensions=self.dimensions or 0, max_distance=self.max_distance or 0.0,
             scope_bits=SCOPE_BITS if self.match_within and self.measure in OF_BITS else 0,

@@ -9,41 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.hashing.bits import load64
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.utf8 import decode
-from stream_lsh.text.unicode import CASED, IGNORABLE, PAGE_BITS, unicode_data
+from stream_lsh.text.unicode import CASE_IGNORABLE, CASED, PAGE_BITS, unicode_data
 
 _LOW = (1 << PAGE_BITS) - 1
-_ONES = np.uint64(0x0101010101010101)
-_TOPS = np.uint64(0x8080808080808080)
-_DOTTED_FIRST, _DOTTED_SECOND = _ONES * np.uint64(0xC4), _ONES * np.uint64(0xB0)
-_SIGMA_FIRST, _SIGMA_SECOND = _ONES * np.uint64(0xCE), _ONES * np.uint64(0xA3)
-
-
-@njit
-def _find_rare(text, ends, rare):  # type: ignore[no-untyped-def]
-    """rare[i] = 1 where document i may have U+0130 (C4 B0) or U+03A3 (CE A3), otherwise 0. Returns how many have."""
-    found = 0
-    start = np.int64(0)
-    for document in range(ends.shape[0]):
-        end = ends[document]
-        hits = np.uint64(0)
-        place = start
-        while place + 9 <= end:  # eight pairs at a time; (x - 01..) & ~x & 80.. is nonzero where a byte of x is zero
-            first = load64(text, place)
-            second = load64(text, place + 1)
-            dotted = (first ^ _DOTTED_FIRST) | (second ^ _DOTTED_SECOND)
-            sigma = (first ^ _SIGMA_FIRST) | (second ^ _SIGMA_SECOND)
-            hits |= ((dotted - _ONES) & ~dotted | (sigma - _ONES) & ~sigma) & _TOPS
-            place += 8
-        for i in range(place, end - 1):
-            if (text[i] == 0xC4 and text[i + 1] == 0xB0) or (text[i] == 0xCE and text[i + 1] == 0xA3):
-                hits = _ONES
-        rare[document] = hits != 0
-        found += hits != 0
-        start = end
-    return found
 
 
 @njit(allocates=True)
@@ -61,7 +31,7 @@ def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: i
         while read < end:
             point, size = decode(text, read, end)
             flag = flags[records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]]
-            if not flag & IGNORABLE:
+            if not flag & CASE_IGNORABLE:
                 if sigma >= 0:
                     out[sigma] = 0x83 if flag & CASED else 0x82
                     sigma = -1
@@ -88,18 +58,20 @@ def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: i
     return write
 
 
-def rewrite_rare(texts: NDArray[np.uint8], ends: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def rewrite_rare(
+    texts: NDArray[np.uint8], ends: NDArray[np.int64], rare: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """All U+0130 as "i" and U+0307, and all capital sigmas in lower case, as `str.lower` writes them.
 
     Args:
         texts: the documents in UTF-8, concatenated.
         ends: where each ends.
+        rare: 0 where a document has neither.
 
     Returns:
         The new texts and ends; the same arrays if there is nothing to do.
     """
-    rare = np.empty(len(ends), dtype=np.uint8)
-    if not _find_rare(texts, ends, rare):
+    if not rare.any():
         return texts, ends
     data = unicode_data()
     out = np.empty(len(texts) + len(texts) // 2 + 3, dtype=np.uint8)

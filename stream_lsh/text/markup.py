@@ -1,21 +1,12 @@
-"""Rarely used steps before the kernels: removing HTML, decoding entities, NFKC.
-
-The result depends on the Unicode version of the package's table, not on that of the running Python.
-"""
+"""Removes HTML and decodes its entities."""
 
 from __future__ import annotations
 
 import html
 import re
-import sys
-import unicodedata
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-
-from stream_lsh.text.settings import SigningSettings
-from stream_lsh.text.unicode import unicode_data
 
 # Tags within a line, which do not end a word.
 _INLINE = frozenset((
@@ -75,46 +66,16 @@ def _few_digits(reference: re.Match[str]) -> str:
     return "&#" + (digits if len(digits) < 8 else "9999999")  # beyond all code points: U+FFFD
 
 
-def nfkc(text: str) -> str:
-    """The text in NFKC of the table's Unicode version.
+def strip_documents(texts: bytes, ends: NDArray[np.int64], *, elements: bool) -> tuple[bytes, NDArray[np.int64]]:
+    """Apply `strip_markup` to each document. Same layout.
 
-    Characters assigned in this version have the same form in all later ones (Unicode's stability policy). An unassigned
-    code point is no mark, has no other form and combines with no other: it is kept, and separates what is before and
-    behind it.
-    """
-    if text.isascii():
-        return text
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    parts: list[str] = []
-    place = 0
-    for stop in np.flatnonzero(unassigned()[points]).tolist():
-        parts += unicodedata.normalize("NFKC", text[place:stop]), text[stop]
-        place = stop + 1
-    return "".join([*parts, unicodedata.normalize("NFKC", text[place:])])
-
-
-@cache
-def unassigned() -> NDArray[np.bool_]:
-    """bool[0x110000]: code points that are unassigned in the table's Unicode version."""
-    found = np.zeros(sys.maxunicode + 1, np.bool_)
-    for first, last in unicode_data().unassigned.tolist():
-        found[first : last + 1] = True
-    return found
-
-
-def prepare(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) -> tuple[bytes, NDArray[np.int64]]:
-    """Apply `strip_markup` and NFKC to each document, as the settings say. Same layout.
-
-    The elements of a set keep their separators (U+001F).
+    elements: the documents are sets, whose elements keep their separators (U+001F).
     """
     out: list[bytes] = []
     start = 0
     for end in ends.tolist():
         text = texts[start:end].decode("utf-8", "surrogatepass")
-        if settings.markup:
-            text = "\x1f".join(map(strip_markup, text.split("\x1f"))) if settings.kind == "set" else strip_markup(text)
-        if settings.nfkc:
-            text = nfkc(text)
+        text = "\x1f".join(map(strip_markup, text.split("\x1f"))) if elements else strip_markup(text)
         out.append(text.encode("utf-8", "surrogatepass"))
         start = end
     return b"".join(out), np.cumsum([len(part) for part in out], dtype=np.int64)

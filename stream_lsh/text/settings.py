@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STEPS = ("lower", "space", "punctuation", "markup", "nfkc")
+STEPS = ("lower", "space", "nfc", "ignorable", "punctuation", "markup", "nfkc")
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class SigningSettings:
             U+001F).
         continuous_k: characters that count as k words in scripts written without spaces (tokens "unicode" only).
         bag: repeated shingles count.
-        lower, space, punctuation, markup, nfkc: steps of the normalisation.
+        lower, space, nfc, ignorable, punctuation, markup, nfkc: steps of the normalisation; `ignorable` removes
+            characters that are invisible (Unicode's Default_Ignorable_Code_Point).
         tokens: "unicode" (letters with their marks, or a single Han or Thai character) or "word" (Python's `\\w+`).
         signature_size, bands, rows: K, b and r of MMDS 3.4; b * r <= K.
         measure, dimensions, max_distance: see `families.measure`. Documents that are not texts use these and K, b and r
@@ -32,6 +33,8 @@ class SigningSettings:
     bag: bool
     lower: bool
     space: bool
+    nfc: bool
+    ignorable: bool
     punctuation: bool
     markup: bool
     nfkc: bool

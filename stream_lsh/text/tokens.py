@@ -17,6 +17,7 @@ from stream_lsh.hashing.bits import SEED_MIX, SEED_TOKEN, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.utf8 import decode, encode
 from stream_lsh.text.ascii import GROUP, ascii_run, quick_of
+from stream_lsh.text.forms import located
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import (
     ASCII_SLOW,
@@ -193,7 +194,7 @@ class Placed(NamedTuple):
 
     Attributes:
         hashes: uint64[t].
-        begins, ends: uint32[t], in code points.
+        begins, ends: uint32[t], in code points of the original text.
         continuous: bool[t], whether a token is a character of a script without spaces.
     """
 
@@ -230,15 +231,20 @@ class Placing:
     def __init__(self, settings: SigningSettings) -> None:
         # White space is not squeezed: the normalised text then has the same code points, one for one.
         settings = replace(settings, space=False)
-        tables = tables_for(settings)
+        self._settings, tables = settings, tables_for(settings)
         self._tables = tables.ascii, tables.pages, tables.records, tables.flags, tables.lower
         self._quick = quick_of(settings)
 
     def __call__(self, text: bytes | memoryview) -> Placed:
         """The tokens of a text in UTF-8 ('surrogatepass')."""
+        found = located(text, self._settings)
+        text = text if found is None else found.text
         room = len(text) // 2 + 1  # a token of one letter and a separator; other tokens have more bytes
         hashes, ends = np.empty(room, np.uint64), np.empty(room, np.uint32)
         norm, spans = np.empty(normalised_capacity(len(text)), np.uint8), np.empty(len(text) + 2 + GROUP, np.uint32)
         n = _place(np.frombuffer(text, np.uint8), self._quick, *self._tables, norm, spans, hashes, ends)
         begins, continuous = spans[:n] & np.uint32(CONTINUOUS_START - 1), spans[:n] >= CONTINUOUS_START
-        return Placed(hashes[:n].copy(), begins, ends[:n].copy(), continuous)
+        ends = ends[:n].copy()
+        if found is not None:
+            begins, ends = found.begins[begins], found.ends[ends - np.uint32(1)]
+        return Placed(hashes[:n].copy(), begins, ends, continuous)

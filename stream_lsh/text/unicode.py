@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,11 @@ CONTINUOUS = 8  # letter of a script that is written without spaces
 WHITE = 16  # str.isspace
 PUNCTUATION = 32  # category P*, and ASCII's string.punctuation
 CASED = 64  # Unicode 3.13: decides whether a sigma is final
-IGNORABLE = 128
+CASE_IGNORABLE = 128
+IGNORABLE = 1 << 8  # Default_Ignorable_Code_Point: soft hyphens, zero-width characters, bidi marks, variation selectors
+NOT_NFC = 1 << 9  # another form in NFC
+COMPOSES = 1 << 10  # may form one character with what is before it in NFC
+COMPOSED = 1 << 11  # may form one character with what follows
 
 # Bits of the kernels' tables, resolved for some settings; WORD to WHITE keep their meaning.
 BLANK = 32  # written as one U+0020
@@ -39,15 +44,24 @@ class UnicodeData:
     """The table in the package: record = records[pages[code point >> 7] << 7 | code point & 127].
 
     Attributes:
+        flags: uint16, the bits above.
+        combining: uint8, canonical combining class.
         unassigned: int32[n, 2], first and last of each range of code points that are unassigned in this version.
     """
 
     version: str
     pages: NDArray[np.uint16]
     records: NDArray[np.uint16]
-    flags: NDArray[np.uint8]
+    flags: NDArray[np.uint16]
     lower: NDArray[np.int32]
+    combining: NDArray[np.uint8]
     unassigned: NDArray[np.int32]
+
+    def records_of(self, points: NDArray[Any]) -> NDArray[np.uint16]:
+        """The records of code points."""
+        pages = self.pages[points >> PAGE_BITS].astype(np.int64)
+        records: NDArray[np.uint16] = self.records[pages << PAGE_BITS | points & ((1 << PAGE_BITS) - 1)]
+        return records
 
     def record(self, point: int) -> int:
         """The record of a code point (an index into `flags` and `lower`)."""
@@ -70,7 +84,7 @@ class Tables:
 def unicode_data() -> UnicodeData:
     """The table, read once (a few milliseconds)."""
     with np.load(Path(__file__).with_name(TABLE_FILE), allow_pickle=False) as table:
-        arrays = (table[name] for name in ("pages", "records", "flags", "lower", "unassigned"))
+        arrays = (table[name] for name in ("pages", "records", "flags", "lower", "combining", "unassigned"))
         return UnicodeData(str(table["version"]), *arrays)
 
 

@@ -24,15 +24,6 @@ def test_recall_is_of_what_the_same_system_had_kept() -> None:
     assert scored(feed, nothing, 10) == {"recall": None, "precision": None, "due": 0}
 
 
-@pytest.mark.parametrize("measure", ["hamming", *rotating(["cosine", "euclidean"], 1)])
-def test_the_engine_finds_the_same(measure: str, tmp_path: Path) -> None:
-    feed = next(feeds(400, [measure]))
-    ours = once(Engine(feed.settings), feed.items, tmp_path)
-    found = scored(feed, ours, 400)
-    assert (found["recall"], found["precision"]) == (1, 1)
-    assert ours.disk > 0
-
-
 @pytest.mark.parametrize("measure", rotating(["cosine", "euclidean", "hamming"], 1))
 def test_faiss_keeps_what_the_engine_keeps(measure: str, tmp_path: Path) -> None:
     extra("faiss")

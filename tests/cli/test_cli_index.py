@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -217,19 +216,6 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
     assert "match_within = ['lang'] (now ['other'])" in run(
         "dedup", feed, "--index", state, "--match-within", "other", code=3
     ).stderr  # fmt: skip
-
-
-@pytest.mark.long
-def test_query_reads_a_pipe_and_a_reader_may_go_away(run: Run, feed: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    run("dedup", feed, "--index", state)
-    many = tmp_path / "many.jsonl"  # verdicts on them are more than a pipe holds
-    many.write_bytes(b"".join(b'{"id":%d,"text":"document number %d"}\n' % (number, number) for number in range(3_000)))
-    command = [sys.executable, "-m", "stream_lsh", "query", "--input", "-", "--index", str(state)]
-    script = f"set -o pipefail; {shlex.join(command)} < {shlex.quote(str(many))} | head -1"
-    cut = subprocess.run(["/bin/bash", "-c", script], capture_output=True, check=False)
-    assert json.loads(cut.stdout)["id"] == 0
-    assert cut.returncode == 141 and b"Traceback" not in cut.stderr
 
 
 # -- beside a writer --------------------------------------------------------------------------------------------------

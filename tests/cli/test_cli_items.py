@@ -42,30 +42,6 @@ def bits(tmp_path: Path) -> Path:
     return tmp_path / "bits"
 
 
-def test_a_feed_of_vectors(tmp_path: Path) -> None:
-    """Lists and base64; what is none is a dead letter, and unique documents are the bytes that came in."""
-    documents: list[Any] = [
-        {"id": "a", "vector": [1, 0, 0], "more": True}, {"id": "b", "vector": encoded(2, 0.1, 0)},
-        {"id": "c", "vector": encoded(5, 0, 0)}, {"id": "d", "vector": [1, 0]}, {"id": "e", "vector": [0, 0, 0]},
-        {"id": "f", "vector": "?"}, {"id": "g"}, {"id": "h", "vector": [0, 1, 0]},
-        {"id": "a", "vector": [1.0, 0, -0.0]}, {"id": "i", "vector": [1, 0, 0]},
-    ]  # fmt: skip
-    found = dedup(tmp_path, VECTORS, *documents)
-    assert [verdict["kind"] for verdict in found] == [
-        "unique", "near_duplicate", "near_duplicate", "rejected", "rejected", "rejected", "rejected", "unique",
-        "redelivered", "exact_duplicate",
-    ]  # fmt: skip
-    assert found[1]["similarity"] == pytest.approx(2 / (4 + 0.1**2) ** 0.5)
-    assert found[2]["similarity"] == 1.0
-    assert (tmp_path / "index-unique").read_text() == "".join(json.dumps(documents[i]) + "\n" for i in (0, 7))
-    letters = read_lines(tmp_path / "index" / "dead-letters.jsonl")
-    assert [(letter["reason"], letter["line"]) for letter in letters] == [
-        ("bad_vector", 4), ("empty", 5), ("bad_vector", 6), ("missing_field", 7)
-    ]  # fmt: skip
-    assert letters[0]["detail"] == 'the field "vector" has 2 numbers, not 3'
-    assert json.loads(letters[0]["original"]) == documents[3]
-
-
 @pytest.mark.parametrize("text", ["[2, 0.1, 0]", " [2,0.1,0]\n", encoded(2, 0.1, 0)])
 def test_a_single_vector(tmp_path: Path, vectors: Path, text: str) -> None:
     """On the line, from standard input, from a file."""

@@ -90,16 +90,6 @@ def test_settings_file_is_written_before_output(
     assert Settings.load(file).threshold == 0.6
 
 
-def test_what_the_input_says(feed: Path) -> None:
-    result = tune(feed, "--expected-docs", "1000000")
-    assert "Sample: 120 documents of 120, 7,140 pairs" in result.stdout
-    assert "rejected: 1 missing_field" in result.stdout
-    assert "(among 1,000,000 documents)" in result.stdout
-    assert "<- set" in result.stdout
-    assert "false candidates" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 80
-
-
 def test_a_sample_is_measured_as_if_all_could_match(tmp_path: Path, feed: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('match_within = ["lang"]\n')
@@ -111,7 +101,7 @@ def test_a_sample_is_measured_as_if_all_could_match(tmp_path: Path, feed: Path) 
 
 def test_a_part_of_the_input(feed: Path) -> None:
     result = tune(feed, "--limit", "50", "--sample", "20")
-    assert "Sample: 20 documents of 50, 190 pairs" in result.stdout
+    assert "Sample: 20 documents of 50, 190 pairs" in result.stdout and "<- set" in result.stdout
 
 
 def test_too_few_documents(tmp_path: Path) -> None:

@@ -71,11 +71,6 @@ def test_the_size_is_what_was_asked_for(documents: int) -> None:
     assert {entry.kind for entry in entries} <= {SINGLE, REPORT, FOLLOW_UP, *COPIES}
 
 
-def test_the_week_follows_from_the_seed() -> None:
-    assert make_week(200, 9) == make_week(200, 9)
-    assert make_week(200, 9) != make_week(200, 10)
-
-
 def test_lines_are_documents_of_one_week_in_order_of_time_with_their_truth(week: Week) -> None:
     entries = week.feed.entries
     assert all(json.loads(entry.line) == entry.document for entry in entries)

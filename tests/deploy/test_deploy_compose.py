@@ -6,9 +6,19 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from support.deploy_files import COMPOSE, PORT, check_command, image_environment, own_services, parse_command, services
+from support.deploy_files import (
+    COMPOSE,
+    PORT,
+    ROOT,
+    check_command,
+    image_environment,
+    own_services,
+    parse_command,
+    services,
+)
 
 from stream_lsh.kafka.run.process import DRAIN
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
@@ -18,8 +28,9 @@ from stream_lsh.settings.sources import PREFIX
 pytestmark = pytest.mark.long  # the gate has the tools
 
 
-def test_the_compose_file_has_the_form_of_its_specification() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(COMPOSE)]
+@pytest.mark.parametrize("file", [COMPOSE, ROOT / "examples" / "docker-compose.yml"], ids=lambda file: file.parent.name)
+def test_compose_files_have_the_form_of_their_specification(file: Path) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 

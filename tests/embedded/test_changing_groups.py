@@ -20,8 +20,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from support.contents import contents
 from support.copies import FIELDS, OTHER, SECOND, START, SURE, TEXT, copies
-from support.jobs import bytes_of, committing, read, run, write, written
-from support.kills import broken_off, kill
+from support.jobs import bytes_of, read, run, write, written
+from support.kills import broken_off
 from support.long_form import LONG, rotating, seeds
 from support.models.forgetting import model_of
 from support.models.spreading import Spreading, reached
@@ -259,17 +259,6 @@ def test_a_run_that_is_broken_off_goes_on_to_the_byte(
     run(tmp_path / "undisturbed", inputs, chosen, OUTPUTS, rules)
     broken = broken_off(monkeypatch, lambda: run(tmp_path / "broken", inputs, chosen, OUTPUTS, rules), every=4)
     assert broken > 2
-    same_as_undisturbed(tmp_path, lines, settings)
-
-
-@pytest.mark.parametrize(("shards", "window"), rotating([(2, "8h"), (1, None), (2, None), (1, "8h")], 1))
-def test_killed_at_random_moments(tmp_path: Path, rules: Path, shards: int, window: str | None) -> None:
-    kills = 25 if LONG else 6
-    lines, settings = copies(7, 150 * kills + 400), with_shape(shards, window)
-    inputs = written(tmp_path, lines, len(lines) // 60)
-    run(tmp_path / "undisturbed", inputs, Settings(**settings), OUTPUTS, rules)
-    command = committing(tmp_path / "broken", inputs, settings, OUTPUTS, rules)
-    kill(command, tmp_path / "broken" / "groups", (tmp_path / "undisturbed" / "groups").stat().st_size, kills)
     same_as_undisturbed(tmp_path, lines, settings)
 
 

@@ -66,18 +66,6 @@ def test_a_window_without_a_field_of_times_is_refused_before_an_index_is_made(tm
     run(tmp_path / "index", feed, **given, time_field="at")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"window": "7"}, "is no duration"), ({"window": "1y"}, "is no duration"), ({"window": "0s"}, "200 years"),
-        ({"max_future": "1d"}, "max_future is for indexes with a window"),
-    ],
-)  # fmt: skip
-def test_what_is_no_window_is_a_usage_error(given: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        Settings.load(None, **given)
-
-
 def test_a_folder_has_no_times(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()

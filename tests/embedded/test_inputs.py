@@ -97,15 +97,6 @@ def test_resuming_from_every_position(tmp_path: Path, suffix: str) -> None:
         assert rows(read(path, batch.position)) == everything[i + 1 :]
 
 
-def test_a_line_without_newline_may_get_it_later(tmp_path: Path) -> None:
-    path = write(tmp_path / "in", document(1) + b"\n" + document(2))
-    position = read(path)[-1].position
-    assert position == Position(len(document(1)) + 1 + len(document(2)), 2)
-    assert read(path, position) == []
-    write(path, document(1) + b"\n" + document(2) + b"\n" + document(3) + b"\n")
-    assert [(row[0], row[2]) for row in rows(read(path, position))] == [(b"3", 3)]
-
-
 def test_empty_files(tmp_path: Path) -> None:
     assert read(write(tmp_path / "in", b"")) == []
     for suffix in (".gz", ".xz", ".zst"):

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.jobs import read, run, write
+from support.jobs import run
 
 from stream_lsh import Deduplicator, Document, Settings, Verdict
-from stream_lsh.embedded.querying import query
 from stream_lsh.errors import UsageError
 
 VALUES = ["en", "de", "null", None, 17, "17", True, "true", "", "en,de"]  # all of them different
@@ -93,26 +92,6 @@ def test_the_same_text_under_another_value_is_another_text(shards: int, verify: 
         ("rejected", None),
     ]  # fmt: skip
     assert found[5].reason == "id_reused"
-
-
-def test_a_feed_has_values_where_python_has_a_mapping(tmp_path: Path) -> None:
-    """The same verdicts; what is missing in a feed is null."""
-    documents = feed(300, 3)
-    lines = [
-        {"id": document.id, "text": document.text} | ({} if value is None and number % 2 else {"of": {"lang": value}})
-        for number, document in enumerate(documents)
-        if document.within is not None
-        for value in [document.within["lang"]]
-    ]
-    path = write(tmp_path / "feed.jsonl", *lines)
-    run(tmp_path, [path], Settings(match_within=("of.lang",)), ["verdicts"])
-    found = read(tmp_path / "verdicts")
-    expected = verdicts(documents, match_within=["lang"])
-    assert [(line["id"], line["kind"], line["duplicate_of"]) for line in found] == [
-        (v.id, v.kind, v.duplicate_of) for v in expected
-    ]
-    query(Settings(), [str(path)], str(tmp_path / "asked.jsonl"), tmp_path / "index")
-    assert {line["kind"] for line in read(tmp_path / "asked.jsonl")} == {"redelivered"}
 
 
 def test_queries_in_python(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import lzma
 import random
-import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -16,9 +15,9 @@ import zstandard
 from click.testing import CliRunner, Result
 from support.kills import COMMITTING, kill
 from support.long_form import LONG, rotating
-from support.waiting import until
 
 from stream_lsh.cli import main
+from stream_lsh.index.postings.run import Run
 
 DOCUMENTS = 24_000 if LONG else 6_000
 OUTPUTS = ("unique", "pairs", "verdicts", "dead-letters")
@@ -26,7 +25,6 @@ SUFFIXES = {"unique": ".jsonl", "pairs": ".jsonl.gz", "verdicts": ".jsonl.zst", 
 CHANGING = ("--on-conflict", "update", "--deleted-field", "deleted")
 # Small segments: flushes and merges happen all the time, so that kills fall into them.
 SETTINGS = ("--text-field", "title", "--text-field", "text", "--memtable-documents", "128", "--quiet")
-COMMAND = (sys.executable, "-m", "stream_lsh.cli")
 
 
 @pytest.fixture(scope="module")
@@ -102,67 +100,9 @@ def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, m
         kills=20 if LONG else 4,
     )
     same(broken, whole)
+    for segment in sorted((broken / "state").glob("segments/*/postings/run-*.bin")):
+        Run.open(segment, check=True)
+    assert not list((broken / "state").rglob("*.writing"))  # what was killed half way has been swept
     assert (b'"new_representative":"' in (whole / "unique.jsonl").read_bytes()) is (more == CHANGING)
     assert run(again).exit_code == 0
     same(broken, whole)
-
-
-@pytest.mark.long
-def test_standard_output_in_a_file_is_written_again(feed: Path, tmp_path: Path) -> None:
-    """The shell's `>` empties the file at every start; the run writes it whole all the same."""
-    whole, broken, state = tmp_path / "whole", tmp_path / "broken", tmp_path / "state"
-    command = [*COMMAND, "dedup", str(feed / "one.jsonl"), *SETTINGS, "--index"]
-    with whole.open("wb") as file:
-        subprocess.run([*command, str(tmp_path / "other")], stdout=file, check=True)
-    size, chance, killed = whole.stat().st_size, random.Random(3), 0
-    for number in range(4):
-        with broken.open("wb") as file, subprocess.Popen([*command, str(state)], stdout=file) as process:
-            target = size * (number + chance.random()) / 4
-            until(lambda process=process, target=target: process.poll() is not None or broken.stat().st_size > target)  # type: ignore[misc]
-            process.kill()
-        killed += process.returncode != 0
-    assert killed
-    with broken.open("wb") as file:
-        subprocess.run([*command, str(state)], stdout=file, check=True)
-    same_bytes(broken, whole)
-
-
-LIMITED = """
-import os, resource, signal, sys
-size = int(sys.argv[1])
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-os.execv(sys.argv[2], sys.argv[2:])
-"""
-
-
-@pytest.mark.long
-def test_a_full_disk_is_an_error_and_the_next_run_goes_on(feed: Path, tmp_path: Path) -> None:
-    """The limit on file sizes stands for the full disk; in a process of its own: `preexec_fn` is not for threads."""
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert run(arguments(feed, whole)).exit_code == 0
-    failures = 0
-    for share in (0.01, 0.05, 0.3, 1.5):
-        size = int(share * DOCUMENTS * 1200)
-        limited = [sys.executable, "-c", LIMITED, str(size), *COMMAND, *arguments(feed, broken)]
-        done = subprocess.run(limited, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            break
-        failures += 1
-        assert done.returncode in (3, 5), done.stderr
-        assert "Traceback" not in done.stderr
-        assert "stream-lsh:" in done.stderr
-        for name in ("unique", "dead-letters"):
-            path = broken / (name + SUFFIXES[name])
-            assert not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
-    assert failures >= 2
-    assert run(arguments(feed, broken)).exit_code == 0
-    same(broken, whole)
-
-
-@pytest.fixture(scope="module")
-def indexed(feed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The outputs and the index of a whole run over the first part."""
-    folder = tmp_path_factory.mktemp("indexed")
-    assert run(arguments(feed, folder)).exit_code == 0
-    return folder

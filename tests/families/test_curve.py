@@ -37,11 +37,6 @@ def test_what_is_asked_for_is_found_and_what_is_farther_less(curve: Curve) -> No
     assert curve.probability(curve.similarity_of(curve.asked)) == pytest.approx(curve.at(curve.asked))
 
 
-def test_unrelated_points_three_times_as_far_become_candidates_at_the_stated_rate() -> None:
-    assert EUCLIDEAN.component(15) == pytest.approx(0.4652, abs=1e-4)
-    assert EUCLIDEAN.at(15) < 0.02
-
-
 def test_no_place_of_few_bits_leaves_too_few_blocks() -> None:
     for distance, dimensions in itertools.product(range(8), (16, 64, 200)):
         curve = Settings(measure="hamming", dimensions=dimensions, max_distance=distance).curve
@@ -58,19 +53,7 @@ def test_clean_blocks_are_counted_in_all_choices_of_bits(flipped: int) -> None:
         assert clean_blocks(12, 4, least, flipped) == pytest.approx(share)
 
 
-def test_bits_meet_as_the_keys_do() -> None:
-    """The curve of bits against the masks of the keys, for random places."""
-    settings = Settings(measure="hamming", dimensions=64, max_distance=3)
-    masks = masks_of(settings.signing)[:, 0]
-    chance = np.random.default_rng(4)
-    for flipped in (4, 6, 10):
-        bits = [chance.choice(64, flipped, replace=False) for _ in range(4000)]
-        words = np.array([sum(1 << int(place) for place in places) for places in bits], np.uint64)
-        met = ((words[:, None] & masks[None]) == 0).any(axis=1).mean()
-        assert settings.curve.at(flipped) == pytest.approx(met, abs=0.03)
-
-
-def test_unrelated_bit_vectors_are_all_bit_vectors() -> None:
+def test_strangers_of_bits_are_all_rows_of_bits() -> None:
     settings = Settings(measure="hamming", dimensions=16, max_distance=3)
     masks = masks_of(settings.signing)[:, 0]
     every = np.arange(2**16, dtype=np.uint64)

@@ -24,6 +24,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
+from stream_lsh.index.postings import runs as runs_module
 from stream_lsh.index.postings.run import read_header
 from stream_lsh.index.store.rocksdb import Store, rows_key
 from stream_lsh.settings.model import Settings
@@ -218,6 +219,37 @@ def test_a_run_cut_off_or_changed_anywhere(copy: Whole, seed: int) -> None:
     assert path.name in refuses_or_goes_on(folder, verdicts)
     shutil.rmtree(path.parent)
     goes_on(folder, verdicts)
+
+
+def test_merge_of_damaged_postings_loses_nothing(copy: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs and the manifest stay as they are, the check names the file, and the remedy is one."""
+    folder, verdicts = copy
+    with opened(Settings(memtable_documents=16), folder) as index:
+        segment = index.shards[0].segments[-1]
+        with monkeypatch.context() as patched:
+            patched.setattr(runs_module, "next_merge", lambda *_, **__: None)
+            assert fed(index, FEED[FED : FED + 80], FED, 16) == verdicts[FED : FED + 80]
+            index.commit({})
+            segment.postings.wait_for_flush()
+        before = segment.manifest()
+        path = segment.postings.runs[-1].path
+        assert path is not None and len(before["runs"]) > 3
+        with path.open("r+b") as file:
+            file.seek(read_header(path)["postings"]["start"] + 4)
+            byte = file.read(1)[0]
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte ^ 1]))
+        with pytest.raises(DamagedError, match=rf"{path} is damaged .*delete the folder {path.parent} and start again"):
+            segment.postings.poll()
+            segment.postings.merged()
+        assert segment.manifest()["runs"] == before["runs"]
+        assert {path.parent / run["file"] for run in before["runs"]} == set(path.parent.glob(path.name[:6] + "*"))
+    assert str(path) in " ".join(information(folder, check=True)["health"]["problems"])
+    shutil.rmtree(path.parent)
+    with opened(Settings(), folder) as index:
+        assert fed(index, FEED[FED + 80 :], FED + 80, 30) == verdicts[FED + 80 :]
+        index.commit({})
+    assert information(folder, check=True)["health"]["problems"] == []
 
 
 def test_a_file_that_is_cut_under_a_running_index_is_no_wrong_answer(copy: Whole) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.feeds import WORDS, changing, drifting, nasty
 from support.in_memory import temporary_folder
 from support.indexes import agreed_with_limits, asked, fed, once, opened, same
-from support.long_form import LONG, rotating, seeds
+from support.long_form import LONG, seeds
 from support.models.matching import ProvisionalRows, Unique, entries, unique_verdicts
 
 from stream_lsh.documents.document import Document
@@ -133,44 +133,3 @@ def test_a_query_says_what_the_verdict_would_be_and_changes_nothing(tmp_path: Pa
             assert answer == verdict | own
             if entry.seq % 40 == 39:
                 index.commit({})
-
-
-def test_one_bucket_of_the_whole_feed(tmp_path: Path) -> None:
-    """Hundreds of documents that share all buckets and are not similar enough: what is read is bounded, and counted."""
-    settings = Settings(
-        shingles="words:1", threshold=0.9, bands=4, rows=1, signature_size=64, max_bucket_rows=5, max_candidates=3,
-        memtable_documents=16, segment_documents=90,
-    )  # fmt: skip
-    chance = random.Random(8)
-    documents = [Document(i, " ".join([*WORDS[:30], *chance.sample(WORDS[30:], 4)])) for i in range(400)]
-    verdicts = agreed_with_limits(documents, settings, tmp_path, chance)
-    assert sum(verdict.get("not_compared", 0) for verdict in verdicts) > 1000
-
-
-def family(own: int) -> list[Document]:
-    """Some hundreds, each with 50 words of the family's text, and some of its own."""
-    chance = random.Random(8)
-    texts = ([*WORDS[:50], *(f"own{chance.randrange(10**6)}" for _ in range(own))] for _ in range(250))
-    return [Document(i, " ".join(text)) for i, text in enumerate(texts)]
-
-
-@pytest.mark.parametrize("shards", [2, *rotating([1, 4], 1)])
-def test_a_partner_late_in_a_family_just_below_the_threshold(tmp_path: Path, shards: int) -> None:
-    """Hundreds in its buckets that nearly match, none of them decided yet, do not hide the one that does."""
-    settings = Settings(shingles="words:1", threshold=0.85, decision_lag=4096, shards=shards)
-    documents, newer = family(7), range(150, 250, 10)
-    for i in newer:
-        documents[i] = Document(i, f"{documents[i - 55].text} other")
-    expected = unique_verdicts(documents, settings)
-    same(once(documents, settings, tmp_path, 64), expected)
-    assert [(v["seq"], v["duplicate_of"]) for v in expected if v["kind"] != "unique"] == [(i, i - 55) for i in newer]
-    assert sum("not_compared" in verdict for verdict in expected) > 100
-
-
-@pytest.mark.parametrize("shards", [1, 2, 4])
-def test_of_a_family_of_copies_the_oldest_is_kept(tmp_path: Path, shards: int) -> None:
-    """However many, that were dropped for it, agree better with the next one."""
-    settings = Settings(shingles="words:1", threshold=0.85, decision_lag=4096, shards=shards)
-    verdicts = once(family(3), settings, tmp_path)
-    assert [v["seq"] for v in verdicts if v["kind"] == "unique"] == [0]
-    assert {v["duplicate_of"] for v in verdicts[1:]} == {0}

@@ -140,24 +140,6 @@ def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:
             assert counted() == runs()
 
 
-def test_a_reader_changes_nothing(tmp_path: Path) -> None:
-    feed, settings = nasty(8, 200), Settings(**SMALL)
-    once(feed, settings, tmp_path / "index")
-
-    def state() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in (tmp_path / "index").rglob("*") if path.is_file()}
-
-    before = state()
-    reader = Index(Settings(max_matches=3), tmp_path / "index", read_only=True)
-    asked(reader, feed)
-    reader.close()
-    after = state()
-    logs = {path for path in {*before, *after} if path.name.startswith("LOG")}
-    assert {path: data for path, data in after.items() if path not in logs} == {
-        path: data for path, data in before.items() if path not in logs
-    }
-
-
 def test_there_must_be_an_index(tmp_path: Path) -> None:
     for folder in (tmp_path / "nothing", tmp_path):
         with pytest.raises(StoreError) as error:

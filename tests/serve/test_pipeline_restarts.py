@@ -40,12 +40,13 @@ async def ended(*ends: BaseException | None, patience: float = 300) -> tuple[Bas
     return error.value, moved
 
 
-async def test_what_may_pass_is_tried_again() -> None:
+async def test_what_may_pass_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     last = StoreError("for good")
     error, moved = await ended(
         Failed("once"), None, asyncio.CancelledError(), errors.NodeNotReadyError("away"), None, last
     )
     assert error is last and moved == [True, False, True, False]
+    assert caplog.text.count("It is tried again") == 4
 
 
 async def test_topics_that_are_not_there_are_an_error_at_the_first_start_only() -> None:

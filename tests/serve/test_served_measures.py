@@ -1,13 +1,15 @@
-"""Stories, quotations, short texts and weights over HTTP: the answers of `dedup` and `query`; two side by side."""
+"""Measures other than `jaccard` over HTTP: the answers of `dedup` and `query`; two documents side by side."""
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.json_lines import read_lines, write_lines
 from support.long_form import rotating
@@ -23,7 +25,10 @@ GIVEN: dict[str, dict[str, Any]] = {
     "containment": {"threshold": 0.6, "min_passage_words": 6},
     "levenshtein": {"max_distance": 2},
     "weighted-jaccard": {"threshold": 0.5, "set_field": "basket"},
+    "euclidean": {"dimensions": 8, "max_distance": 0.5},
+    "hamming": {"dimensions": 64, "max_distance": 3, "match_within": ("lang",)},
 }
+FIELDS = {"weighted-jaccard": "basket", "euclidean": "vector", "hamming": "bits"}
 Feed = list[dict[str, Any]]
 
 
@@ -37,10 +42,10 @@ class Made:
         self.made: list[Any] = []
 
     def feed(self, n: int, name: str) -> Feed:
-        field = "basket" if self.measure == "weighted-jaccard" else "text"
+        field = FIELDS.get(self.measure, "text")
         found = [{"id": f"{name}{i}", field: self._next(), "lang": self.chance.choice(("en", "de"))} for i in range(n)]
         found[n // 2] = found[n // 3]  # it comes again
-        return [*found, {"id": f"{name} bad", field: 7}]
+        return [*found, {"id": f"{name} bad", field: "?" if self.measure == "hamming" else 7}]
 
     def _next(self) -> Any:
         make: Callable[[Any], Any] = getattr(self, f"_{self.measure}".replace("-", "_"))
@@ -76,8 +81,18 @@ class Made:
             return {word: self.chance.choice((1, 2, 0.5)) for word in self._some(6)}
         return {**dict(list(old.items())[self.chance.randrange(2) :]), self._some(1)[0]: 0.5}
 
+    def _euclidean(self, old: list[float] | None) -> list[float]:
+        """Numbers that float32 has."""
+        if old is None:
+            return [self.chance.randrange(-128, 128) / 64 for _ in range(8)]
+        return [old[0] + self.chance.choice((0.25, 2.0)), *old[1:]]
 
-@pytest.fixture(scope="module", params=["tf-idf", *rotating(("weighted-jaccard", "containment", "levenshtein"), 1)])
+    def _hamming(self, old: str | None) -> str:
+        flips = sum(1 << bit for bit in self.chance.sample(range(64), self.chance.choice((1, 3, 4))))
+        return f"{self.chance.getrandbits(64) if old is None else int(old, 16) ^ flips:016x}"
+
+
+@pytest.fixture(scope="module", params=["tf-idf", *rotating([name for name in GIVEN if name != "tf-idf"], 1)])
 def measure(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -125,7 +140,7 @@ def test_answers_and_pairs_are_those_of_dedup(
     assert [unrepeated(answer) for answer in answered] == read_lines(tmp_path / "verdicts")
     pairs = read_lines(tmp_path / "pairs")
     evidence = {"tf-idf": "terms", "containment": "passages"}.get(measure)
-    assert len(pairs) > 30 and (evidence is None or all(pair[evidence] for pair in pairs))
+    assert len(pairs) >= 30 and (evidence is None or all(pair[evidence] for pair in pairs))
     with served.client.stream("GET", "/v1/events?kinds=pair", headers={"Last-Event-ID": "0.0"}) as answer:
         events_of = (event["data"] for event in events(answer.iter_lines()) if "event" in event)
         assert [next(events_of) for _ in pairs] == pairs
@@ -147,7 +162,7 @@ def test_matches_side_by_side(
     served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], measure: str
 ) -> None:
     """As similar as their verdicts say, with what they say; of stories as words weigh now, which `check` goes by."""
-    lang, compared = {document["id"]: document.get("lang") for document in made[0]}, 0
+    given, compared = {document["id"]: document for document in made[0]}, 0
     for verdict in answered:
         if not verdict["matches"]:
             continue
@@ -158,7 +173,8 @@ def test_matches_side_by_side(
         assert found["same_group"] == (verdict["kind"] != "unique")
         if measure == "tf-idf":
             assert found["terms"] == match["terms"]
-            again = {"id": "new", "text": f"{found['b']['text']} .", "lang": lang[verdict["id"]]}  # another text
+            another = f"{found['b']['text']} ."
+            again = {"id": "new", "text": another, "lang": given[verdict["id"]]["lang"]}
             (said,) = served.add_all([again], "/v1/check")
             now = {one["id"]: one["similarity"] for one in said["matches"]}
             assert found["similarity"] == now.get(of, found["similarity"])
@@ -169,6 +185,12 @@ def test_matches_side_by_side(
         if measure == "containment":
             sides = [{"words": one["words"], "a": one["older"], "b": one["newer"]} for one in match["passages"]]
             assert found["passages"] == sides
+        elif measure == "euclidean":
+            vector = np.frombuffer(base64.b64decode(found["b"]["text"]), "<f4")
+            assert vector.tolist() == given[verdict["id"]]["vector"]
+        elif measure == "hamming":
+            assert found["b"]["text"] == given[verdict["id"]]["bits"]
+            assert found["why"].startswith("a distance of ") and found["why"].endswith("is not above that of 3")
     assert compared > 20
 
 

@@ -1,4 +1,4 @@
-"""A process that feeds an index from where it stands, for the tests that kill it or look at what it writes.
+"""A process that feeds an index from where it stands, for a test that looks at what it writes.
 
     python -m support.feeder FOLDER SETTINGS SEED DOCUMENTS WORDS OUT [LOOKS STATES]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
 from support.json_lines import read_lines, write_lines
-from support.kills import COMMITTING
 
 OUTPUTS = ("unique", "pairs", "verdicts", "dead_letters")
 read = read_lines
@@ -53,15 +51,3 @@ def options(settings: Mapping[str, Any]) -> list[str]:
         f"--{name.replace('_', '-')}={','.join(value) if isinstance(value, list) else value}"
         for name, value in settings.items()
     ]
-
-
-def committing(
-    folder: Path, inputs: Iterable[str | Path], settings: Mapping[str, Any], outputs: Iterable[str] = OUTPUTS,
-    rules: Path | None = None,
-) -> list[str]:  # fmt: skip
-    """The command of the same run that commits all the time, for `kill`."""
-    folder.mkdir(exist_ok=True)
-    named = [f"--{name.replace('_', '-')}={folder / name}" for name in outputs]
-    more = [f"--rules={rules}"] if rules is not None else []
-    command = [sys.executable, "-c", COMMITTING, "dedup", *map(str, inputs), "--quiet", f"--index={folder / 'index'}"]
-    return [*command, *options(settings), *named, *more]

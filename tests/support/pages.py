@@ -22,11 +22,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from markup import FENCE
 
 from stream_lsh.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(console|sh|pycon|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LANGUAGES = ("console", "sh", "pycon", "python", "text")
 HERE = re.compile(r"cat > (\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"""(?:[^"'|>;&]|"[^"]*"|'[^']*')+""")
 VARIES = re.compile(r" {2,}|\d[\d.,]* (m?s|[kM]?B)\b|\(?[\d,.]+(/s\b\)?| a second)|\d{4}-\d\d-\d\d[T ][\d:.]+Z?")
@@ -36,7 +37,8 @@ class Page:
     """Runs a page in a folder of its own."""
 
     def __init__(self, name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.blocks = BLOCK.findall((DOCS / f"{name}.md").read_text(encoding="utf-8"))
+        found = FENCE.findall((DOCS / f"{name}.md").read_text(encoding="utf-8"))
+        self.blocks = [(language, body) for language, body in found if language in LANGUAGES]
         self.folder, self.capfd, self.commands = folder, capfd, 0
         self.names: dict[str, object] = {"__name__": "__main__"}
         tools = folder / "bin"

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from support import unicode_table
-from support.models.signing import make_settings, normalise, sign, tokens
+from support.models.signing import make_settings, normalise, pack, sign, tokens
 
 from stream_lsh.text import casing
 from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.forms import unified
+from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.tokens import CONTINUOUS_START, normalised_capacity
 from stream_lsh.text.tokens import normalise as normalise_kernel
@@ -38,6 +40,8 @@ choices = st.builds(
     lower=st.booleans(),
     space=st.booleans(),
     punctuation=st.booleans(),
+    nfc=st.booleans(),
+    ignorable=st.booleans(),
     tokens=st.sampled_from(["unicode", "word"]),
 )
 
@@ -48,10 +52,8 @@ def table_arrays(settings: SigningSettings) -> tuple[np.ndarray, ...]:
 
 
 def run_kernel(text: str, settings: SigningSettings) -> tuple[str, list[tuple[str, bool]]]:
-    data = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
-    ends = np.array([len(data)], dtype=np.int64)
-    if settings.lower:
-        data, ends = casing.rewrite_rare(data, ends)
+    encoded = text.encode("utf-8", "surrogatepass")
+    data, _, _, _ = prepared(encoded, np.array([len(encoded)]), settings)
     norm = np.empty(normalised_capacity(len(data)), dtype=np.uint8)
     spans = np.full(len(data) + 2 + GROUP, 0x7FFFFFFF, dtype=np.uint32)
     size, bounds = normalise_kernel(data, 0, len(data), quick_of(settings), *table_arrays(settings), norm, spans)
@@ -103,7 +105,7 @@ def test_shipped_table_is_what_the_generator_writes() -> None:
     built = unicode_table.build()
     shipped = unicode_data()
     assert str(built["version"]) == shipped.version
-    for name in ("pages", "records", "flags", "lower", "unassigned"):
+    for name in ("pages", "records", "flags", "lower", "combining", "unassigned"):
         assert np.array_equal(built[name], getattr(shipped, name)), name
 
 
@@ -113,25 +115,24 @@ def test_final_sigma_after_and_before_every_character() -> None:
         chars = map(chr, range(first, first + 0x8000))
         text = "\n".join(f"{char}Σ aΣ{char} a{char}Σ{char}b" for char in chars)
         data = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
-        rewritten, ends = casing.rewrite_rare(data, np.array([len(data)]))
+        rewritten, ends = casing.rewrite_rare(data, np.array([len(data)]), np.ones(1, np.uint8))
         assert ends.tolist() == [len(rewritten)]
         assert rewritten.tobytes().decode("utf-8", "surrogatepass").lower() == text.lower()
 
 
 def test_rewriting_keeps_documents_apart() -> None:
     documents = ["ΑΣ", "Α", "xİ", "", "plain", "Σ", "ΑΣ\u0301", "bΣ"]
-    data = np.frombuffer("".join(documents).encode(), dtype=np.uint8)
-    out, ends = casing.rewrite_rare(data, np.cumsum([len(text.encode()) for text in documents]))
+    out, ends, _, _ = prepared(*pack(documents), make_settings())
     starts = [0, *ends.tolist()]
     found = [out[i:j].tobytes().decode().lower() for i, j in pairwise(starts)]
     assert found == [text.lower() for text in documents]
 
 
 def test_nothing_rare_nothing_done() -> None:
-    data = np.frombuffer("ασ ".encode() + b"ABC" * 10, dtype=np.uint8)
+    data = np.frombuffer("ασ é — 漢 กำ หนู هٰذَا নাই क़ ".encode() + b"ABC" * 10, dtype=np.uint8)
     ends = np.array([len(data)])
-    out, out_ends = casing.rewrite_rare(data, ends)
-    assert out is data and out_ends is ends
+    out, out_ends, rare = unified(data, ends, make_settings(nfc=True, ignorable=True))
+    assert out is data and out_ends is ends and not rare.any()
 
 
 @pytest.mark.parametrize(

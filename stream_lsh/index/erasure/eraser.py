@@ -3,7 +3,7 @@
 Erasing removes what no query reads, and changes no verdict. It may therefore follow the clock. It runs in rounds of
 bounded work, one round after a commit. A round erases due versions of one page of rows:
 
-1. One atomic write replaces their ids, texts and latest rows, and adds the keys of their postings and new checksums.
+1. One atomic write replaces their ids, texts and latest rows, lists them as erased, and adds new checksums.
    From then on the versions count as erased, whichever of the next two steps reaches the disk first.
 2. The rows in files are overwritten.
 3. In the background, RocksDB rewrites the files that had the old values.
@@ -45,7 +45,7 @@ from stream_lsh.index.rows.ids import BLOCK
 from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, ID
 from stream_lsh.index.rows.row_file import blank
 from stream_lsh.index.rows.texts import FRAME_DOCUMENTS
-from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, keep
+from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, listing
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.errors import plainly
@@ -284,9 +284,8 @@ class Erasing:
         anew = values.copy()
         new = ~np.isin(rows, known)
         if new.any():
-            fresh = block[new]
-            values |= keep(shard.number, segment.number, rows[new], shard.keyed.lasting(fresh))
-        block = blank(block, shard.shape.signature_at)
+            values |= listing(shard.number, segment.number, rows[new])
+        before, block = block, blank(block, shard.shape.signature_at)
         values |= blanked(self._store, shard.number, segment.number, rows, shard.shape.signature_at)
         base = int(shard.rows.base)
         in_memory = rows >= base
@@ -296,8 +295,10 @@ class Erasing:
             places = rows[filed] - segment.first
             if flushes := shard.flushed():
                 self._store.write(flushes)
-            erased = np.union1d(known, rows) - segment.first
-            values |= segment.rows.checksums(self._store, shard.number, segment.number, erased, places)
+            fresh = new[filed]
+            values |= segment.rows.checksums(
+                self._store, shard.number, segment.number, places[fresh], before[filed][fresh]
+            )
             self._patches.append((shard, segment, places, block[filed]))
         self._write(anew, values | more)
 

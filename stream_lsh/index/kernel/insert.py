@@ -17,6 +17,7 @@ from stream_lsh.index.rows.layout import (
     COPY,
     DELETED,
     DROPPED,
+    ERASED,
     FLAGS,
     FOLLOWED,
     FOLLOWER,
@@ -131,7 +132,7 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
         append(memory, np.int64(key >> memory.shift), key, row)
         if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | REPRESENTATIVE)):
             return
-        if flags & MEMBER and flags & REPRESENTATIVE:
+        if flags & (MEMBER | ERASED) and flags & REPRESENTATIVE:
             return
     append(memory, slots[text], keys[first + text], row)
     for j in range(min(bands, text)):
@@ -142,7 +143,11 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
 @njit(allocates=True)
 def replay(block, first, mask_words, keys, starts, bands, memory):  # type: ignore[no-untyped-def]
     """Post rows uint64[n, width] of the newest segment again, the first of which is `first` in it. keys, starts: as of
-    a batch; bands: of each row, if it has as many."""
+    a batch; bands: of each row, if it has as many.
+
+    An erased row is posted only where it is found by what it still has: a deletion under its id, a representative row
+    behind its group.
+    """
     most = np.int64(0)
     for i in range(len(starts) - 1):
         most = max(most, starts[i + 1] - starts[i])
@@ -153,6 +158,8 @@ def replay(block, first, mask_words, keys, starts, bands, memory):  # type: igno
         for k in range(text + 2):
             slots[k] = find(memory, keys[starts[i] + k])
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
+        if flags & ERASED and not flags & (DELETED | REPRESENTATIVE):
+            continue
         link = block[i, GROUP] if flags & (DROPPED | DELETED | REPRESENTATIVE) else block[i, OF]
         post(memory, keys, starts[i], bands, text, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
 

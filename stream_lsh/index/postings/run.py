@@ -42,6 +42,8 @@ MOST_POSTINGS = (1 << 32) - 1  # of a segment: positions in a run have 32 bits
 SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("postings", np.uint64))
 CHUNK = 1 << 20  # postings merged at a time
 _HIGH = np.uint64(0xFFFFFFFF00000000)
+KeysAndRows = tuple[NDArray[np.uint64], NDArray[np.uint32]]
+"""Keys uint64[n] and rows uint32[n] of postings."""
 REMEDY = "delete the folder {} and start again: postings are rebuilt from the rows"
 
 
@@ -54,6 +56,7 @@ class Run:
         postings: of a run in memory, otherwise None.
         file: descriptor, -1 in memory.
         start: position of the postings in the file.
+        crc: CRC-32 of the postings in the file.
     """
 
     level: int
@@ -66,6 +69,7 @@ class Run:
     path: Path | None = None
     file: int = -1
     start: int = 0
+    crc: int = 0
 
     @property
     def bits(self) -> int:
@@ -85,7 +89,7 @@ class Run:
     def write(self, path: Path) -> None:
         """Write a run in memory to a file. The file gets its name when it is complete and on disk."""
         with _Writer(path, self.level, self.first, self.last, self.size) as writer:
-            writer.put("postings", self._slice(0, self.size))
+            writer.put("postings", self.stored(0, self.size))
             writer.put("filter", self.filter)
             writer.put("directory", self.directory)
 
@@ -110,7 +114,7 @@ class Run:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         nothing = np.empty(0, np.uint64), np.zeros(2, np.uint32)
         run = cls(header["level"], header["first"], header["last"], header["postings"]["count"], *nothing, path=path)
-        run.file, run.start = file, header["postings"]["start"]
+        run.file, run.start, run.crc = file, header["postings"]["start"], header["postings"]["crc"]
         for name, kind in SECTIONS:
             start, count, crc = (header[name][part] for part in ("start", "count", "crc"))
             if name in ("filter", "directory"):
@@ -122,17 +126,26 @@ class Run:
             else:
                 continue
             if found != crc:
-                raise DamagedError(f"{path} is damaged ({name}); {REMEDY.format(path.parent)}")
+                raise run.damaged(name)
         return run
 
-    def between(self, start: int, stop: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-        """The whole keys and the rows at [start, stop)."""
+    def damaged(self, section: str) -> DamagedError:
+        """The error for a section of the file that differs from its checksum."""
+        return DamagedError(f"{self.path} is damaged ({section}); {REMEDY.format(Path(self.path or '').parent)}")
+
+    def between(self, start: int, stop: int) -> KeysAndRows:
+        """The postings at [start, stop)."""
+        return self.taken_apart(start, self.stored(start, stop))
+
+    def taken_apart(self, start: int, postings: NDArray[np.uint64]) -> KeysAndRows:
+        """Decode what `stored` gives from the position `start` on."""
         entry = int(np.searchsorted(self.directory, start, "right")) - 1
-        keys, rows = np.empty(stop - start, np.uint64), np.empty(stop - start, np.uint32)
-        _take_apart(self.directory, entry, start, self._slice(start, stop), self.bits, keys, rows)
+        keys, rows = np.empty(len(postings), np.uint64), np.empty(len(postings), np.uint32)
+        _take_apart(self.directory, entry, start, postings, self.bits, keys, rows)
         return keys, rows
 
-    def _slice(self, start: int, stop: int) -> NDArray[np.uint64]:
+    def stored(self, start: int, stop: int) -> NDArray[np.uint64]:
+        """The postings at [start, stop), as the file has them."""
         if self.postings is not None:
             return self.postings[start:stop]
         return self._read(self.start + 8 * start, stop - start, np.uint64)
@@ -182,17 +195,20 @@ def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda:
 
     Raises:
         InterruptedError: `stopped` returned true between two chunks; there is no file.
+        DamagedError: the postings of a run differ from their checksum; the message names its file. There is no new
+            file.
     """
     n = sum(run.size for run in runs)
     words, bits = filter_words(n), directory_bits(n)
     directory = np.zeros((1 << bits) + 1, np.uint32)
     level = max(run.level for run in runs) + 1
     cuts = _cuts(runs, words, max(1, n // CHUNK))
+    readers = [_Reader(run) for run in runs]
     with _Writer(path, level, runs[0].first, runs[-1].last, n) as writer:
-        for (first_word, low), (last_word, high) in pairwise(cuts):
+        for (first_word, _), (last_word, ends) in pairwise(cuts):
             if stopped():
                 raise InterruptedError
-            parts = [run.between(start, stop) for run, start, stop in zip(runs, low, high, strict=True)]
+            parts = [reader.until(end) for reader, end in zip(readers, ends, strict=True)]
             while len(parts) > 1:  # in pairs of neighbours, so that postings are copied as seldom as possible
                 pairs = [_merge(*parts[i], *parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
                 parts = pairs + parts[2 * len(pairs) :]
@@ -201,8 +217,30 @@ def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda:
             _add(keys, rows, filter, first_word, words, directory, bits, postings)
             writer.put("filter", filter)
             writer.put("postings", postings)
+        for reader in readers:  # before the file gets its name
+            reader.check()
         _close(directory)
         writer.put("directory", directory)
+
+
+class _Reader:
+    """Reads the postings of a run once, from the first to the last, and computes their checksum."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._at = 0
+        self._crc = 0
+
+    def until(self, end: int) -> KeysAndRows:
+        """The next postings, up to the position `end`. They may be damaged until `check` has returned."""
+        start, self._at = self._at, end
+        stored = self._run.stored(start, end)
+        self._crc = zlib.crc32(stored.data, self._crc)
+        return self._run.taken_apart(start, stored)
+
+    def check(self) -> None:
+        if self._run.postings is None and self._crc != self._run.crc:
+            raise self._run.damaged("postings")
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -298,11 +336,13 @@ def _cuts(runs: Sequence[Run], words: int, chunks: int) -> list[tuple[int, list[
 @njit
 def _add(keys, rows, filter, first_word, words, directory, bits, postings):  # type: ignore[no-untyped-def]
     """Enter sorted keys into the part of the filter that begins at `first_word`, into the directory (as counts), and
-    with their rows into the postings."""
+    with their rows into the postings. Only damaged keys are outside this part."""
     shift = np.uint64(64 - bits)
     for i in range(len(keys)):
         key = keys[i]
-        filter[filter_word(key, np.uint64(words)) - first_word] |= filter_mask(key)
+        word = filter_word(key, np.uint64(words)) - first_word
+        if 0 <= word < len(filter):
+            filter[word] |= filter_mask(key)
         directory[np.int64(key >> shift) + 1] += np.uint32(1)
         postings[i] = (key << np.uint64(bits)) & _HIGH | np.uint64(rows[i])
 

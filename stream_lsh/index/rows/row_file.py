@@ -21,7 +21,7 @@ from stream_lsh.errors import DamagedError, OutputError
 from stream_lsh.families.components import components_of
 from stream_lsh.index.rows import layout
 from stream_lsh.index.store.errors import plainly, remedy
-from stream_lsh.index.store.files import PAGE, checksum, fill
+from stream_lsh.index.store.files import PAGE, checksum, fill, sync_folder
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.settings.model import Settings
 
@@ -30,7 +30,7 @@ REMEDY = "restore the folder from a backup or start a new one"
 NONE = np.empty(0, np.int64)
 ANY_NUMBER = 1 << 40
 _VALUE = struct.Struct("<II")  # rows, width
-_BLOCK = 4096  # rows read at a time
+_BLOCK = 4096  # rows handled at a time
 _BELOW_SIZE = (np.uint64(1) << layout.SIZE_BITS) - np.uint64(1)
 
 
@@ -83,6 +83,8 @@ class RowFile:
         try:
             with plainly(path):
                 self._check()
+                if not (read_only or flushed):
+                    sync_folder(path.parent)  # no commit may list rows of a file whose name a power cut loses
                 if not read_only:  # what a crash left behind may be rows that are erased elsewhere
                     os.ftruncate(self.file, self._place(flushed))
         except BaseException:
@@ -197,14 +199,21 @@ class RowFile:
                 raise self._damaged(first)
 
     def checksums(
-        self, store: Store, shard: int, segment: int, erased: NDArray[np.int64], places: NDArray[np.int64]
+        self, store: Store, shard: int, segment: int, places: NDArray[np.int64], rows: NDArray[np.uint64]
     ) -> dict[bytes, bytes]:
-        """The new checksums, with the erased rows blank, of the flushes that have some of these places."""
-        values = {}
-        for first, last, _ in self.flushes(store, shard, segment):
-            if ((places >= first) & (places < last)).any():
-                flush = {"last": last, "crc": self.checksum(first, last, erased)}
-                values[name_key(flush_name(shard, segment, first))] = orjson.dumps(flush)
+        """The new checksums of the flushes of rows that become blank. The file is not read: damage of other rows does
+        not become part of a checksum.
+
+        Args:
+            places: int64[n], ascending; none of them is erased yet.
+            rows: uint64[n, width], what is there.
+        """
+        values, changes = {}, rows ^ blank(rows, self.shape.signature_at)
+        for first, last, crc in self.flushes(store, shard, segment):
+            begin, end = np.searchsorted(places, (first, last)).tolist()
+            if begin < end:
+                changed = _changed(crc, places[begin:end] - first, changes[begin:end], last - first)
+                values[name_key(flush_name(shard, segment, first))] = orjson.dumps({"last": last, "crc": changed})
         return values
 
     def _damaged(self, first: int) -> DamagedError:
@@ -214,6 +223,26 @@ class RowFile:
         if self.file >= 0:
             os.close(self.file)
         self.file = -1
+
+
+def _changed(crc: int, places: NDArray[np.int64], changes: NDArray[np.uint64], n: int) -> int:
+    """The CRC-32 of n rows after some of them have changed. CRC-32 is linear: those of two texts of one length differ
+    by that of their difference, computed from the register 0 and without the final inversion.
+
+    Args:
+        crc: before.
+        places: int64[k], ascending.
+        changes: uint64[k, width], rows before, exclusive or rows after.
+    """
+    row = changes.shape[1] * 8
+    zeros, register, at = bytes(_BLOCK * row), 0xFFFFFFFF, int(places[0])  # as `zlib` gives it: inverted
+    for place, change in zip([*places.tolist(), n], [*changes, b""], strict=True):
+        while at < place:
+            register = zlib.crc32(memoryview(zeros)[: (place - at) * row], register)
+            at += min(place - at, _BLOCK)
+        register = zlib.crc32(change, register)
+        at += 1
+    return crc ^ register ^ 0xFFFFFFFF
 
 
 def flush_name(shard: int, segment: int, first: int) -> str:

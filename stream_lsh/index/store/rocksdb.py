@@ -30,7 +30,7 @@ from stream_lsh.index.store.column_families import FACTS, REWRITE_BLOBS, SEGMENT
 from stream_lsh.index.store.errors import output_error, plainly, state_error
 
 ROWS, IDS, TEXTS, DECISIONS, DELETED_MARKS = b"r", b"i", b"t", b"f", b"d"
-PLACES, ERASED_KEYS, ANSWERS = b"p", b"e", b"a"
+PLACES, ERASED_ROWS, ANSWERS = b"p", b"e", b"a"
 FREQUENCIES, JOURNAL = b"w", b"j"
 GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {
@@ -255,24 +255,20 @@ class Store:
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """All keys with this prefix from `start` on, in order, with their values. The prefix determines the column
-        family."""
-        cursor = self._cursor(self._family_of(prefix))
-        if cursor is not None:
-            cursor.seek(max(prefix, start))
-            while cursor.valid() and cursor.key().startswith(prefix):
-                yield cursor.key(), cursor.value()
-                cursor.next()
+        family.
+
+        Raises:
+            StoreError: not all of them can be read; DamagedError if their file is damaged.
+        """
+        for cursor in self._places(prefix, start):
+            yield cursor.key(), cursor.value()
 
     def rows_of(self, kind: bytes, shard: int, segment: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
         """First rows, ascending, and bytes of the values of a kind that a segment has of a shard, from the row `first`
-        on."""
+        on. Raises as `scan`."""
         begin = rows_key(kind, shard, segment, first)
-        cursor = self._cursor(self._family_of(begin))
-        if cursor is not None:
-            cursor.seek(begin)
-            while cursor.valid() and cursor.key().startswith(begin[:-_ROW_BYTES]):
-                yield parts_of(cursor.key())[3], cursor.value()
-                cursor.next()
+        for cursor in self._places(begin[:-_ROW_BYTES], begin):
+            yield parts_of(cursor.key())[3], cursor.value()
 
     def holding(self, kind: bytes, shard: int, segment: int, row: int) -> tuple[int, bytes]:
         """First row and bytes of the value of a kind that holds a row.
@@ -308,20 +304,24 @@ class Store:
                 cursor.seek_for_prev(key)
                 if cursor.valid():
                     return cursor.key(), cursor.value()
+                cursor.status()
         except Exception as error:
             raise state_error(self.path, error) from None
         return None
 
     def numbers(self, kind: bytes, shard: int) -> list[int]:
-        """The numbers (first rows, offsets) of the values of a kind that belongs to no segment, ascending."""
-        found: list[int] = []
-        cursor = self._cursor(self._family_of(_KEY.pack(kind, shard, 0, 0)))
-        if cursor is not None:
-            cursor.seek(_KEY.pack(kind, shard, 0, 0))
-            while cursor.valid() and cursor.key().startswith(_KEY.pack(kind, shard, 0, 0)[:3]):
-                found.append(_KEY.unpack(cursor.key())[3])
-                cursor.next()
-        return found
+        """The numbers (first rows, offsets) of the values of a kind that belongs to no segment, ascending. Raises as
+        `scan`."""
+        begin = rows_key(kind, shard, 0, 0)
+        return [parts_of(cursor.key())[3] for cursor in self._places(begin[:-_ROW_BYTES], begin)]
+
+    def _places(self, prefix: bytes, start: bytes) -> Iterator[RdictIter]:
+        """A cursor at one key with this prefix from `start` on after the other. Raises as `scan`."""
+        try:
+            if (cursor := self._cursor(self._family_of(start or prefix))) is not None:
+                yield from _each(cursor, prefix, start)
+        except Exception as error:
+            raise state_error(self.path, error) from None
 
     def _cursor(self, name: str) -> RdictIter | None:
         """An iterator over a column family; None if it does not exist."""
@@ -342,12 +342,8 @@ class Store:
         """Read everything, with its checksums. Returns what is wrong, or None."""
         try:
             for family in (self._db, *self._families.values()):
-                cursor = family.iter(ReadOptions())
-                cursor.seek_to_first()
-                while cursor.valid():
+                for cursor in _each(family.iter(ReadOptions())):
                     cursor.value()
-                    cursor.next()
-                cursor.status()
         except Exception as error:
             return str(state_error(self.path, error))
         return None
@@ -388,9 +384,17 @@ def _has_ids(name: str, family: Rdict) -> bool:
     """Whether a column family has everything of a segment, ids included."""
     if not name.startswith(SEGMENT) or alone(name):
         return False
-    cursor = family.iter(ReadOptions())
-    cursor.seek(IDS)
-    return bool(cursor.valid()) and cursor.key().startswith(IDS)
+    return next(_each(family.iter(ReadOptions()), IDS), None) is not None
+
+
+def _each(cursor: RdictIter, prefix: bytes = b"", start: bytes = b"") -> Iterator[RdictIter]:
+    """Move a cursor over all keys with this prefix from `start` on. Raises its error: a cursor that cannot read on is
+    not valid, like one behind the last key."""
+    cursor.seek(max(prefix, start))
+    while cursor.valid() and cursor.key().startswith(prefix):
+        yield cursor
+        cursor.next()
+    cursor.status()
 
 
 def rows_key(kind: bytes, shard: int, segment: int, first: int) -> bytes:

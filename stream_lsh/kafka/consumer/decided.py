@@ -39,18 +39,17 @@ class Judged:
     Attributes:
         last: offset of the last complete frame, -1 before the first.
         topic: the documents topic.
-        documents: number of documents that have a verdict; None if an earlier version of the judge has committed.
+        documents: number of documents that have a verdict.
     """
 
     last: int
-    topic: str | None = None
-    documents: int | None = None
+    topic: str
+    documents: int
 
     def metadata(self) -> str:
-        """The text for an offset commit. Unknown values are left out."""
-        facts = {"documents": self.topic, "decided": self.documents}
-        known = {name: value for name, value in facts.items() if value is not None}
-        return orjson.dumps({"version": VERSION, "last": self.last} | known).decode()
+        """The text for an offset commit."""
+        facts = {"version": VERSION, "last": self.last, "documents": self.topic, "decided": self.documents}
+        return orjson.dumps(facts).decode()
 
     @classmethod
     def of(cls, text: str, group: str, topic: str | None = None) -> Judged:
@@ -63,21 +62,20 @@ class Judged:
         Raises:
             StoreError: the commit is of another program, another version or another documents topic.
         """
-        found = facts_of(text, group, VERSION)
-        if topic and found.get("documents", topic) != topic:
+        found = facts_of(text, group, VERSION, "documents", "decided")
+        if topic and found["documents"] != topic:
             raise StoreError(
                 f"the group {group} has judged {found['documents']} so far, and documents_topic is {topic} now: use "
                 "one topic_prefix for one documents topic"
             )
-        decided = found.get("decided")
-        return cls(found["last"], found.get("documents"), decided if isinstance(decided, int) else None)
+        return cls(found["last"], found["documents"], found["decided"])
 
 
 async def judged_by(client: AIOKafkaAdminClient, topics: Topics) -> Judged:
     """What the judge has committed. Raises as `position.committed` and `Judged.of`."""
     group = topics.group("judge")
     found = (await committed(client, group, topics.matches)).get(0)
-    return Judged(-1, documents=0) if found is None else Judged.of(found[1], group)
+    return Judged(-1, topics.documents, 0) if found is None else Judged.of(found[1], group)
 
 
 def decisions_due(first: int, documents: int, block: int) -> tuple[int, int] | None:

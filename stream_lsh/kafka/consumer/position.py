@@ -88,13 +88,14 @@ def facts_of(text: str, group: str, version: int, *names: str) -> dict[str, Any]
     with suppress(orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         found: dict[str, Any] = orjson.loads(text)
         written = found.get("version", 1)
-        if isinstance(found["last"], int) and isinstance(written, int) and found.keys() >= {*names}:
-            if written == version:
+        if isinstance(found["last"], int) and isinstance(written, int):
+            if written != version:
+                raise StoreError(
+                    f"the committed offset of the consumer group {group} was written by version {written}, this is "
+                    f"{version}: {'upgrade this worker' if written > version else OLDER}"
+                )
+            if found.keys() >= {*names}:
                 return found
-            raise StoreError(
-                f"the committed offset of the consumer group {group} was written by version {written}, this is "
-                f"{version}: {'upgrade this worker' if written > version else OLDER}"
-            )
     raise StoreError(
         f"the committed offset of the consumer group {group} has no frame in its metadata "
         f"({text[:80]!r}): it was set by hand. {REBUILD}"

@@ -211,7 +211,7 @@ class Relay:
         marks, documents = item
         self._delivered.update(marks)
         if documents:
-            self._probe.documents(documents)
+            self._probe.documents.inc(documents)
         self._look()
 
     def _look(self) -> None:

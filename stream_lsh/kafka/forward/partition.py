@@ -171,7 +171,7 @@ class SourcePartition:
         )
         self._committed = position, needed
         if there:
-            self._probe.documents(len(there))
+            self._probe.documents.inc(len(there))
             self._probe.batch(len(there), time.perf_counter() - began)
         self._probe.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in there)
         for _, verdict in joined:

@@ -199,7 +199,7 @@ class GroupStage(Stage):
         round = await asyncio.to_thread(self._fold, folding)
         await self._commit(round)
         probe = self.probe
-        probe.documents(round.documents)
+        probe.documents.inc(round.documents)
         probe.batch(round.documents, time.perf_counter() - began)
         probe.grouped(round.kinds, round.rules, folding.forgotten)
 

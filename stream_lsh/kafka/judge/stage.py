@@ -62,7 +62,7 @@ class JudgeStage(Stage):
         self._due = 0.0  # when the next round may begin, by the monotonic clock
         self._waiting = 0  # bytes of the replies since the last one
         self._position = 0  # offset after the last reply that was read
-        self._decided: int | None = None  # documents that have a verdict
+        self._decided = 0  # documents that have a verdict
         self._gap_since: float | None = None
         self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
         self._unreadable = Unreadable(settings, probe)
@@ -111,15 +111,14 @@ class JudgeStage(Stage):
         self._delivery = await self._open.enter_async_context(delivering(settings, self.probe))
         found = await committed_at(settings, group, self._input)
         if found is None:
-            await self._begin()
-            found = 0, Judged(-1, documents=0).metadata()
+            found = 0, await self._begin()
         position, judged = found[0], Judged.of(found[1], group, self._topics.documents)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
         READING.missing(self._input.topic, position, bounds[self._input])
         self._decided = judged.documents
         self._gather = Gather(settings.shards, judged.last)
         if settings.late:
-            self._deciding = await self._decided_before(judged.last, judged.documents or 0)
+            self._deciding = await self._decided_before(judged.last, judged.documents)
         self._position, self._gap_since, self._waits = position, None, None
         self._member.consumer.seek(self._input, position)
         log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, judged.last)
@@ -131,8 +130,8 @@ class JudgeStage(Stage):
             await log.read_to(last)
         return Deciding(settings, log.decided.since((documents // block - 1) * block, last), documents)
 
-    async def _begin(self) -> None:
-        """The very first start: commit the beginning, to distinguish it from a lost offset.
+    async def _begin(self) -> str:
+        """The very first start: commit the beginning, to distinguish it from a lost offset. Returns its metadata.
 
         Raises:
             StoreError: there was a judge before.
@@ -145,7 +144,9 @@ class JudgeStage(Stage):
         if start or written:
             what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
             raise offset_lost(self._topics.group(self.role), f", but {what}", "repeat verdicts or miss some")
-        await self._delivery({}, {self._input: (0, Judged(-1, self._topics.documents, 0).metadata())})
+        said = Judged(-1, self._topics.documents, 0).metadata()
+        await self._delivery({}, {self._input: (0, said)})
+        return said
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = self._deciding = None
@@ -199,8 +200,7 @@ class JudgeStage(Stage):
             if records.memberships:
                 outputs[self._topics.memberships, 0] = [(None, value, [], None) for value in records.memberships]
             position = gather.needed(self._position)
-            if self._decided is not None:
-                self._decided += records.documents
+            self._decided += records.documents
             said = Judged(gather.last, self._topics.documents, self._decided).metadata()
             await delivery(outputs, {self._input: (position, said)})
             self._count(records, time.perf_counter() - began)
@@ -217,12 +217,12 @@ class JudgeStage(Stage):
     def _count(self, records: Records, seconds: float) -> None:
         probe = self.probe
         probe.committed()
-        probe.documents(records.documents)
+        probe.documents.inc(records.documents)
         probe.batch(records.documents, seconds)
         for kind, number in records.kinds.items():
             probe.verdicts(kind.label, number)
-        probe.not_compared(records.not_compared)
-        probe.pairs(sum(len(found) for found in records.pairs.values()))
+        probe.not_compared.inc(records.not_compared)
+        probe.pairs.inc(sum(len(found) for found in records.pairs.values()))
 
     def _mention_gap(self) -> None:
         if self._gap_since is not None and time.monotonic() > self._gap_since + STUCK_SECONDS:

@@ -12,9 +12,9 @@ import numpy as np
 
 from stream_lsh.index.rows.layout import ERASED, FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape, blank, unpacked
-from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, kept_in
+from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, listed
 from stream_lsh.index.segments.segment import folder_of
-from stream_lsh.index.store.rocksdb import ERASED_KEYS, IDS, ROWS, TEXTS, Store, name_key, parts_of
+from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, ROWS, TEXTS, Store, name_key, parts_of
 from stream_lsh.wire.bases import Base
 
 Line = Mapping[str, Any]
@@ -25,23 +25,24 @@ def erased_by(base: Base, store: Store, folder: Path, segments: Sequence[Line], 
     """The values that a snapshot record changes in a shard that has its rows: what was erased is removed from them."""
     shard, values = base.shard, dict[bytes, bytes]()
     for key, value in base.values.items():
-        if key[:1] in (IDS, TEXTS, ERASED_KEYS):
+        if key[:1] in (IDS, TEXTS, ERASED_ROWS):
             values[key] = value
         elif key[:1] == ROWS:
             _, _, number, first = parts_of(key)
             rows = first + np.flatnonzero(unpacked(value)[:, FLAGS] & np.uint64(ERASED))
             values |= blanked(store, shard, number, rows, shape.signature_at)
     values = {key: value for key, value in values.items() if store.value(key) != value}
-    for key in [key for key in values if key[:1] == ERASED_KEYS]:
-        number = parts_of(key)[2]
-        line = next(line for line in segments if line["number"] == number)
+    for line in segments:
+        number = line["number"]
+        erased = [
+            listed(value) for key, value in values.items() if key[:1] == ERASED_ROWS and parts_of(key)[2] == number
+        ]
         with _rows_of(folder, shard, line, shape) as file:
-            rows, _ = kept_in(values[key])
-            places = rows - line["first"]
-            if file is not None and len(places := places[places < file.flushed]):
-                others = [kept_in(value)[0] for other, value in values.items() if other[:1] == ERASED_KEYS]
-                erased = np.unique(np.concatenate([erased_of(store, shard, number), *others]))
-                values |= file.checksums(store, shard, number, erased - line["first"], places)
+            if erased and file is not None:
+                new = np.setdiff1d(np.concatenate(erased), erased_of(store, shard, number)) - line["first"]
+                if len(new := new[new < file.flushed]):
+                    before = np.concatenate([file.read(place, place + 1) for place in new.tolist()])
+                    values |= file.checksums(store, shard, number, new, before)
     return values
 
 

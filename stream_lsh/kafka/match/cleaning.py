@@ -12,7 +12,7 @@ from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import deleted_between
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store.rocksdb import ERASED_KEYS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
+from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
 from stream_lsh.kafka.match.cycle import Cycle
 from stream_lsh.kafka.match.kept_answers import KeptAnswers
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark
@@ -142,7 +142,7 @@ class Cleaning:
                 break
             size += len(value)
         values = {rows_key(ROWS, number, segment.number, first): shard.stored.value(first, last)}
-        for kind in (IDS, TEXTS, PLACES, ERASED_KEYS):
+        for kind in (IDS, TEXTS, PLACES, ERASED_ROWS):
             for row, value in self._store.rows_of(kind, number, segment.number, first):
                 if row >= last:
                     break

@@ -183,7 +183,7 @@ class Flow:
             return []
         if answer.documents:
             self._probe.batch(answer.documents, matched.seconds)
-            self._probe.documents(answer.documents)
+            self._probe.documents.inc(answer.documents)
         frame.changed = None if answer.change is None else answer.offset
         records = (self._changelog, self.held.shard, answer.change), (self._matches, 0, answer.reply)
         return [(topic, partition, value) for topic, partition, value in records if value is not None]

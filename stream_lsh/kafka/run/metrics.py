@@ -124,25 +124,29 @@ class Probe:
     """What one role reports about its work. Calls are cheap and thread-safe.
 
     Without `registry` and `health` it has its own (for tests, and for a stage that runs alone).
+
+    Attributes:
+        documents, pairs, not_compared, restarts, excluded: metrics of `Registry`, for this role.
+        commits: calls of `committed`, by which progress is detected.
     """
 
     def __init__(self, role: str, registry: Registry | None = None, health: Health | None = None) -> None:
         self.role = role
         self.registry = registry = registry or Registry()
         self.health = health or Health()
-        self.commits = 0  # calls of `committed`, by which progress is detected
+        self.commits = 0
         self._pulse = self.health.pulse(role)
-        self._documents = registry.documents.labels(role)
-        self._pairs = registry.pairs.labels(role)
-        self._not_compared = registry.not_compared.labels(role)
-        self._restarts = registry.restarts.labels(role)
+        self.documents = registry.documents.labels(role)
+        self.pairs = registry.pairs.labels(role)
+        self.not_compared = registry.not_compared.labels(role)
+        self.restarts = registry.restarts.labels(role)
         self._rebalances = registry.rebalances.labels(role)
         self._batch = registry.batch.labels(role)
         self._seconds = registry.seconds.labels(role)
         self._last_commit = registry.last_commit.labels(role)
         self._stopped = registry.stopped.labels(role)
         registry.ignored.labels(role, FOREIGN)  # from 0 on: a series that begins with 1 shows no increase
-        self._excluded = registry.excluded.labels(role)
+        self.excluded = registry.excluded.labels(role)
         self._lags: set[int] = set()
         self._shards: set[int] = set()
 
@@ -150,10 +154,6 @@ class Probe:
     def last_idle(self) -> float | None:
         """When the role last had nothing to do, by the clock of its `Health`."""
         return self._pulse.idle
-
-    def documents(self, number: int) -> None:
-        """`number` more documents are processed."""
-        self._documents.inc(number)
 
     def batch(self, number: int, seconds: float) -> None:
         """A batch of `number` documents took `seconds` of work."""
@@ -163,14 +163,6 @@ class Probe:
     def verdicts(self, kind: str, number: int) -> None:
         """`number` more verdicts of a kind."""
         self.registry.verdicts.labels(self.role, kind).inc(number)
-
-    def pairs(self, number: int) -> None:
-        """`number` more pairs."""
-        self._pairs.inc(number)
-
-    def not_compared(self, number: int) -> None:
-        """`number` more buckets were not read to their end, or candidates not verified."""
-        self._not_compared.inc(number)
 
     def lag(self, partition: int, records: int) -> None:
         """An input partition of this member has `records` left to read."""
@@ -183,11 +175,7 @@ class Probe:
             self.registry.lag.remove(self.role, str(partition))
         self._lags &= partitions
         self._rebalances.inc()
-        self.excluded(0)
-
-    def excluded(self, partitions: int) -> None:
-        """Number of these partitions that are not read because the outputs lack them."""
-        self._excluded.set(partitions)
+        self.excluded.set(0)
 
     def committed(self) -> None:
         """Progress was committed: the broker has all outputs, and our position."""
@@ -260,10 +248,6 @@ class Probe:
         for rule, number in alerts.items():
             self.registry.alerts.labels(self.role, rule).inc(number)
         self.registry.forgotten.labels(self.role).set(forgotten)
-
-    def restarted(self) -> None:
-        """The role begins a new run after a failure."""
-        self._restarts.inc()
 
     def stalled(self, reason: str, number: int = 1) -> None:
         """The role makes no progress although there is work, for a reason of a fixed set. number 0: creates the

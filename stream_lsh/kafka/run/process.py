@@ -1,13 +1,13 @@
 """One process of a worker: its roles on one event loop, with a port for health and metrics.
 
 As a program it is a child of the supervisor, which writes the job (settings, secrets among them) to its standard input
-and keeps that open. If the supervisor is killed, the child is killed too, so that its data folder is free at once.
+and keeps that open. If the supervisor is killed, Linux kills the child, too (`children.bound`), so that its data folder
+is free at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
 import gc
 import logging
@@ -35,6 +35,7 @@ from stream_lsh.hashing import notice
 from stream_lsh.index.store.errors import refusal
 from stream_lsh.index.store.files import raise_limit
 from stream_lsh.kafka.run import logs
+from stream_lsh.kafka.run.children import bound
 from stream_lsh.kafka.run.health import Health
 from stream_lsh.kafka.run.metrics import Probe, Registry, served
 from stream_lsh.kafka.run.restarts import Stage, keep_running
@@ -58,7 +59,6 @@ KILLED = 143
 OWN = (StoreError.exit_code, OutputError.exit_code)
 """Exit codes of errors that concern one role: its topics, its disk. Errors of settings and of Kafka concern all."""
 _CHILD = "-m", "stream_lsh.kafka.run.process"
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def load(line: bytes) -> tuple[Job, KafkaSettings]:
 
 def command(job: Job) -> list[str]:
     """The command line of the child for a job. The roles are in it only to be seen in `ps`."""
-    return [sys.executable, *_CHILD, job.name]
+    return bound([sys.executable, *_CHILD, job.name])
 
 
 def run(
@@ -255,7 +255,6 @@ def main() -> NoReturn:
     try:
         line = sys.stdin.buffer.readline()
         if line:
-            _end_with_supervisor()
             threading.Thread(target=_watch_supervisor, daemon=True).start()
             job, settings = load(line)
             gc.set_threshold(OBJECTS)  # imported objects stay for good
@@ -289,14 +288,8 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _end_with_supervisor() -> None:
-    """Ask Linux to kill this process when its parent ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _watch_supervisor() -> None:
-    """Stop when the supervisor has ended, if the system does not do it or the supervisor ended before we asked."""
+    """Stop when the supervisor has ended. On Linux `children.bound` kills this process before."""
     while sys.stdin.buffer.read(1):
         pass
     log.warning("the supervisor has ended; stopping")

@@ -204,7 +204,7 @@ async def keep_running(
         repeated = words == before and now - said < SAY
         said = said if repeated else now
         log.log(logging.DEBUG if repeated else logging.WARNING, AGAIN, words, delay, exc_info=trace)
-        probe.restarted()
+        probe.restarts.inc()
         if await waited(stop, delay):
             return
 

@@ -114,9 +114,7 @@ class SequenceStage(Stage):
         judged = await judged_by(self._relay.admin, self.topics)
         self._done = judged.last
         if judged.last < self._accepted.last:  # an earlier run has sent frames that are not judged yet
-            known_to = judged.documents
-            ahead = self.settings.decision_lag if known_to is None else self._accepted.documents - known_to
-            self._window.sent(self._accepted.last, ahead)
+            self._window.sent(self._accepted.last, self._accepted.documents - judged.documents)
         if known is None:  # signers wait for this commit
             self._relay.reached({0: (position, self._accepted)})
         self._relay.seek({0: position})

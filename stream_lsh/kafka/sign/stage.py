@@ -156,7 +156,7 @@ class SignStage(Stage):
         held, still = set(map(self._relay.place, positions if pause else self._excluded)), consumer.paused()
         consumer.pause(*held - still)
         consumer.resume(*still - held)
-        self.probe.excluded(len(self._excluded))
+        self.probe.excluded.set(len(self._excluded))
         if self._excluded - before:
             self.log.warning(
                 "%s has partitions %s, which the outputs do not have: documents in them wait until "

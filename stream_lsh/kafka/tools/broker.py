@@ -11,7 +11,6 @@ import re
 import socket
 import struct
 import subprocess
-import sys
 import time
 import uuid
 import weakref
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.run.children import bound
 from stream_lsh.kafka.tools.libraries import VERSIONS, java, libraries
 
 START_SECONDS, STOP_SECONDS = 120.0, 30.0
@@ -55,14 +55,6 @@ _FIRST_PORT, _LAST_PORT = 10_000, 28_000
 _LOG_LINES = 12
 HEAP_MB = 512
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"  # for a short run the second compiler costs more time than it saves
-# Runs as its own process before it becomes Java: Linux ends it together with us, even after a kill.
-_LAUNCHER = """\
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 # The child ends with the thread that started it, so this thread runs as long as our process.
 _starter = ThreadPoolExecutor(1, "stream-lsh-broker")
 _running: weakref.WeakSet[KafkaBroker] = weakref.WeakSet()
@@ -257,13 +249,6 @@ def _telling(text: str) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
     wrong = [line for line in lines[-400:] if any(word in line for word in ("ERROR", "FATAL", "Exception"))]
     return (wrong or lines)[-_LOG_LINES:]
-
-
-def bound(command: list[str]) -> list[str]:
-    """The command of a child that Linux kills when the thread that starts it ends, however that ends."""
-    if sys.platform != "linux":
-        return command
-    return [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *command]
 
 
 def free_port() -> int:

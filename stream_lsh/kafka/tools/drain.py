@@ -42,7 +42,7 @@ class Standing:
         signed: position after what was signed.
         accepted: None before the first start of a sequencer.
         judged: the last complete frame.
-        decided: number of documents with a verdict, if known.
+        decided: number of documents with a verdict.
         forward: None if it has never run.
         folded: the last frame that is folded into groups; None without groups.
     """
@@ -53,7 +53,7 @@ class Standing:
     accepted: Accepted | None = None
     match: Mapping[int, Way] = field(default_factory=dict)
     judged: int = -1
-    decided: int | None = None
+    decided: int = 0
     forward: Mapping[int, Way] | None = None
     folded: int | None = None
 
@@ -80,7 +80,7 @@ class Standing:
             if at < end:
                 found.append(f"match has {count(end - at, 'frame')} of shard {shard} to answer")
         if self.accepted is not None and self.judged < self.accepted.last:
-            left = "documents" if self.decided is None else count(self.documents - self.decided, "document")
+            left = count(self.documents - self.decided, "document")
             found.append(f"judge has {left} without a verdict, after frame {self.judged}")
         for partition, (at, end) in sorted((self.forward or {}).items()):
             if at < end:

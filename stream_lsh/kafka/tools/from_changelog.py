@@ -176,7 +176,7 @@ class _Restoring:
         """The last frame that is judged. Reports the number of judged documents."""
         judged = await judged_by(self._client, self._topics)
         self._looked = time.monotonic()
-        self._report(judged.documents or 0)
+        self._report(judged.documents)
         return judged.last
 
     async def send(self) -> bool:

@@ -269,7 +269,7 @@ def _accepted(committed: Mapping[int, tuple[int, str]]) -> Accepted | None:
 def _judged(committed: Mapping[int, tuple[int, str]]) -> Judged | None:
     """What the judge has committed; None if another version has committed it."""
     with suppress(StoreError):
-        return Judged.of(committed[0][1], "judge") if committed else Judged(-1, documents=0)
+        return Judged.of(committed[0][1], "judge") if committed else Judged(-1, "", 0)
     return None
 
 

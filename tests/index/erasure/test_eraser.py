@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import random
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.contents import contents
-from support.feeds import START
-from support.indexes import opened, verdicts_of
+from support.feeds import START, families
+from support.indexes import fed, opened, verdicts_of
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.index.erasure.queue import queue_entries
 from stream_lsh.index.index import Index
+from stream_lsh.index.rows import row_file
 from stream_lsh.index.rows.row_file import RowFile
+from stream_lsh.index.segments.erased_rows import erased_of
 from stream_lsh.index.store.rocksdb import IDS, ROWS, TEXTS, Store, rows_key
 from stream_lsh.settings.model import Settings
 
@@ -153,6 +156,69 @@ def test_it_is_killed_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert left(state, needles) == [], state
         facts = information(state, check=True)
         assert (facts["health"]["problems"], facts["erasing"]["waiting"]) == ([], 0), state
+
+
+def test_erasing_hides_no_damage_of_other_rows(tmp_path: Path) -> None:
+    """The erased rows give the file another checksum: it does not come from the damaged file."""
+    settings = Settings(on_conflict="update", memtable_documents=512, segment_documents=10**6)
+    with opened(settings, tmp_path) as index:
+        begun(index)
+        shard = index.shards[0]
+        shard.flush()
+        index.commit({}, now=1000)
+        rows = shard.segments[0].rows
+        undamaged = rows.path.read_bytes()
+        with rows.path.open("r+b") as file:
+            file.seek(rows.start + 8 * shard.shape.width * 99 + 8 * shard.shape.signature_at)
+            file.write(b"x")
+        index.erase(1000 + DAY)
+    problems: Any = information(tmp_path, check=True)["health"]["problems"]  # type: ignore[index]
+    assert len(problems) == 1 and f"{rows.path} is damaged in the rows from 0" in problems[0]
+    damaged = rows.path.read_bytes()
+    at = next(at for at in range(len(damaged)) if damaged[at : at + 1] == b"x" != undamaged[at : at + 1])
+    rows.path.write_bytes(damaged[:at] + undamaged[at : at + 1] + damaged[at + 1 :])
+    assert information(tmp_path, check=True)["health"]["problems"] == []  # type: ignore[index]
+
+
+def test_a_checksum_of_changed_rows() -> None:
+    chance = np.random.default_rng(1)
+    for turn in range(300):
+        n, width = int(chance.integers(1, 60)), int(chance.integers(1, 9))
+        before = chance.integers(0, 2**64, (n, width), np.uint64, endpoint=False)
+        places = np.flatnonzero(chance.random(n) < (0.1, 0.9)[turn % 2])
+        if not len(places):
+            continue
+        after = before.copy()
+        after[places] = chance.integers(0, 2**64, (len(places), width), np.uint64, endpoint=False)
+        found = row_file._changed(zlib.crc32(before.tobytes()), places, (before ^ after)[places], n)
+        assert found == zlib.crc32(after.tobytes())
+
+
+@pytest.mark.parametrize("measure", ["jaccard", pytest.param("containment", marks=pytest.mark.long), "tf-idf"])
+def test_no_answer_depends_on_postings_of_erased_rows(tmp_path: Path, measure: Any) -> None:
+    """Postings that are rebuilt are without them. All limits are met, and what they leave out is counted the same."""
+    own: dict[str, Any] = {} if measure == "tf-idf" else {"threshold": 0.6, "shingles": "words:1"}
+    settings = Settings(
+        measure=measure, on_conflict="update", memtable_documents=32, segment_documents=150, max_bucket_rows=4,
+        max_candidates=3, **own,
+    )  # fmt: skip
+    documents = families(3, 700)
+    with opened(settings, tmp_path / "index") as index:
+        for at in range(0, 500, 50):
+            fed(index, documents[at : at + 50], at, 50)
+            index.commit({}, now=0)
+        index.erase(10**9)
+        assert sum(len(erased_of(index.store, 0, segment.number)) for segment in index.shards[0].segments) > 50
+    shutil.copytree(tmp_path / "index", tmp_path / "rebuilt")
+    for postings in (tmp_path / "rebuilt").glob("segments/*/postings"):
+        shutil.rmtree(postings)
+    answers, sizes = [], []
+    for folder in (tmp_path / "index", tmp_path / "rebuilt"):
+        with opened(settings, folder) as index:
+            sizes.append(sum(run.size for segment in index.shards[0].segments for run in segment.postings.runs))
+            answers.append(fed(index, documents[500:], 500, 20))
+    assert answers[0] == answers[1] and sizes[1] < sizes[0]
+    assert any(answer.get("not_compared") for answer in answers[0]), measure
 
 
 @pytest.mark.parametrize("what", ["row", "id", "text"])

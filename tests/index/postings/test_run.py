@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import threading
 from pathlib import Path
 
@@ -7,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_lsh.errors import StoreError
+from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.postings import run as module
 from stream_lsh.index.postings.bucket import count, earliest, key_range, passing, read, read_before
 from stream_lsh.index.postings.memtable import BEHIND_ALL, Memtable, find
-from stream_lsh.index.postings.run import Run, filter_mask, filter_word, merge
+from stream_lsh.index.postings.run import Run, filter_mask, filter_word, merge, read_header
 from stream_lsh.index.rows.keys import KEY_BITS
 from stream_lsh.index.store.files import disk_bytes
 
@@ -137,6 +138,32 @@ def test_damage_is_named(tmp_path: Path, where: int) -> None:
     path.write_bytes(data)
     with pytest.raises(StoreError, match=r"run-0-1\.bin.*rebuilt from the rows"):
         Run.open(path, check=True)
+
+
+def test_merge_stops_at_damaged_postings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever byte of whichever run is changed: the new file would have a checksum that fits."""
+    monkeypatch.setattr(module, "CHUNK", 1000)  # many chunks
+    for number, size in enumerate((3000, 20, 2500)):
+        Run.of(*postings(number, size, 1000 * number), 1000 * number, 1000 * (number + 1)).write(
+            tmp_path / f"run-0-{number}.bin"
+        )
+    paths, chance = sorted(tmp_path.iterdir()), random.Random(1)
+    whole = [path.read_bytes() for path in paths]
+    for turn in range(60):
+        path = paths[turn % 3]
+        section = read_header(path)["postings"]
+        data = bytearray(whole[turn % 3])
+        size = 8 * section["count"]
+        at = section["start"] + (0, size - 1, chance.randrange(size))[turn // 3 % 3]
+        data[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+        said = rf"{path} is damaged \(postings\); delete the folder {tmp_path} and start again"
+        with pytest.raises(DamagedError, match=said):
+            merge([Run.open(each) for each in paths], tmp_path / "run-0-9.bin")
+        assert sorted(tmp_path.iterdir()) == paths and path.read_bytes() == data
+        path.write_bytes(whole[turn % 3])
+    merge([Run.open(each) for each in paths], tmp_path / "run-0-9.bin")
+    Run.open(tmp_path / "run-0-9.bin", check=True)
 
 
 def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
+from support.feeds import WORDS, nasty
+from support.indexes import fed, opened
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.index import Index
@@ -17,6 +23,7 @@ from stream_lsh.index.store.rocksdb import ANSWERS, GROUP, IDS, ROWS, TEXTS, Sto
 from stream_lsh.settings.model import Settings
 
 VALUE = 200_000  # bytes
+FACTS = b"m"  # JSON values by name
 
 
 def test_the_space_of_deleted_answers_returns(tmp_path: Path) -> None:
@@ -105,6 +112,72 @@ def test_segments_do_not_meet(tmp_path: Path) -> None:
                 store.holding(kind, shard, number, row)
     finally:
         store.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "read"),
+    [
+        (GROUP, lambda store: store.scan(GROUP)),
+        (IDS, lambda store: store.rows_of(IDS, 0, 0)),
+        (ROWS, lambda store: store.numbers(ROWS, 0)),
+        (FACTS, lambda store: store.items("x")),
+        (IDS, lambda store: [store.last(rows_key(IDS, 0, 0, row)) for row in range(2000)]),
+    ],
+    ids=["scan", "rows_of", "numbers", "items", "last"],
+)
+def test_a_damaged_block_is_no_end(tmp_path: Path, kind: bytes, read: Callable[[Store], Iterable[object]]) -> None:
+    """RocksDB's cursor stops there, like one that has read everything."""
+    store, chance = Store(tmp_path / "db"), random.Random(3)
+    keys = [name_key(f"x{n:04}") if kind == FACTS else rows_key(kind, 0, 0, n) for n in range(2000)]
+    store.write({key: b"%d" % chance.getrandbits(600) for key in keys})
+    store.flush(keys)
+    store.shorten(wait=True)
+    store.close()
+    path = max((tmp_path / "db").glob("*.sst"), key=lambda path: path.stat().st_size)
+    undamaged = path.read_bytes()
+    at = len(undamaged) // 3
+    path.write_bytes(undamaged[:at] + bytes([undamaged[at] ^ 1]) + undamaged[at + 1 :])
+    store = Store(tmp_path / "db")
+    with pytest.raises(DamagedError, match=rf"cannot be read: Corruption: .*{path.name}.*restore {store.path} from a"):
+        list(read(store))
+    store.close()
+    path.write_bytes(undamaged)
+    store = Store(tmp_path / "db")
+    assert len(list(read(store))) == 2000
+    store.close()
+
+
+def test_the_names_of_files_are_durable_before_a_commit_lists_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut loses each name that was given, by a rename or a new file, since its folder was synced."""
+    durable, write, sync = defaultdict[Path, set[str]](set), Store.write, os.fsync
+    listed = set[Path]()
+
+    def note(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        names = {each.name for each in path.iterdir()} if path.is_dir() else set()
+        sync(fd)
+        durable[path] |= names
+
+    def check(store: Store, values: Mapping[bytes, bytes | None], *more: Any, **others: Any) -> None:
+        for item in orjson.loads(values.get(name_key("shard/0")) or b'{"segments":[]}')["segments"]:
+            if item["runs"]:
+                folder = store.path.parent / "segments" / f"{item['number']:06d}"
+                assert {"postings", "rows-0.bin"} <= durable[folder]
+                assert {run["file"] for run in item["runs"]} <= durable[folder / "postings"]
+                assert folder.name in durable[folder.parent]
+                listed.update(folder / "postings" / run["file"] for run in item["runs"])
+        write(store, values, *more, **others)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Store, "write", check)
+    feed = nasty(17, 300, words=WORDS[:80])
+    with opened(Settings(memtable_documents=16, segment_documents=150), tmp_path / "index") as index:
+        for at in range(0, 300, 30):
+            fed(index, feed[at : at + 30], at, 30)
+            index.commit({})
+    assert len(listed) > 8
 
 
 def test_folders_are_made_with_all_their_names_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

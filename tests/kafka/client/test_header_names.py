@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
-from support.kafka.brokers import settings_for
-from support.kafka.header_play import Name, send
-from support.kafka.stages import begun, line, produce, records, running, until_signed
+from support.kafka.header_play import Name
 
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.names import Topics
-from stream_lsh.kafka.sign.stage import SignStage
-from stream_lsh.kafka.tools.topics import create
-from stream_lsh.wire.frames import Frame
 
 
 def batch(*headers: list[tuple[str, bytes | None]], codec: int = 0, base: int = 0) -> bytearray:
@@ -66,31 +57,3 @@ def test_what_is_damaged_stays_an_error() -> None:
     assert not found[0].validate_crc()
     with pytest.raises(CorruptRecordException):
         list(found[0])
-
-
-@pytest.mark.parametrize("transactional", [False, True])
-async def test_such_documents_are_signed_like_others(
-    broker: Any, prefix: str, tmp_path: Path, transactional: bool
-) -> None:
-    settings = settings_for(broker, prefix, tmp_path, partitions=1)
-    topics = Topics.of(settings)
-    headers = [(Name(b"\xff\xfe"), b"x"), ("traceparent", b"00-1")]
-    options = {"transactional_id": f"{prefix}-feed"} if transactional else {}
-    await create(settings)
-    await begun(settings)
-    await produce(settings, [line(0)], 1)
-    async with AIOKafkaProducer(**client_options(settings), **options) as producer:
-        if transactional:
-            await producer.begin_transaction()
-            await send(producer, topics.documents, [line(8), line(9)], headers)
-            await producer.abort_transaction()
-            await producer.begin_transaction()
-        await send(producer, topics.documents, [line(1), line(2)], headers)
-        if transactional:
-            await producer.commit_transaction()
-    await produce(settings, [line(3)], 1)
-    async with running(SignStage, settings):
-        await until_signed(settings, 8 if transactional else 4)
-    found = [Frame.decode(record.value, settings) for record in await records(settings, topics.signatures)]
-    assert [id for frame in found for id in frame.source.ids] == [b'"d0"', b'"d1"', b'"d2"', b'"d3"']
-    assert [given for frame in found for given in frame.source.headers.values()] == [headers[1:]] * 2

@@ -86,17 +86,6 @@ def test_documents_that_were_compacted_and_none_has_come_since() -> None:
     assert state(join) == (3, 2, 0)
 
 
-def test_a_document_that_was_compacted_before_it_was_signed_has_no_verdict() -> None:
-    """It was read in time, but not by the signer: a verdict on a later one says so."""
-    join: Join[Document] = Join(0, 0)
-    join.add_documents([Document(offset) for offset in range(4)])
-    join.add_verdicts(verdicts((0, 0)))
-    assert offsets(join) == [0] and join.compacted == 0
-    join.add_verdicts(verdicts((1, 2), (2, 3)))
-    assert offsets(join) == [2, 3]
-    assert state(join) == (4, 3, 0) and join.compacted == 1 and join.size == 0
-
-
 def test_a_verdict_that_comes_when_the_position_is_behind_its_compacted_document() -> None:
     join: Join[Document] = Join(0, 0)
     join.reached(3, 0)
@@ -130,6 +119,17 @@ def test_deleted_verdicts() -> None:
     join.add_verdicts(verdicts((7, 3), (8, 4)))
     assert offsets(join) == [3, 4]
     assert state(join) == (5, 9, 3) and join.size == 0
+
+
+def test_a_document_that_was_compacted_before_it_was_signed_has_no_verdict() -> None:
+    """It was read in time, but not by the signer: a verdict on a later one says so."""
+    join: Join[Document] = Join(0, 0)
+    join.add_documents([Document(offset) for offset in range(4)])
+    join.add_verdicts(verdicts((0, 0)))
+    assert offsets(join) == [0] and join.compacted == 0
+    join.add_verdicts(verdicts((1, 2), (2, 3)))
+    assert offsets(join) == [2, 3]
+    assert state(join) == (4, 3, 0) and join.compacted == 1 and join.size == 0
 
 
 def test_where_nothing_waits_the_position_follows_the_consumer() -> None:

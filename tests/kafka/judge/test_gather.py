@@ -127,11 +127,6 @@ def test_outcomes_and_what_is_still_needed() -> None:
     assert gather.take() is None
 
 
-def test_frames_up_to_the_last_complete_one_are_repeats() -> None:
-    gather: Gather[str] = Gather(1, OFFSETS[1])
-    assert [add(gather, at, 0, frame) for at, frame in enumerate((0, 1, 2))] == ["repeat", "repeat", "applied"]
-
-
 @pytest.mark.parametrize(
     ("shard", "offset", "predecessor", "says"),
     [

@@ -221,8 +221,9 @@ async def test_a_reply_of_other_settings_is_passed_over_once_it_is_skipped(make:
 async def test_replies_that_were_deleted_are_no_gap_to_go_over(make: Make, tmp_path: Path) -> None:
     settings = await make()
     frames = answered(settings, tmp_path, 60)
-    place = TopicPartition(Topics.of(settings).matches, 0)
-    await commit(settings, "judge", place.topic, 0, Judged(-1).metadata())
+    topics = Topics.of(settings)
+    place = TopicPartition(topics.matches, 0)
+    await commit(settings, "judge", place.topic, 0, Judged(-1, topics.documents, 0).metadata())
     await reply(settings, log_of(frames))
     async with admin(settings) as client:
         await client.delete_records({place: RecordsToDelete(before_offset=2)})
@@ -242,7 +243,7 @@ async def test_a_source_partition_that_the_outputs_do_not_have(
 
 
 def test_metadata_of_commits() -> None:
-    for judged in (Judged(-1), Judged(2**50), Judged(7, "news.documents", 12)):
+    for judged in (Judged(-1, "crawl", 0), Judged(2**50, "crawl", 1), Judged(7, "news.documents", 12)):
         assert Judged.of(judged.metadata(), "g") == judged
     for text in ("", "x", "[]", '{"version":2,"last":null}', json.dumps({"version": 2, "lost": 1})):
         with pytest.raises(StoreError, match="consumer group g has no frame in its metadata"):
@@ -255,9 +256,9 @@ def test_metadata_of_commits() -> None:
 
 def test_a_judge_of_another_documents_topic_is_refused() -> None:
     """Its verdicts would name documents that they are not about."""
-    text = Judged(7, "news.documents").metadata()
-    assert Judged.of(text, "g", "news.documents") == Judged.of(text, "g") == Judged(7, "news.documents")
-    assert Judged.of(Judged(7).metadata(), "g", "crawl") == Judged(7)
+    judged = Judged(7, "news.documents", 12)
+    text = judged.metadata()
+    assert Judged.of(text, "g", "news.documents") == Judged.of(text, "g") == judged
     with pytest.raises(StoreError, match=r"has judged news.documents so far, .* is crawl now: use one topic_pref"):
         Judged.of(text, "g", "crawl")
 

@@ -3,112 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.kafka.judge_play import PARTITIONS, Place, answered, decoded
+from support.kafka.judge_play import PARTITIONS, answered, decoded
 
-from stream_lsh.documents.columns import NO_TIME
 from stream_lsh.documents.fields import plain
 from stream_lsh.errors import FormatError
-from stream_lsh.judging.verdicts import Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.judge import records as module
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.replies import ReplyNames
-from stream_lsh.wire.source import numbers
-
-KINDS = [kind for kind in Kind if kind <= Kind.REJECTED]
 
 
-@pytest.mark.parametrize(
-    ("shards", "compare_with", "on_conflict"),
-    [(1, "kept", "reject"), (1, "all", "reject"), (3, "all", "reject"), (1, "kept", "update")],
-)
-def test_records_are_the_embedded_ones_with_their_source(
-    tmp_path: Path, shards: int, compare_with: str, on_conflict: Any
-) -> None:
-    settings = KafkaSettings(
-        shards=shards,
-        compare_with=compare_with,
-        verify="signature",
-        max_matches=3,
-        on_conflict=on_conflict,
-        time_field="ts",
-    )
-    representatives, places = 0, dict[int, Place]()
-    frames = answered(settings, tmp_path, 600)
+def test_what_was_put_out_is_counted(tmp_path: Path) -> None:
+    """What it is: test_same_answers.py compares all records with the embedded engine."""
+    settings = KafkaSettings(verify="signature", max_matches=3, on_conflict="update", time_field="ts")
     records = Records()
-    expected: dict[int, list[tuple[bytes | None, dict[str, object], list[tuple[str, bytes]]]]] = {}
-    expected_pairs: dict[int, list[tuple[bytes | None, dict[str, object], list[tuple[str, bytes]]]]] = {}
-    for frame in frames:
-        replies = decoded(frame, settings)
-        records.add(replies, "the.documents", settings)
-        source = next(reply.source for reply in replies if reply.source is not None)
-        judgement = judge(
-            [reply.matches for reply in replies], source.ids, numbers(frame.offset, len(source)), 3,
-            ReplyNames(replies),
-        )  # fmt: skip
-        why = reasons(judgement, source.rejected)
-        extra = []
-        places.update(zip(judgement.seqs.tolist(), frame.places, strict=True))
-        for i, (place, verdict) in enumerate(zip(frame.places, verdicts(judgement), strict=True)):
-            where = {"topic": "the.documents", "partition": place.partition, "offset": place.offset}
-            extra.append({"source": where, "detected_at": source.signed_at})
-            if place.counted:
-                value = json.loads(verdict + b"}") | extra[i]
-                value["time"] = None if place.time == NO_TIME else place.time
-                if i in why:
-                    value |= {"reason": why[i].reason, "detail": why[i].detail}
-                if judgement.was_representative[i] and (value["kind"] != "unique" or "new_representative" in value):
-                    value["tombstone"] = True
-                if "new_representative" in value:
-                    representative = places[value["new_representative"]["seq"]]
-                    assert json.loads(representative.id) == value["new_representative"]["id"]
-                    place_of = {
-                        "topic": "the.documents",
-                        "partition": representative.partition,
-                        "offset": representative.offset,
-                    }
-                    value["new_representative_source"], representatives = place_of, representatives + 1
-                text = json.loads(place.id)
-                key = None if text is None else str(text).encode("utf-8", "surrogatepass")
-                expected.setdefault(place.partition, []).append((key, value, place.headers))
-        for i, older, pair in pairs(judgement, "signature"):
-            assert frame.places[i].counted
-            value = json.loads(pair + b"}") | extra[i]
-            key = b"[%b,%b]" % (older, frame.places[i].id)
-            expected_pairs.setdefault(frame.places[i].partition, []).append((key, value, frame.places[i].headers))
-
-    for found, wanted in ((records.verdicts, expected), (records.pairs, expected_pairs)):
-        assert {
-            p: [(key, json.loads(value), headers) for key, value, headers, _ in rows] for p, rows in found.items()
-        } == (wanted)
-    assert set(records.verdicts) == set(range(PARTITIONS))
-    for partition, rows in records.verdicts.items():
-        offsets = [json.loads(value)["source"]["offset"] for _, value, *_ in rows]
-        assert offsets == list(range(len(rows))), partition
+    for frame in answered(settings, tmp_path, 600):
+        records.add(decoded(frame, settings), "the.documents", settings)
     every = [json.loads(value) for rows in records.verdicts.values() for _, value, *_ in rows]
-    assert records.documents == len(every)
-    assert {kind.label: number for kind, number in records.kinds.items()} == {
-        kind.label: number for kind in Kind if (number := sum(value["kind"] == kind.label for value in every))
-    }
-    changing = settings.updates
-    assert set(records.kinds) == ({*Kind} if changing else {*KINDS})
-    reasons_given = {value["reason"] for value in every if "reason" in value}
-    assert reasons_given == {"not_json", "empty", *(() if changing else ("id_reused",))}
-    assert (representatives > 3) == changing == any(value.get("tombstone") for value in every)
-    assert sum(map(len, records.pairs.values())) > 20
-    sizes = [
-        len(key or b"") + len(value) + sum(len(name) + len(content) for name, content in headers)
-        for kind in (records.verdicts, records.pairs)
-        for rows in kind.values()
-        for key, value, headers, _ in rows
-    ]
-    assert sum(bool(headers) for rows in records.pairs.values() for *_, headers, _ in rows) > 5
+    assert set(records.verdicts) == set(range(PARTITIONS)) and records.documents == len(every)
+    kinds = Counter(value["kind"] for value in every)
+    assert {kind.label: number for kind, number in records.kinds.items()} == kinds
+    rows = [row for kind in (records.verdicts, records.pairs) for found in kind.values() for row in found]
+    sizes = [len(key or b"") + len(value) + sum(len(n) + len(v) for n, v in headers) for key, value, headers, _ in rows]
     assert 0 <= records.size - sum(sizes) <= 6 * len(every)  # ids are counted with quotes and escapes
+    assert sum(bool(headers) for found in records.pairs.values() for *_, headers, _ in found) > 5
 
 
 @pytest.mark.parametrize(

@@ -93,24 +93,6 @@ async def play() -> AsyncIterator[Play]:
     await found.flow.close()
 
 
-async def test_acknowledged_in_order_when_change_and_reply_are_confirmed(play: Play) -> None:
-    for offset in (10, 11, 12):
-        play.offer(offset, b"%d" % offset)
-    await play.drained()
-    assert play.sends[:2] == [("changelog", 3, b"c10"), ("matches", 0, b"r10")]
-    assert [value for _, _, value in play.sends[2:]] == [b"c11", b"r11", b"c12", b"r12"]
-    for number in (5, 4, 1, 3, 2):
-        play.futures[number].set_result(Place(100 + number))
-    await play.drained()
-    assert play.acknowledged == []
-    play.futures[0].set_result(Place(100))
-    await play.drained()
-    assert play.acknowledged == [10, 11, 12]
-    assert play.flow.idle
-    await play.flow.close()
-    assert play.shard.confirmed == [(0, 100), (0, 102), (0, 104)]
-
-
 async def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn(play: Play) -> None:
     for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old")):
         play.offer(offset, value)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from support.kafka.brokers import settings_for
-from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce, workers
+from support.kafka.match_play import LIMIT, Replies, expected, frames, produce, workers
 from support.kafka.replica_play import stream
-from support.long_form import rotating
 
 from stream_lsh.kafka.tools.topics import create
 
@@ -23,30 +22,6 @@ SIZE = 16
 def small(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Any:
     """Two shards, quick detection of deleted rows."""
     return settings_for(broker, prefix, tmp_path, **{"shards": 2, "session_timeout_ms": 6000, **given})
-
-
-@pytest.mark.first
-@pytest.mark.parametrize("shards", rotating([1, 4], 1))
-async def test_frames_in_replies_out_and_killed_in_between(
-    broker: Any, prefix: str, tmp_path: Path, shards: int
-) -> None:
-    """kill -9 with frames in flight, twice: as if nothing had happened. Segments begin in the middle of frames."""
-    settings = small(broker, prefix, tmp_path, shards=shards, segment_documents=150)
-    log = frames(settings, stream(1, 2400), SIZE)
-    replies = Replies(settings)
-    await create(settings)
-    feeding = asyncio.create_task(produce(settings, log, 0.02))
-    with workers(tmp_path) as start:
-        for n in (20, 70):
-            worker = start(settings)
-            await replies.read(n)
-            worker.kill()
-        worker = start(settings)
-        await replies.read(len(log))
-        await feeding
-        await all_committed(settings, len(log))
-        assert await asyncio.to_thread(worker.stop) == 0
-    assert replies.found == expected(settings, log, tmp_path)
 
 
 async def test_a_standby_takes_over(broker: Any, prefix: str, tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from support.kafka.brokers import freeze, settings_for, thaw
+from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
-from support.kafka.proxy import Proxied
 from support.kafka.replica_play import stream
 from support.kafka.stages import warm
 
@@ -180,39 +179,4 @@ async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path)
         process.kill()
         process.wait()
     assert "was made with other settings" in (tmp_path / "faust.log").read_text()
-    assert replies.found == expected(settings, log, tmp_path)
-
-
-@pytest.mark.first
-async def test_a_broker_that_dies_or_hangs(proxied: Proxied, prefix: str, tmp_path: Path) -> None:
-    """kill -9 of the broker under load, then a pause longer than sessions last: all goes on when it is back."""
-    broker = proxied.broker
-    settings = settings_for(broker, prefix, tmp_path, shards=2, session_timeout_ms=6000, give_up_seconds=120)
-    log = frames(settings, stream(1, 3200), SIZE)
-    replies = Replies(settings)
-
-    async def disturb() -> None:
-        for disturbed in (True, False):
-            seen = len(replies.found[0])
-            while len(replies.found[0]) < seen + 20:
-                await asyncio.sleep(0.05)
-            if disturbed:
-                broker.kill()
-                await asyncio.sleep(1)
-                await asyncio.to_thread(broker.start)
-            else:
-                freeze(broker)
-                await asyncio.sleep(9)
-                thaw(broker)
-
-    async def work() -> None:
-        feeding = asyncio.create_task(produce(settings, log, 0.06))
-        disturbing = asyncio.create_task(disturb())
-        await replies.read(len(log))
-        await feeding
-        await disturbing
-        await all_committed(settings, len(log))
-
-    await create(settings)
-    await with_match(settings, work)
     assert replies.found == expected(settings, log, tmp_path)

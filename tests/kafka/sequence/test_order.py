@@ -40,14 +40,6 @@ def counted(decision: Decision, *segments: Segment) -> list[tuple[int, int]]:
     return rows if decision.mask is None else [row for row, yes in zip(rows, decision.mask, strict=True) if yes]
 
 
-def test_a_partition_begins_with_a_frame_that_says_so() -> None:
-    decision = accept(Accepted(KEY), (3, 10, 12, CONTINUES))
-    assert (decision.documents, decision.gaps, decision.after.positions) == (0, (Gap(3, -1, 10),), {})
-    assert decision.mask is not None and not decision.mask.any()
-    decision = accept(Accepted(KEY), (3, 10, 12, STARTS))
-    assert (decision.documents, decision.mask, decision.after.positions) == (2, None, {3: 12})
-
-
 def test_a_repeat_is_dropped_and_an_overlap_counts_from_where_it_is_new() -> None:
     accepted = Accepted(KEY, {0: 5}, 7)
     repeat = accept(accepted, (0, 2, 5, CONTINUES))
@@ -61,6 +53,7 @@ def test_a_repeat_is_dropped_and_an_overlap_counts_from_where_it_is_new() -> Non
 
 @pytest.mark.parametrize("first", [CONTINUES, STARTS])
 def test_a_gap_is_ignored_until_it_is_filled(first: int) -> None:
+    assert accept(Accepted(KEY), (3, 10, 12, CONTINUES)).gaps == (Gap(3, -1, 10),)  # nothing has begun there
     accepted = Accepted(KEY, {0: 5})
     gap = accept(accepted, (0, 6, 8, first))
     assert (gap.documents, gap.repeats, gap.gaps, gap.after) == (0, 0, (Gap(0, 5, 6),), accepted)
@@ -71,15 +64,6 @@ def test_only_an_operator_jumps_over_a_gap() -> None:
     jump = accept(Accepted(KEY, {0: 5}), (0, 9, 11, JUMPS))
     assert (jump.documents, jump.mask, jump.after.positions) == (2, None, {0: 11})
     assert accept(Accepted(KEY, {0: 50}), (0, 9, 11, JUMPS)).after.positions == {0: 50}
-
-
-def test_each_partition_of_a_frame_is_judged_by_itself() -> None:
-    accepted = Accepted(KEY, {0: 5, 1: 5, 2: 5})
-    segments = (0, 5, 7, CONTINUES), (1, 6, 8, CONTINUES), (2, 3, 6, CONTINUES)
-    decision = accept(accepted, *segments)
-    assert counted(decision, *segments) == [(0, 5), (0, 6), (2, 5)]
-    assert decision.after.positions == {0: 7, 1: 5, 2: 6}
-    assert (decision.gaps, decision.repeats) == ((Gap(1, 5, 6),), 2)
 
 
 def test_a_damaged_segment_is_refused() -> None:
@@ -140,13 +124,6 @@ def test_stream_time_does_not_depend_on_frames_and_restarts(seed: int) -> None:
     timed = log[log != BEFORE]
     assert found[len(found) - len(timed) :] == timed.tolist()
     assert all(time in (BEFORE, *timed[:1]) for time in found[: len(found) - len(timed)])
-
-
-def test_the_count_is_that_of_what_was_passed_on() -> None:
-    accepted = Accepted(KEY, {0: 5}, 7, 100)
-    decision = accept(accepted, (0, 2, 8, CONTINUES))
-    after = decision.after.passed_on(9, decision.documents)
-    assert (after.key, after.last, after.documents, after.positions) == (KEY, 9, 103, {0: 8})
 
 
 WHOLE = Accepted(KEY, {0: 70}).metadata()

@@ -113,9 +113,10 @@ async def test_it_waits_for_the_judge(make: Make) -> None:
         return len(chained(settings, await records(settings, topics.frames)))
 
     await sign(settings, log)
-    for last, decided, expected in ((-1, None, 6), (3, 4, 10), (8, None, 10), (9, None, 16)):
-        if last >= 0:  # a judge of before does not say how many documents: all that was sent must be done first
-            await commit(settings, "judge", topics.matches, last + 1, Judged(last, documents=decided).metadata())
+    for last, decided, expected in ((-1, 0, 6), (3, 4, 10), (8, 9, 15), (9, 10, 16)):
+        if last >= 0:
+            said = Judged(last, topics.documents, decided).metadata()
+            await commit(settings, "judge", topics.matches, last + 1, said)
         async with running(SequenceStage, settings):  # also in a run that finds it so
             await until_sequenced(settings, expected)
             await asyncio.sleep(0.7)
@@ -125,11 +126,11 @@ async def test_it_waits_for_the_judge(make: Make) -> None:
         await until(
             lambda: probe.last_idle is not None, "it waits"
         )  # what was judged before its run it would not send again
-        await commit(settings, "judge", topics.matches, 18, Judged(17).metadata())
+        await commit(settings, "judge", topics.matches, 18, Judged(17, topics.documents, 18).metadata())
         await until_sequenced(settings, 19)
         await asyncio.sleep(0.7)
         assert await passed() == 19
-        await commit(settings, "judge", topics.matches, 19, Judged(18).metadata())
+        await commit(settings, "judge", topics.matches, 19, Judged(18, topics.documents, 19).metadata())
         await until_sequenced(settings, 20)
     assert offsets(settings, await records(settings, topics.frames)) == [(0, offset) for offset in range(40)]
 

@@ -43,7 +43,7 @@ def test_who_still_has_what() -> None:
     assert lost.left() == ["sequence has not read all signed documents of partition 0, 2"]
     assert replace(done, folded=7).left() == []
     assert replace(done, folded=5).left() == ["group has frames to fold, after frame 5"]
-    assert Standing(accepted=accepted).left() == ["judge has documents without a verdict, after frame -1"]
+    assert Standing(accepted=accepted).left() == ["judge has 30 documents without a verdict, after frame -1"]
 
 
 def test_a_pause_beside_a_position() -> None:

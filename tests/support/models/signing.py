@@ -13,6 +13,7 @@ import numpy as np
 
 from stream_lsh.families.signer import Signed, Signer
 from stream_lsh.text.settings import SigningSettings
+from stream_lsh.text.unicode import IGNORABLE, unicode_data
 from support.models.minhash import as_bag, character_shingles, word_shingles
 from support.unicode_table import CONTINUOUS_NAMES
 
@@ -22,6 +23,7 @@ TOKEN = re.compile("w(?:[wm]|j+(?=[wm]))*|c(?:m|j+(?=m))*")
 def make_settings(kind: str = "words", k: int = 3, **changes: object) -> SigningSettings:
     values: dict[str, object] = {
         "kind": kind, "k": k, "continuous_k": 8, "bag": False, "lower": True, "space": True, "punctuation": False,
+        "nfc": False, "ignorable": False,
         "markup": False, "nfkc": False, "tokens": "unicode", "signature_size": 128, "bands": 18, "rows": 5,
     }  # fmt: skip
     return SigningSettings(**(values | changes))  # type: ignore[arg-type]
@@ -57,9 +59,22 @@ def is_dropped(char: str) -> bool:
     return unicodedata.category(char)[0] == "P" or char in string.punctuation
 
 
+def is_ignorable(char: str) -> bool:
+    data = unicode_data()
+    return bool(data.flags[data.record(ord(char))] & IGNORABLE)
+
+
 def normalise(text: str, settings: SigningSettings) -> str:
+    if settings.ignorable:
+        text = "".join(char for char in text if not is_ignorable(char))
+    if settings.nfc:
+        text = unicodedata.normalize("NFC", text)
+    return normalise_spelling(text, settings)
+
+
+def normalise_spelling(text: str, settings: SigningSettings) -> str:
     if settings.kind == "set" and "\x1f" in text:
-        return "\x1f".join(normalise(part, settings) for part in text.split("\x1f"))
+        return "\x1f".join(normalise_spelling(part, settings) for part in text.split("\x1f"))
     dropped = [settings.punctuation and is_dropped(char) for char in text]
     pieces = lower_each(text) if settings.lower else list(text)
     text = "".join(" " if drop else piece for drop, piece in zip(dropped, pieces, strict=True))
