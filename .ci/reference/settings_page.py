@@ -46,8 +46,10 @@ The command line has precedence over the environment, and the environment over t
 An index keeps the settings that its answers depend on. They are marked *fixed* below. Later runs take them from the
 index, so you can leave them out. A different value is refused, with the names and both values.
 
-`pairs` makes a new index with `compare_with = "all"`, `max_verified_matches = 1000` and `max_candidates = 1000`. It
-lists up to 1,000 matches. All other settings may differ from run to run.
+Settings without the mark may differ from run to run.
+
+`pairs` makes a new index with other defaults: `compare_with = "all"`, `max_verified_matches = 1000`,
+`max_candidates = 1000`. It lists up to 1,000 matches of a document.
 """
 KAFKA_INTRODUCTION = """\
 The pipeline on Kafka takes all settings above, too, and these. `erase_hours` has no default there, and `max_future` is
