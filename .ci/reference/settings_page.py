@@ -9,7 +9,7 @@ from markup import prose, sentence
 from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.options import KAFKA_SETTINGS, PROPERTIES, SECTIONS, SETTINGS
-from stream_lsh.families.measure import CERTAIN, MEASURE_SETTINGS, MEASURES, unused
+from stream_lsh.families.measure import MEASURE_SETTINGS, MEASURES, unused
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.errors import allowed, choices_of, is_flag, is_list, is_secret
 from stream_lsh.settings.model import ANSWERS, Settings
@@ -108,7 +108,7 @@ MORE = {
     "max_distance": "It replaces the threshold: bits that differ (`hamming`), or characters inserted, deleted or "
     "replaced (`levenshtein`).",
     "target_recall": "Pairs above the threshold are found with higher probability. Under `hamming` and `levenshtein` "
-    "all pairs within the distance are found, so it has no effect.",
+    "all pairs within the distance are found.",
     "shingles": "[How to choose it](../how-to/choose-a-threshold.md#shingles).",
     "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
@@ -191,8 +191,7 @@ def values_of(field: FieldInfo) -> str:
 
 def entry(name: str, field: FieldInfo) -> str:
     """One setting."""
-    idle = CERTAIN if name == "target_recall" else ()
-    measures = [measure for measure in MEASURES if name not in unused(measure) and measure not in idle]
+    measures = [measure for measure in MEASURES if name not in unused(measure)]
     facts: dict[str, Any] = {
         "Default": prose(default_of(name, field)),
         "Values": values_of(field),
