@@ -78,6 +78,18 @@ def shared() -> dict[str, click.Option]:
     return {line: options[line] for line, times in found.items() if times >= OFTEN}
 
 
+def named() -> list[str]:
+    """The lines of shared options. Where two lines have the same options, each names its commands."""
+    heads = Counter(line.partition(":")[0] for line in shared())
+    users: dict[str, list[str]] = {line: [] for line in shared()}
+    for name, command in commands(main, "stream-lsh"):
+        for option in command.params:
+            if isinstance(option, click.Option) and (line := item(option)) in users:
+                users[line].append(f"`{name.removeprefix('stream-lsh ')}`")
+    parted = [(line, *line.partition(":")) for line in shared()]
+    return [f"{head} of {', '.join(users[line])}:{text}" if heads[head] > 1 else line for line, head, _, text in parted]
+
+
 def linked(section: str, options: list[click.Option]) -> str:
     """The settings of a topic: the topic alone if a command has all of it."""
     names = [option.name or "" for option in options]
@@ -133,4 +145,4 @@ def section(name: str, command: click.Command) -> str:
 def rendered() -> str:
     """The whole page."""
     sections = [section(name, command) for name, command in commands(main, "stream-lsh")]
-    return "\n".join([INTRODUCTION, *sections, SHARED + "\n", *shared(), ""])
+    return "\n".join([INTRODUCTION, *sections, SHARED + "\n", *named(), ""])

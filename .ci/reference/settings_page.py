@@ -9,7 +9,7 @@ from markup import prose, sentence
 from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.options import KAFKA_SETTINGS, PROPERTIES, SECTIONS, SETTINGS
-from stream_lsh.families.measure import CERTAIN, MEASURE_SETTINGS, MEASURES, unused
+from stream_lsh.families.measure import MEASURE_SETTINGS, MEASURES, unused
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.errors import allowed, choices_of, is_flag, is_list, is_secret
 from stream_lsh.settings.model import ANSWERS, Settings
@@ -46,8 +46,10 @@ The command line has precedence over the environment, and the environment over t
 An index keeps the settings that its answers depend on. They are marked *fixed* below. Later runs take them from the
 index, so you can leave them out. A different value is refused, with the names and both values.
 
-`pairs` makes a new index with `compare_with = "all"`, `max_verified_matches = 1000` and `max_candidates = 1000`. It
-lists up to 1,000 matches. All other settings may differ from run to run.
+Settings without the mark may differ from run to run.
+
+`pairs` makes a new index with other defaults: `compare_with = "all"`, `max_verified_matches = 1000`,
+`max_candidates = 1000`. It lists up to 1,000 matches of a document.
 """
 KAFKA_INTRODUCTION = """\
 The pipeline on Kafka takes all settings above, too, and these. `erase_hours` has no default there, and `max_future` is
@@ -106,7 +108,7 @@ MORE = {
     "max_distance": "It replaces the threshold: bits that differ (`hamming`), or characters inserted, deleted or "
     "replaced (`levenshtein`).",
     "target_recall": "Pairs above the threshold are found with higher probability. Under `hamming` and `levenshtein` "
-    "all pairs within the distance are found, so it has no effect.",
+    "all pairs within the distance are found.",
     "shingles": "[How to choose it](../how-to/choose-a-threshold.md#shingles).",
     "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
@@ -189,8 +191,7 @@ def values_of(field: FieldInfo) -> str:
 
 def entry(name: str, field: FieldInfo) -> str:
     """One setting."""
-    idle = CERTAIN if name == "target_recall" else ()
-    measures = [measure for measure in MEASURES if name not in unused(measure) and measure not in idle]
+    measures = [measure for measure in MEASURES if name not in unused(measure)]
     facts: dict[str, Any] = {
         "Default": prose(default_of(name, field)),
         "Values": values_of(field),

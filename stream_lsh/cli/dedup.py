@@ -16,7 +16,7 @@ stream-lsh dedup feed.jsonl > unique.jsonl
 stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --index index --unique unique.jsonl.zst --verdicts verdicts.jsonl
 stream-lsh dedup feed.jsonl --index index --on-conflict update --deleted-field deleted --time-field changed
 stream-lsh dedup feed.jsonl --index index --groups groups.jsonl --source-field outlet --time-field published
-stream-lsh dedup feed.jsonl --index index --alerts alerts.jsonl --rules rules.toml --time-field published
+stream-lsh dedup feed.jsonl --index index --alerts - --rules rules.toml --source-field outlet --time-field published
 producer | stream-lsh dedup --index index --threshold 0.7 --text-field title --text-field body - | consumer
 """
 

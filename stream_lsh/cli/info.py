@@ -30,7 +30,7 @@ whether it is sound.
 
 --check reads all of it and compares it with its checksums. The exit code is 3 if something is wrong.""",
     params=[
-        index_option(),
+        index_option(made=False),
         Option(["--check"], is_flag=True, section="Index", help="read all of it, and compare it with its checksums"),
         Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object"),
     ],

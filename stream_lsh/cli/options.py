@@ -163,9 +163,11 @@ def properties_of(context: click.Context) -> dict[str, str]:
     return found
 
 
-def index_option(*, required: bool = False) -> Option:
-    """`--index DIR`: the persistent index."""
-    text = "folder of the index" if required else "folder of the index, made if missing; default: a temporary index"
+def index_option(*, required: bool = False, made: bool = True) -> Option:
+    """`--index DIR`: the persistent index. made: the command makes it if it is missing and not required."""
+    text = "folder of the index, made if missing; default: a temporary index"
+    if required or not made:
+        text = "folder of the index"
     return Option(
         ["--index", "folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", required=required,
         section=INDEX,

@@ -113,10 +113,11 @@ def unused(measure: Measure) -> set[str]:
         }
         return (idle | {"set_field"}) - {"measure", "tokens"}
     if measure == "hamming":
-        return {*OF_TEXTS, *OF_JACCARD, *OF_CONTAINMENT, *Banding._fields, "threshold", "set_field", "vector_field"}
+        idle = {*OF_TEXTS, *OF_JACCARD, *OF_CONTAINMENT, *Banding._fields}
+        return idle | {"threshold", "target_recall", "set_field", "vector_field"}
     if measure == "levenshtein":
         idle = {*OF_JACCARD, *OF_CONTAINMENT, *Banding._fields}
-        return idle | {"threshold", "dimensions", "set_field", "vector_field", "bits_field"}
+        return idle | {"threshold", "target_recall", "dimensions", "set_field", "vector_field", "bits_field"}
     idle = {*OF_TEXTS, *OF_JACCARD, *OF_CONTAINMENT}
     if measure == "weighted-jaccard":
         return idle | {"max_distance", "dimensions", "vector_field", "bits_field"}

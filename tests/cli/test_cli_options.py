@@ -88,6 +88,8 @@ def test_a_wrong_value_is_named_with_its_source_and_what_is_allowed(
         ("bands = 2.5", "give an integer from 1 to 1024"),
         ("verify = 'exct'", "give exact or signature (did you mean exact?)"),
         ("window = 2020-01-01", "window = 2020-01-01 (from {file}): give a text"),
+        ("window = '0s'", "'0s' is not between a second and 200 years"),
+        ("max_future = '1d'", "max_future is for indexes with a window; give window too, or leave it out"),
         ("text_field = [1]", "give a text, or a list of texts"),
         ("bag = 'maybe'", "give true or false"),
         ("[settings]\nthreshold = 0.7", "[settings] (from {file}): settings have no tables; write threshold above"),

@@ -33,7 +33,8 @@ def sure(measure: str, **more: Any) -> dict[str, Any]:
     given = {"max_bucket_rows": 4096, "max_candidates": 4096, "memtable_documents": 16, "segment_documents": 60}
     if measure != "tf-idf":
         given |= {"max_candidates": 65536, "max_verified_matches": 1000, "max_matches": 0}
-        given |= {"sampling": 1} if measure == "containment" else {"target_recall": 0.999999}
+        given |= {"sampling": 1} if measure == "containment" else {}
+        given |= {} if measure in (*CERTAIN, "containment") else {"target_recall": 0.999999}
     return given | GIVEN[measure] | more
 
 

@@ -19,7 +19,7 @@ from support.long_form import LONG, rotating
 from stream_lsh.cli import main
 from stream_lsh.index.postings.run import Run
 
-DOCUMENTS = 24_000 if LONG else 6_000
+MANY, KILLS = (24_000, 20) if LONG else (6_000, 4)
 OUTPUTS = ("unique", "pairs", "verdicts", "dead-letters")
 SUFFIXES = {"unique": ".jsonl", "pairs": ".jsonl.gz", "verdicts": ".jsonl.zst", "dead-letters": ".jsonl"}
 CHANGING = ("--on-conflict", "update", "--deleted-field", "deleted")
@@ -28,15 +28,15 @@ SETTINGS = ("--text-field", "title", "--text-field", "text", "--memtable-documen
 
 
 @pytest.fixture(scope="module")
-def feed(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Posts with bad and repeated lines, reused ids, copies and deletions; the second part compressed."""
+def feed(request: pytest.FixtureRequest, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """So many posts with bad and repeated lines, reused ids, copies and deletions; the second part compressed."""
     folder = tmp_path_factory.mktemp("feed")
     chance = random.Random(5)
     kept: list[bytes] = []
     parts: list[list[bytes]] = [[], []]
     with lzma.open(shared_data / "posts-120k.jsonl.xz") as lines:
-        for number, line in enumerate(islice(lines, DOCUMENTS)):
-            part = parts[number >= DOCUMENTS // 2]
+        for number, line in enumerate(islice(lines, request.param)):
+            part = parts[number >= request.param // 2]
             part.append(line)
             dice = chance.random()
             if dice < 0.02:
@@ -85,20 +85,22 @@ def run(arguments: Sequence[str]) -> Result:
 
 
 @pytest.mark.parametrize(
-    "more",
-    rotating([(("--compare-with", "all", "--shards", "3"),), (CHANGING,), (("--segment-documents", "1000"),),
-              (("--verify", "signature"),)], 1),
+    ("feed", "more", "kills"),
+    [
+        pytest.param(1500, CHANGING, 1),
+        *rotating(((MANY, more, KILLS) for more in (("--compare-with", "all", "--shards", "3"), CHANGING,
+                   ("--segment-documents", "1000"), ("--verify", "signature"))), 1),
+    ],
+    indirect=["feed"],
 )  # fmt: skip
-def test_killed_runs_end_like_an_uninterrupted_one(feed: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_killed_runs_end_like_an_uninterrupted_one(
+    feed: Path, tmp_path: Path, more: tuple[str, ...], kills: int
+) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run(arguments(feed, whole, *more)).exit_code == 0
     again = arguments(feed, broken, *more)
-    kill(
-        [sys.executable, "-c", COMMITTING, *again],
-        broken / "unique.jsonl",
-        (whole / "unique.jsonl").stat().st_size,
-        kills=20 if LONG else 4,
-    )
+    size = (whole / "unique.jsonl").stat().st_size
+    kill([sys.executable, "-c", COMMITTING, *again], broken / "unique.jsonl", size, kills)
     same(broken, whole)
     for segment in sorted((broken / "state").glob("segments/*/postings/run-*.bin")):
         Run.open(segment, check=True)

@@ -318,6 +318,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**EUCLIDEAN, "max_distance": 0}, "0 is too small for similarities of 1 / (1 + distance); 1e-06 is the least"),
     ({**EUCLIDEAN, "max_distance": 1e-7}, "multiply the vectors and the distance by the same number"),
     ({**HAMMING, "threshold": 0.5}, "threshold is not used with measure = hamming; leave it out"),
+    ({**HAMMING, "target_recall": 0.9}, "target_recall is not used with measure = hamming; leave it out"),
+    (
+        {"measure": "levenshtein", "max_distance": 1, "target_recall": 0.9},
+        "target_recall is not used with measure = levenshtein; leave it out",
+    ),
     ({**HAMMING, "vector_field": "v"}, "vector_field is not used with measure = hamming; leave it out"),
     ({**HAMMING, "dimensions": 65}, "dimensions: 65 bits are no whole bytes; measure = hamming needs them"),
     ({**HAMMING, "max_distance": 2.5}, "distance: 2.5 bits; measure = hamming needs a whole number"),

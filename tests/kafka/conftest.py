@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kafka.brokers import VERSION, Make, settings_for, thaw
+from support.kafka.brokers import VERSION, Make, settings_for
 from support.kafka.proxy import Proxied, proxied_broker
 from support.kafka.shared_broker import SharedBroker, shared_broker
 from support.missing import missing
@@ -77,7 +77,6 @@ def proxied(proxied_all_along: Proxied) -> Proxied:
     for proxy in proxied_all_along.proxies:
         proxy.refuse(False)
         proxy.thaw()
-    thaw(proxied_all_along.broker)
     proxied_all_along.broker.start()
     return proxied_all_along
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming, seen
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.groups.store import Folded
@@ -197,17 +197,12 @@ async def _check(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     """Check that the topics exist, and that the settings are those of the pipeline.
 
     Raises:
-        BrokerError: a topic is missing.
+        BrokerError: topics are missing.
         StoreError: the documents were signed with other settings.
     """
     topics = Topics.of(settings)
     there = set(await client.list_topics())
-    for topic in (topics.documents, *kinds_of(settings)):
-        if topic not in there:
-            raise BrokerError(
-                f"Kafka at {settings.bootstrap_servers} does not have the topic {topic}. `stream-lsh kafka topics "
-                f"create` "
-                "makes it."
-            )
+    if lacking := [topic for topic in (topics.documents, *kinds_of(settings)) if topic not in there]:
+        raise missing(settings, lacking)
     for _, fingerprint in (await committed(client, topics.group("sign"), topics.documents)).values():
         Note(fingerprint, None).check(settings.fingerprint, settings.document_format, topics.documents)

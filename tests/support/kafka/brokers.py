@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
@@ -72,18 +71,6 @@ def local_broker(folder: Path, version: str = VERSION, **options: Any) -> KafkaB
             pytest.skip(str(error))  # the other tests have their broker
         missing(str(error))
     return KafkaBroker(folder, version, **options)
-
-
-def freeze(broker: KafkaBroker) -> None:
-    """Suspend a broker until `thaw`."""
-    assert broker.pid is not None
-    os.kill(broker.pid, signal.SIGSTOP)
-
-
-def thaw(broker: KafkaBroker) -> None:
-    """Continue after `freeze`. A broker that does not run stays so."""
-    if broker.pid is not None:
-        os.kill(broker.pid, signal.SIGCONT)
 
 
 @cache
