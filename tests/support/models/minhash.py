@@ -17,7 +17,7 @@ def character_shingles(text: str, k: int) -> list[str]:
 
 
 def word_shingles(tokens: Sequence[str], k: int) -> list[tuple[str, ...]]:
-    """Every k consecutive tokens, in order and with repetitions (MMDS 3.2.4); all of them if they are fewer."""
+    """Every k consecutive tokens, in order and with repetitions (MMDS 3.2.1); all of them if they are fewer."""
     return [tuple(tokens[i : i + k]) for i in range(len(tokens) - k + 1)] or [tuple(tokens)]
 
 
