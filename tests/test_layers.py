@@ -33,7 +33,7 @@ LAYERS = (
     ("embedded",),
     ("api",),
     ("kafka.settings",),
-    ("kafka.names",),
+    ("kafka.names", "kafka.partitioner"),
     ("kafka.client",),
     ("kafka.topics",),
     ("kafka.run",),

@@ -67,7 +67,7 @@ GROUPED = (
 )
 KAFKA_GROUPED = (
     ("Topics", ("topic_prefix", "documents_topic", "partitions", "replication_factor", "retention_hours")),
-    ("Records", ("document_format", "key_is_id", "trace_headers")),
+    ("Records", ("document_format", "key_is_id", "partitioner", "trace_headers")),
     ("Frames", ("linger_ms", "frame_documents", "frame_bytes")),
     ("Groups and alerts", ("groups", "alerts")),
     (
@@ -97,6 +97,7 @@ WHEN = {
     "groups": "for a `topic_prefix`",
     "key_is_id": "for a `topic_prefix`",
     "document_format": "for a `topic_prefix`",
+    "partitioner": "for a `topic_prefix`",
     "documents_topic": "for a `topic_prefix`",
 }
 ALSO = ("match_within", "window", "max_future", "on_conflict", "sampling", "min_passage_words")
@@ -120,6 +121,8 @@ MORE = {
     "no groups.",
     "decision_lag": "[Decisions](../internals/decisions.md#several-shards-under-kept) says why there is a lag.",
     "key_is_id": 'It needs `on_conflict = "update"`.',
+    "partitioner": "All producers of the documents topic need the same: "
+    "[Choose keys](../how-to/connect-your-topic.md#choose-keys).",
     "accept_loss": "[Messages](errors.md#messages-on-kafka) says when to use it.",
     "retention_hours": "[Topics](topics.md) has the exceptions.",
     "shards": "Another number of shards needs a [reindex](../how-to/operate-kafka.md#reindex) on Kafka.",

@@ -50,7 +50,7 @@ COMMON = (*SETTINGS, "source_field")
 KAFKA_SECTIONS = {
     KAFKA: ("bootstrap_servers", "topic_prefix", "documents_topic"),
     TOPICS: ("partitions", "replication_factor", "retention_hours"),
-    RECORDS: ("document_format", "key_is_id"),
+    RECORDS: ("document_format", "key_is_id", "partitioner"),
     FOLDING: ("groups", "alerts"),
     DELIVERY: ("accept_loss",),
     WORKER: ("data_folder", "instance", "standbys", "http_port"),

@@ -28,6 +28,9 @@ OWN_TOPICS = {
 }  # fmt: skip
 """What the pipeline writes, by attribute of `Topics` the name without the prefix."""
 
+Partitioner = Literal["murmur2", "crc32"]
+"""Ways to choose the partition of a key."""
+
 MOST_CANDIDATES = 128
 """Where several shards keep, and the judge needs all matches of a frame in one record."""
 
@@ -81,6 +84,11 @@ class KafkaSettings(Settings):
         default=None,
         description="how the key of a tombstone gives the id that it deletes: as JSON (json), or as text (string) "
         "(default: a tombstone is a dead letter)",
+    )
+    partitioner: Partitioner = Field(
+        default="murmur2",
+        description="hash of the key that chooses a document's partition: murmur2, as Java clients and aiokafka; "
+        "crc32, as `consistent` of librdkafka",
     )
     trace_headers: tuple[str, ...] = Field(
         default=("traceparent", "tracestate", "baggage"), description="headers that are passed on to verdicts and pairs"

@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream_lsh.errors import BrokerError, StreamLshError
+from stream_lsh.kafka.client.clients import MOST_BATCH_BYTES
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, SINGLE, Topics, TopicSpec, wanted
@@ -212,8 +213,19 @@ async def _describe(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, 
     return found
 
 
-async def configs_of(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
-    """The settings of topics, defaults included. Topics whose settings may not be read are left out."""
+async def batch_limit(client: AIOKafkaAdminClient, settings: KafkaSettings, most: int = MOST_BATCH_BYTES) -> int:
+    """The size limit of a batch for the documents topic, in bytes: the topic's max.message.bytes, and at most `most`.
+    Without the permission to read it, the topic counts as made by `topics create`."""
+    spec = wanted(settings)[0]
+    found = (await configs_of(client, [spec.name], logging.DEBUG)).get(spec.name, {})
+    return min(most, int(found.get("max.message.bytes", spec.max_message_bytes)))
+
+
+async def configs_of(
+    client: AIOKafkaAdminClient, names: list[str], level: int = logging.WARNING
+) -> dict[str, dict[str, str]]:
+    """The settings of topics, defaults included. Topics whose settings may not be read are left out, with a log line
+    of this level."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     result: dict[str, dict[str, str]] = {}
     for response in await client.describe_configs(resources):
@@ -221,7 +233,7 @@ async def configs_of(client: AIOKafkaAdminClient, names: list[str]) -> dict[str,
             if code == errors.UnknownTopicOrPartitionError.errno:
                 continue  # created or deleted just now, and not yet known to this broker
             if code:
-                logger.warning("the settings of the topic %s cannot be read: %s", name, message or code)
+                logger.log(level, "the settings of the topic %s cannot be read: %s", name, message or code)
                 continue
             result[name] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
     return result

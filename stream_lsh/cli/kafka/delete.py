@@ -17,7 +17,7 @@ EXAMPLES = """
 stream-lsh kafka delete a1 a2 --topic-prefix news --key-is-id string
 withdrawn | stream-lsh kafka delete --topic-prefix news --deleted-field deleted -
 """
-SETTINGS = (*CONNECTION, "id_field", "deleted_field", "key_is_id")
+SETTINGS = (*CONNECTION, "id_field", "deleted_field", "key_is_id", "partitioner")
 
 
 @pipeline_command(

@@ -29,7 +29,7 @@ stream-lsh kafka produce monday.jsonl.gz tuesday.jsonl.zst --rate 1000
 producer | stream-lsh kafka produce - --topic-prefix news --key url
 """
 SETTINGS = (
-    *KAFKA_SECTIONS[KAFKA], "give_up_seconds", "document_format", "key_is_id", "id_field", "text_field",
+    *KAFKA_SECTIONS[KAFKA], "give_up_seconds", "document_format", "key_is_id", "partitioner", "id_field", "text_field",
     "max_document_bytes",
 )  # fmt: skip
 
@@ -40,8 +40,9 @@ SETTINGS = (
     help="""Send the lines of files to the documents topic, each as a record with the document's id as key.
 
 FILE has JSON lines (.jsonl; also .gz, .xz, .zst), or is - for standard input. Without FILE, standard input is read if
-it is a pipe. With --document-format text the value is the text alone. The partition is the CRC-32 of the key, as in
-librdkafka. Lines keep their order, and count when all in-sync replicas have acknowledged them.""",
+it is a pipe. With --document-format text the value is the text alone. --partitioner chooses the partition of a key, and
+has to be that of your other producers. Lines keep their order, and count when all in-sync replicas have acknowledged
+them.""",
     params=[
         Option(
             ["--rate"], type=click.FloatRange(min=0, min_open=True), metavar="N", section="Sending",

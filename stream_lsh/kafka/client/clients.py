@@ -23,6 +23,7 @@ logger = logging.getLogger("stream_lsh.kafka.client.clients")
 
 ANSWER_MS = 30_000  # time limit of a request
 FETCH_BYTES = 8 << 20  # limit of one fetch response, all partitions together
+MOST_BATCH_BYTES = 1 << 20
 METADATA_MS = 5_000  # within which added partitions are noticed
 START_SECONDS = 2 * ANSWER_MS / 1000
 CLOSE_SECONDS = 5.0
@@ -174,7 +175,7 @@ async def producing(settings: KafkaSettings, role: str, **options: Any) -> Async
         "acks": "all",
         "linger_ms": 0,
         # A partition has one batch in flight. Records that wait meanwhile form the next batch.
-        "max_batch_size": 1 << 20,
+        "max_batch_size": MOST_BATCH_BYTES,
         "max_request_size": largest_record(settings) + ENVELOPE,
         "request_timeout_ms": ANSWER_MS,
         **options,

@@ -19,6 +19,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer.position import Reading, committed
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 from stream_lsh.wire.source import Record
 
@@ -33,6 +34,8 @@ NOTES = "sign-notes"
 PAUSE = "pause"
 """A consumer group without members. Its commit for partition 0 of documents holds the mark of a pause, as metadata."""
 VERSION = 2
+BEFORE = "crc32"
+"""What notes mean that have no partitioner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Note:
 
     Attributes:
         fingerprint: of the settings.
-        format: `document_format`; None if unknown.
+        format, partitioner: the settings `document_format` and `partitioner`; None if unknown.
         last: the last record before the position, if one was read.
         begun: nothing of this partition was sent when this was committed.
         paused: the `since` of the pause in which nothing more is read and everything read is delivered; 0 = none.
@@ -65,6 +68,7 @@ class Note:
 
     fingerprint: str
     format: str | None
+    partitioner: str | None
     last: Last | None = None
     begun: bool = False
     paused: int = 0
@@ -75,7 +79,10 @@ class Note:
 
     def text(self) -> str:
         """The metadata in the group of notes."""
-        found: dict[str, Any] = {"version": VERSION, "fingerprint": self.fingerprint, "format": self.format}
+        found: dict[str, Any] = {
+            "version": VERSION, "fingerprint": self.fingerprint, "format": self.format,
+            "partitioner": self.partitioner,
+        }  # fmt: skip
         if self.last is not None:
             found["last"] = [self.last.offset, self.last.timestamp, self.last.crc]
         if self.begun:
@@ -100,11 +107,12 @@ class Note:
                 )
             last = Last(*found["last"]) if "last" in found else None
             return cls(
-                found["fingerprint"], found["format"], last, found.get("begun", False), found.get("paused", 0)
+                found["fingerprint"], found["format"], found.get("partitioner", BEFORE), last,
+                found.get("begun", False), found.get("paused", 0),
             )  # fmt: skip
         raise StoreError(f"the commits of the consumer group {group} are not from signers ({text[:80]!r}): delete it")
 
-    def check(self, fingerprint: str, format: str, source: str) -> None:
+    def check(self, fingerprint: str, format: str, partitioner: str, source: str) -> None:
         """Check that a signer with these settings may continue. With other settings it would add frames that no
         sequencer accepts.
 
@@ -122,6 +130,20 @@ class Note:
             raise StoreError(
                 f"{source} was read with document_format = {self.format} so far, here it is {format}: use the same for "
                 "all workers of a topic_prefix, or rebuild under another one with stream-lsh kafka reindex"
+            )
+        self.check_partitioner(partitioner, source)
+
+    def check_partitioner(self, partitioner: str, source: str) -> None:
+        """Check that producers of this pipeline use this partitioner.
+
+        Raises:
+            StoreError: they use another one.
+        """
+        if self.partitioner not in (None, partitioner):
+            raise StoreError(
+                f"{source} has the documents of a pipeline with partitioner = {self.partitioner}, and here it is "
+                f"{partitioner}: an update or deletion could miss its document. Set partitioner = "
+                f"{self.partitioner!r}, or rebuild under another topic_prefix with stream-lsh kafka reindex"
             )
 
 
@@ -157,10 +179,11 @@ def known(
     """
     found = {partition: place for partition, place in notes.items() if place[1].begun}
     for partition, (position, fingerprint) in positions.items():
-        at, note = notes.get(partition, (position, Note(fingerprint, None)))
+        at, note = notes.get(partition, (position, Note(fingerprint, None, None)))
         same = at == position
         found[partition] = position, Note(
-            fingerprint, note.format, note.last if same else None, paused=note.paused if same else 0
+            fingerprint, note.format, note.partitioner, note.last if same else None,
+            paused=note.paused if same else 0,
         )  # fmt: skip
     return found
 
@@ -186,7 +209,7 @@ def beginning(
             f"the same topic, start the worker with --accept-loss once: it continues at offset {accepted}. Else read "
             "it under another topic_prefix."
         )
-    position, note = committed or (None, Note("", None))
+    position, note = committed or (None, Note("", None, None))
     lost = accept_loss and position is not None and accepted is None and not note.begun
     warning = ""
     if note.begun and accepted is None:
@@ -245,6 +268,20 @@ class Pause:
     def metadata(self) -> str:
         """The text for an offset commit."""
         return orjson.dumps({"by": self.by, "since": self.since}).decode()
+
+
+async def check_partitioner(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
+    """Check that a pipeline has the partitioner of these settings, as far as its notes may be read.
+
+    Raises:
+        StoreError: it has another one.
+        KafkaError: as `position.all_committed`.
+    """
+    topics = Topics.of(settings)
+    group = topics.group(NOTES)
+    with suppress(GroupAuthorizationFailedError):
+        for _, text in (await committed(client, group, topics.documents)).values():
+            Note.of(text, group).check_partitioner(settings.partitioner, topics.documents)
 
 
 async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause:

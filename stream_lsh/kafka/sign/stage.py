@@ -78,7 +78,10 @@ class SignStage(Stage):
         )
 
     def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
-        return Note(self.settings.fingerprint, self.settings.document_format, last, begun, self._at_rest.since)
+        given = self.settings
+        return Note(
+            given.fingerprint, given.document_format, given.partitioner, last, begun, self._at_rest.since
+        )  # fmt: skip
 
     async def _prepare(self) -> None:
         """Wait for the index's key, which fingerprints need. The sequencer commits it at its first start."""
@@ -135,7 +138,8 @@ class SignStage(Stage):
             {partition: (at, Note.of(text, group)) for partition, (at, text) in notes.get(source, {}).items()},
         )
         for _, note in found.values():
-            note.check(self.settings.fingerprint, self.settings.document_format, source)
+            given = self.settings
+            note.check(given.fingerprint, given.document_format, given.partitioner, source)
         known_to = await sequenced(self._relay.admin, self.topics)
         accepted = {} if known_to is None else known_to[1].positions
         reached = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}

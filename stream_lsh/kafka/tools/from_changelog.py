@@ -238,7 +238,7 @@ class _Restoring:
             StoreError: there are workers already.
         """
         new, topics, positions = self._new, self._topics, self._segments.positions
-        note = Note(new.fingerprint, new.document_format)
+        note = Note(new.fingerprint, new.document_format, new.partitioner)
         documents = {partition: TopicPartition(topics.documents, partition) for partition in positions}
         verdicts = [TopicPartition(topics.verdicts, partition) for partition in positions]
         # After all written verdicts, even if their transaction marker is not written yet.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
@@ -25,11 +24,14 @@ from stream_lsh.kafka.client.clients import drop_producer
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
 from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.names import ENVELOPE, Topics
+from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.position import check_partitioner
+from stream_lsh.kafka.topics import batch_limit
 
 Item = TypeVar("Item")
 
-BATCH_BYTES = 512 * 2**10  # fits a topic with Kafka's default for max.message.bytes, 1 MiB
+BATCH_BYTES = 512 * 2**10  # at most, and no more than the topic takes
 WAITING_BYTES = 32 * 2**20
 REPORT_SECONDS = 0.25
 _CATCH_UP_SECONDS = 0.1
@@ -237,14 +239,17 @@ class Feeder:
 
         Raises:
             BrokerError: Kafka cannot be reached, has no such topic, or did not accept lines, which are named.
+            StoreError: the pipeline has another partitioner.
             InputError: a file is damaged or cannot be read to its end.
         """
         self._began = time.monotonic()
         try:
             async with admin(self.settings) as client:
                 await existing(client, self.settings, self.topic)
+                await check_partitioner(client, self.settings)
+                batch_bytes = await batch_limit(client, self.settings, BATCH_BYTES)
             producer = AIOKafkaProducer(
-                **client_options(self.settings), acks="all", enable_idempotence=True, max_batch_size=BATCH_BYTES,
+                **client_options(self.settings), acks="all", enable_idempotence=True, max_batch_size=batch_bytes,
                 max_request_size=self.settings.max_document_bytes + ENVELOPE,
             )  # fmt: skip
             try:
@@ -296,9 +301,10 @@ class Feeder:
             lane.end()
 
     def _lane(self, record: Line) -> _Lane:
-        """By the CRC of the key, as in librdkafka; without a key by the line number."""
-        number = record.line if record.key is None else zlib.crc32(record.key)
-        return self._lanes[number % len(self._lanes)]
+        """By the hash of the key (`partitioner`); without a key by the line number."""
+        if record.key is None:
+            return self._lanes[record.line % len(self._lanes)]
+        return self._lanes[partition_of(self.settings.partitioner, record.key, len(self._lanes))]
 
     async def _report_on(self) -> None:
         """Report regularly.

@@ -19,13 +19,14 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import existing, read_from, reading
-from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
+from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, Row, delivering
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.forward.partition import LETTER
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import batch_limit
 
 ROLE = "replay"
 """Name of the consumer group and of the transactional id."""
@@ -173,7 +174,9 @@ async def replay(
         deliver: Delivery | None = None
         try:
             if not dry_run:  # first: it ends another replay's transaction, so that the positions are final
-                deliver = await stack.enter_async_context(delivering(settings, Probe(ROLE)))
+                batch_bytes = await batch_limit(client, settings, BATCH_BYTES)
+                delivery = delivering(settings, Probe(ROLE), batch_bytes=batch_bytes)
+                deliver = await stack.enter_async_context(delivery)
             found = await reached_by(client, settings)
             async with reading(settings, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
                 begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)

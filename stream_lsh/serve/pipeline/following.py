@@ -26,7 +26,7 @@ from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import HOUR_MS, Topics
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import Note
+from stream_lsh.kafka.sign.position import Note, check_partitioner
 from stream_lsh.serve.events import Kind
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.wire.source import ROW_BITS
@@ -205,4 +205,6 @@ async def _check(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     if lacking := [topic for topic in (topics.documents, *kinds_of(settings)) if topic not in there]:
         raise missing(settings, lacking)
     for _, fingerprint in (await committed(client, topics.group("sign"), topics.documents)).values():
-        Note(fingerprint, None).check(settings.fingerprint, settings.document_format, topics.documents)
+        note = Note(fingerprint, None, None)
+        note.check(settings.fingerprint, settings.document_format, settings.partitioner, topics.documents)
+    await check_partitioner(client, settings)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from aiokafka import AIOKafkaProducer, errors
 
 from stream_lsh.kafka.client.clients import producing, seen
-from stream_lsh.kafka.client.connection import explain
+from stream_lsh.kafka.client.connection import admin, explain
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import Line
+from stream_lsh.kafka.topics import batch_limit
 from stream_lsh.serve.pipeline.verdicts import Place
 from stream_lsh.serve.problems import Problem
 
@@ -44,7 +45,7 @@ class Sending:
                 count = len(await producer.partitions_for(self._topic))
                 acknowledged = [
                     await producer.send(
-                        self._topic, record.value, record.key, partition=self._number(record) % count
+                        self._topic, record.value, record.key, partition=self._partition(record, count)
                     )
                     for record in records
                 ]  # fmt: skip
@@ -65,17 +66,21 @@ class Sending:
             ) from None  # fmt: skip
         return [(place.partition, place.offset) for place in found]
 
-    def _number(self, record: Line) -> int:
-        """By the CRC of the key, as in `stream-lsh kafka produce`; without a key in turn."""
+    def _partition(self, record: Line, count: int) -> int:
+        """By the hash of the key (`partitioner`); without a key in turn."""
         if record.key is not None:
-            return zlib.crc32(record.key)
+            return partition_of(self._settings.partitioner, record.key, count)
         self._without_key += 1
-        return self._without_key
+        return self._without_key % count
 
     async def _ready(self) -> AIOKafkaProducer:
         async with self._opening:
             if self._producer is None:
-                self._producer = await self._open.enter_async_context(producing(self._settings, "serve"))
+                async with admin(self._settings) as client:
+                    batch_bytes = await batch_limit(client, self._settings)
+                self._producer = await self._open.enter_async_context(
+                    producing(self._settings, "serve", max_batch_size=batch_bytes)
+                )
             return self._producer
 
     async def _drop(self, producer: AIOKafkaProducer | None) -> None:

@@ -14,8 +14,8 @@ from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 
 PRINT = KafkaSettings().fingerprint
 LAST = Last(9, 1000, 77)
-READ = Note(PRINT, "json", LAST)
-BEGUN = Note(PRINT, "json", begun=True)
+READ = Note(PRINT, "json", "murmur2", LAST)
+BEGUN = Note(PRINT, "json", "murmur2", begun=True)
 
 
 def record(offset: int = 9, timestamp: int = 1000, key: bytes | None = b"k", value: bytes | None = b"v") -> Last:
@@ -30,11 +30,14 @@ def begin(
 
 
 @given(
-    st.sampled_from(["", PRINT]), st.sampled_from([None, "json", "text"]), st.booleans(),
+    st.sampled_from(["", PRINT]), st.sampled_from([None, "json", "text"]),
+    st.sampled_from([None, "murmur2", "crc32"]), st.booleans(),
     st.none() | st.builds(Last, st.integers(0, 2**62), st.integers(-1, 2**62), st.integers(0, 2**32 - 1)),
 )  # fmt: skip
-def test_a_note_comes_back(fingerprint: str, format: str | None, begun: bool, last: Last | None) -> None:
-    note = Note(fingerprint, format, last, begun)
+def test_a_note_comes_back(
+    fingerprint: str, format: str | None, partitioner: str | None, begun: bool, last: Last | None
+) -> None:
+    note = Note(fingerprint, format, partitioner, last, begun)
     assert Note.of(note.text(), "group") == note
     assert len(note.text()) < 200  # brokers take 4096
 
@@ -50,6 +53,14 @@ def test_a_note_of_a_later_version_is_refused() -> None:
         Note.of('{"version":3,"what":1}', "news.sign-notes")
 
 
+def test_another_partitioner_is_refused_by_name() -> None:
+    old = Note.of(f'{{"version":2,"fingerprint":"{PRINT}","format":"json"}}', "group")  # without a partitioner
+    old.check(PRINT, "json", "crc32", "documents")
+    for note, there, here in ((old, "crc32", "murmur2"), (READ, "murmur2", "crc32")):
+        with pytest.raises(StoreError, match=f"partitioner = {there}, and here it is {here}.*Set partitioner"):
+            note.check(PRINT, "json", here, "documents")
+
+
 def test_version_0_1_reads_the_fingerprint_and_nothing_else_beside_a_position() -> None:
     assert READ.metadata() == BEGUN.metadata() == PRINT
 
@@ -57,23 +68,23 @@ def test_version_0_1_reads_the_fingerprint_and_nothing_else_beside_a_position() 
 def test_a_note_counts_at_its_own_position() -> None:
     assert known({3: (10, PRINT)}, {3: (10, READ)}) == {3: (10, READ)}
     # A signer of version 0.1 was here since; of the format nobody has said anything else.
-    assert known({3: (12, PRINT)}, {3: (10, READ)}) == {3: (12, Note(PRINT, "json"))}
-    assert known({3: (12, PRINT)}, {}) == {3: (12, Note(PRINT, None))}
+    assert known({3: (12, PRINT)}, {3: (10, READ)}) == {3: (12, Note(PRINT, "json", "murmur2"))}
+    assert known({3: (12, PRINT)}, {}) == {3: (12, Note(PRINT, None, None))}
     # Begun, but nothing delivered; then something was, by whomever.
     assert known({}, {3: (4, BEGUN)}) == {3: (4, BEGUN)}
-    assert known({3: (4, PRINT)}, {3: (4, BEGUN)}) == {3: (4, Note(PRINT, "json"))}
+    assert known({3: (4, PRINT)}, {3: (4, BEGUN)}) == {3: (4, Note(PRINT, "json", "murmur2"))}
     # Kafka has forgotten the position.
     assert known({}, {3: (10, READ)}) == {}
 
 
 def test_other_settings_are_refused() -> None:
-    READ.check(PRINT, "json", "documents")
-    Note("", None).check(PRINT, "text", "documents")
-    Note(PRINT, None).check(PRINT, "text", "documents")
+    READ.check(PRINT, "json", "murmur2", "documents")
+    Note("", None, None).check(PRINT, "text", "murmur2", "documents")
+    Note(PRINT, None, None).check(PRINT, "text", "murmur2", "documents")
     with pytest.raises(StoreError, match=r"other settings so far \(fingerprint .*reindex"):
-        READ.check("0" * 16, "json", "documents")
+        READ.check("0" * 16, "json", "murmur2", "documents")
     with pytest.raises(StoreError, match=r"document_format = json so far, here it is text.*reindex"):
-        READ.check(PRINT, "text", "documents")
+        READ.check(PRINT, "text", "murmur2", "documents")
 
 
 def test_what_tells_a_record_from_another() -> None:
@@ -92,7 +103,7 @@ def test_what_tells_a_record_from_another() -> None:
         ((10, READ), None, (0, 10), False, Beginning(10, CONTINUES, LAST, again=True)),
         ((12, READ), 12, (9, 12), False, Beginning(12, CONTINUES, LAST, again=True)),
         ((12, READ), 12, (10, 12), False, Beginning(12, CONTINUES, LAST)),  # retention has taken it
-        ((10, Note(PRINT, None)), 10, (0, 20), False, Beginning(10)),
+        ((10, Note(PRINT, None, None)), 10, (0, 20), False, Beginning(10)),
         (None, 12, (0, 20), True, Beginning(12)),
         ((10, READ), 7, (0, 20), True, Beginning(7)),
         ((10, READ), 15, (0, 20), True, Beginning(10, CONTINUES, LAST, again=True)),

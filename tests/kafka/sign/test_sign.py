@@ -225,7 +225,7 @@ async def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make,
         await settled(settings.bootstrap_servers, topics.documents)  # brokers write the marker a little later
         await produce(settings, [line(i) for i in range(1, 5)], 1)
         # What the marker of the transaction, which is no record, leaves where it stands, compaction leaves as well.
-        gone = Note(settings.fingerprint, "json", Last(1, 1000, 7))
+        gone = Note(settings.fingerprint, "json", "murmur2", Last(1, 1000, 7))
         await commit(settings, "sign", topics.documents, 2, gone.metadata())
         await commit(settings, NOTES, topics.documents, 2, gone.text())
         await refused(settings, rf"{topics.documents}, partition 0, has no record at offset 1, .*topic_prefix")

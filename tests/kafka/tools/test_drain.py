@@ -47,9 +47,9 @@ def test_who_still_has_what() -> None:
 
 
 def test_a_pause_beside_a_position() -> None:
-    note = Note("f", "json", Last(1, 2, 3), paused=1234)
+    note = Note("f", "json", "murmur2", Last(1, 2, 3), paused=1234)
     assert Note.of(note.text(), "group") == note
-    assert "paused" not in Note("f", "json").text()
+    assert "paused" not in Note("f", "json", "murmur2").text()
     assert not Pause() and Pause("somebody", 5)
 
 

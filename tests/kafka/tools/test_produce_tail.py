@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,14 @@ from support.kafka.stages import PATIENCE, make_topics, send, settled
 from support.kafka.stages import records as partition_records
 from support.long_form import rotating
 
-from stream_lsh.errors import BrokerError, InputError
+from stream_lsh.errors import BrokerError, InputError, StoreError
+from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.consumer.position import commit_alone
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.position import NOTES, Note
+from stream_lsh.kafka.tools import delete
 from stream_lsh.kafka.tools.produce import Feeder, Sent
 from stream_lsh.kafka.tools.tail import tail
 
@@ -67,7 +71,7 @@ async def test_lines_become_records_with_their_ids_as_keys_in_order(settings: Ka
     numbers: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for record in found:
         assert record.key.decode() == json.loads(record.value)["id"]
-        assert record.partition == zlib.crc32(record.key) % 3
+        assert record.partition == partition_of("murmur2", record.key, 3)
         numbers[record.partition].append(int(record.key[1:]))
     assert all(placed == sorted(placed) and len(placed) > 900 for placed in numbers.values())
 
@@ -111,8 +115,51 @@ async def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str,
     await make_topics(settings, {"max.message.bytes": "2000"}, f"{prefix}.documents")
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"\n".join([*lines(0, 2), b'{"id": "' + b"y" * 4000 + b'"}', *lines(3, 3), b""]))
-    with pytest.raises(BrokerError, match=r"a.jsonl, lines 1 to 6 .* were not accepted: a record is larger than"):
+    with pytest.raises(BrokerError, match=r"a.jsonl, line 3, was not accepted: a record is larger than"):
         await feed(settings, source)
+
+
+async def test_batches_fit_a_topic_with_a_small_limit(make: Make, tmp_path: Path) -> None:
+    """`topics create` sets the limit from max_document_bytes, 74 KB here."""
+    settings = await make(partitions=1, max_document_bytes=10_000)
+    source = tmp_path / "a.jsonl"
+    sent = [json.dumps({"id": f"d{n}", "text": "x" * 9000}).encode() for n in range(100)]
+    source.write_bytes(b"\n".join(sent))
+    await feed(settings, source)
+    found = await partition_records(settings, Topics.of(settings).documents, 0)
+    assert [record.value for record in found] == sent
+
+
+async def test_other_producers_and_ours_meet_in_one_partition(make: Make, tmp_path: Path) -> None:
+    settings = await make(partitions=5, on_conflict="update", key_is_id="string")
+    ids, topic = [f"d{n}" for n in range(60)], Topics.of(settings).documents
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"\n".join(lines(0, 60)))
+    await feed(settings, source)
+    await feed(settings, lines=delete.lines(settings, ids))
+    async with AIOKafkaProducer(**client_options(settings)) as producer:  # its own default partitioner
+        for id in ids:
+            await producer.send_and_wait(topic, b"{}", id.encode())
+    found: dict[bytes, list[int]] = {}
+    for partition in range(5):
+        for record in await partition_records(settings, topic, partition):
+            found.setdefault(record.key, []).append(partition)
+    assert len(found) == 60
+    assert all(len(places) == 3 and len(set(places)) == 1 for places in found.values())
+    assert len({places[0] for places in found.values()}) == 5
+
+
+async def test_another_partitioner_than_the_pipelines_is_refused(settings: KafkaSettings, tmp_path: Path) -> None:
+    topics = Topics.of(settings)
+    note = Note(settings.fingerprint, "json", "murmur2").text()
+    async with admin(settings) as client:
+        await commit_alone(client, topics.group(NOTES), {TopicPartition(topics.documents, 0): (0, note)})
+    source = tmp_path / "a.jsonl"
+    source.write_bytes(b"\n".join(lines(0, 3)))
+    with pytest.raises(StoreError, match="partitioner = murmur2, and here it is crc32"):
+        await feed(settings.model_copy(update={"partitioner": "crc32"}), source)
+    await feed(settings, source)
+    await records(settings, 3)
 
 
 async def test_without_the_topic_or_the_file_it_says_so(broker: Any, prefix: str, tmp_path: Path) -> None:
