@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from support.missing import missing
 
 import stream_lsh
+from stream_lsh.kafka.settings import KafkaSettings
 
 ROOT = Path(__file__).parents[1]
 # bench is not installed. Its folder comes last, so that stream_lsh stays the installed one.
@@ -44,6 +45,13 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first."""
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+@pytest.fixture
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting comes from the environment."""
+    for name in KafkaSettings.model_fields:
+        monkeypatch.delenv(f"STREAM_LSH_{name.upper()}", raising=False)
 
 
 @pytest.fixture(scope="session")

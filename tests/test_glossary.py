@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from stream_lsh.judging.events import Change
-from stream_lsh.kafka.run.metrics import Registry
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -25,15 +24,6 @@ def fields() -> set[str]:
     return set(re.findall(r'"([a-z]\w*)":', outputs))
 
 
-def metrics() -> set[str]:
-    """What a worker shows, and what the alerts ask for."""
-    shown = re.findall(r"^# TYPE stream_lsh_(\w+)", Registry().exposition()[0].decode(), re.MULTILINE)
-    asked = re.findall(
-        r"\bstream_lsh_(\w+)", (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text(encoding="utf-8")
-    )
-    return {re.sub(r"_(total|bucket|info|created)$", "", name) for name in (*shown, *asked)}
-
-
 def test_a_field_is_defined_once() -> None:
     names = defined("JSON fields")
     assert len(names) == len(set(names)) > 20
@@ -41,8 +31,3 @@ def test_a_field_is_defined_once() -> None:
 
 def test_every_field_is_defined() -> None:
     assert fields() <= {*defined("JSON fields"), *(change.label for change in Change)}
-
-
-def test_every_metric_is_defined() -> None:
-    page = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
-    assert metrics() <= {re.sub(r"_(total|info)$", "", name) for name in re.findall(r"`stream_lsh_(\w+)`", page)}

@@ -1,11 +1,11 @@
-"""The examples in tutorials and how-to guides, run."""
+"""The examples in tutorials, how-to guides and explanations, run: each command prints what the page shows."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from support.pages import Page
+from support.pages import DOCS, Page
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,17 @@ from support.pages import Page
         "how-to/spread-and-alerts",
         "how-to/embed-in-python",
         "how-to/run-on-a-pipe",
+        "explanation/how-matching-works",
+        *(f"explanation/measures/{path.stem}" for path in (DOCS / "explanation/measures").glob("*.md")),
     ],
 )
 def test_the_examples_of_a_page(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Page(page, tmp_path, capfd).run()
+    run = Page(page, tmp_path, capfd)
+    run.run()
+    assert run.examples > 0
 
 
 def test_modules_and_tests_in_the_map_of_the_chapter_exist() -> None:

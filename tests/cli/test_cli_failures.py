@@ -24,6 +24,13 @@ from stream_lsh.embedded.signals import STOPPING
 from stream_lsh.errors import InputError, OutputError, StoreError, StreamLshError, UsageError
 
 
+def invoked(imported: Callable[[click.Context, str], click.Command]) -> Result:
+    """`stream-lsh probe`, and how the command is imported."""
+    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
+    group.get_command = imported  # type: ignore[method-assign]
+    return CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+
+
 def run(action: Callable[[], None], *, state: Path | None = None, job: bool = True) -> Result:
     @click.command(cls=Command)
     @click.pass_context
@@ -32,9 +39,7 @@ def run(action: Callable[[], None], *, state: Path | None = None, job: bool = Tr
             set_resumes(context, state)
         action()
 
-    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
-    group.get_command = lambda context, name: probe  # type: ignore[method-assign]
-    return CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+    return invoked(lambda context, name: probe)
 
 
 def raiser(error: BaseException) -> Callable[[], None]:
@@ -98,10 +103,8 @@ def test_a_signal_while_the_command_is_imported_waits_for_it(
         found.append("imported")
         return probe
 
-    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
-    group.get_command = imported  # type: ignore[method-assign]
     try:
-        result = CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+        result = invoked(imported)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -126,10 +129,8 @@ def test_a_sigterm_waits_as_soon_as_it_is_caught(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(signal, "signal", install)
     before = {number: signal.getsignal(number) for number in STOPPING}
-    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
-    group.get_command = lambda context, name: probe  # type: ignore[method-assign]
     try:
-        result = CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+        result = invoked(lambda context, name: probe)
     finally:
         for each, handler in before.items():
             usual(each, handler)
@@ -141,9 +142,7 @@ def test_a_usage_error_is_printed_although_a_signal_waits() -> None:
         signal.raise_signal(signal.SIGTERM)
         raise UsageError("no")
 
-    group = LazyGroup("stream-lsh", commands_help={"probe": ""}, package="none")
-    group.get_command = imported  # type: ignore[method-assign]
-    result = CliRunner().invoke(group, ["probe"], prog_name="stream-lsh")
+    result = invoked(imported)
     assert result.exit_code == 2 and "no" in result.stderr
 
 

@@ -57,16 +57,6 @@ def test_programs_get_rows(folder: Path) -> None:
     assert len(lines("--index", state, "--limit", "1")) == 1
 
 
-def test_the_members_of_a_group_in_order(folder: Path) -> None:
-    found = lines("--index", str(folder / "index"), "0")
-    assert [(row["id"], row["kind"], row["source"]) for row in found] == [
-        ("b0", "unique", "outlet 0"), ("b1", "exact_duplicate", "outlet 1"), ("b2", "exact_duplicate", "outlet 2"),
-        ("b3", "exact_duplicate", "outlet 0"),
-    ]  # fmt: skip
-    assert found[0]["similarity"] is None and found[1]["similarity"] == 1.0
-    assert found[3]["time"] == 1_700_010_800_000
-
-
 def test_people_get_tables(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     show(table(folder / "index"))

@@ -12,11 +12,7 @@ from stream_lsh.cli.group import LazyGroup
 from stream_lsh.cli.options import GROUPS, SECTIONS, SETTINGS, load_settings, quiet_option, setting, settings_options
 from stream_lsh.settings.model import Settings
 
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in Settings.model_fields:
-        monkeypatch.delenv(f"STREAM_LSH_{name.upper()}", raising=False)
+pytestmark = pytest.mark.usefixtures("no_variables")
 
 
 def run(*arguments: str, env: dict[str, str] | None = None) -> tuple[Result, Settings | None]:

@@ -53,25 +53,6 @@ def test_the_standard_output_of_a_command_gives_way(given: dict[str, str], expec
     assert chosen_outputs(nothing | given, "unique", []) == expected
 
 
-def test_one_output_alone_may_use_standard_output() -> None:
-    with pytest.raises(UsageError, match="--verdicts and --pairs are the same file, standard output"):
-        chosen_outputs({"pairs": "-", "verdicts": "-"}, "unique", [])
-
-
-def test_two_names_of_one_file_are_one_file(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    with pytest.raises(UsageError, match="are the same file"):
-        chosen_outputs({"pairs": str(tmp_path / "a"), "verdicts": str(tmp_path / "b")}, "unique", [])
-    with pytest.raises(UsageError, match="are the same file"):
-        chosen_outputs({"pairs": f"{tmp_path}/new", "verdicts": f"{tmp_path}/./new"}, "unique", [])
-
-
-def test_devices_may_be_shared() -> None:
-    outputs = chosen_outputs({"pairs": "/dev/null", "verdicts": "/dev/null"}, "unique", [])
-    assert outputs["pairs"] == outputs["verdicts"] == "/dev/null"
-
-
 def test_an_output_is_never_written_over_an_input(tmp_path: Path) -> None:
     feed = tmp_path / "feed.jsonl"
     feed.write_text("")

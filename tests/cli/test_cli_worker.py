@@ -26,10 +26,8 @@ from stream_lsh.kafka.tools.reindex import target
 
 
 @pytest.fixture(autouse=True)
-def as_we_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_we_were(monkeypatch: pytest.MonkeyPatch, no_variables: None) -> None:
     """No settings from outside, and the log of the tests stays as it is."""
-    for name in KafkaSettings.model_fields:
-        monkeypatch.delenv(f"STREAM_LSH_{name.upper()}", raising=False)
     monkeypatch.setattr(logs, "set_up", lambda level, process: None)
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import lzma
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,14 +150,6 @@ def test_documents_without_a_label_are_excluded(feed: Path) -> None:
     nothing = evaluate(feed, "--labels", "event", code=4)
     assert 'none has a string or an integer in the field "event"' in nothing.stderr
     evaluate(feed, "--labels", "story", "--truth", "pairs.tsv", code=2)
-
-
-@pytest.mark.long
-def test_a_pipe_and_the_first_documents(feed: Path) -> None:
-    command = [sys.executable, "-m", "stream_lsh.cli", "evaluate", "-", "--limit", "11", "--json"]
-    result = subprocess.run(command, input=feed.read_text(), capture_output=True, text=True, check=True)
-    found = json.loads(result.stdout)
-    assert (found["documents"], found["true_pairs"]) == (11, 1)
 
 
 def test_sets_and_other_fields(tmp_path: Path) -> None:

@@ -112,29 +112,11 @@ def test_too_few_documents(tmp_path: Path) -> None:
     tune(tmp_path / "none.jsonl")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("suffix", [".svg", pytest.param(".png", marks=pytest.mark.long)])
-def test_plot(tmp_path: Path, feed: Path, suffix: str) -> None:
-    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix.upper()}"
-    tune("--plot", first, feed)
-    tune("--plot", second, feed)
-    assert first.read_bytes() == second.read_bytes()
-    assert first.read_bytes().startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
-
-
 def test_a_plot_needs_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # as where it is not installed
     result = tune("--plot", tmp_path / "curve.png", code=1)
     assert "needs the package matplotlib, which is not installed: pip install 'stream-lsh[plot]'" in result.stderr
     assert result.stdout == ""
-
-
-def test_plot_to_another_suffix_or_place(tmp_path: Path) -> None:
-    wrong = tune("--plot", tmp_path / "curve.pdf", code=2)
-    assert ".png or .svg" in wrong.stderr
-    assert wrong.stdout == ""
-    nowhere = tune("--plot", tmp_path / "no" / "curve.png", code=5)
-    assert "curve.png cannot be written" in nowhere.stderr
 
 
 def test_impossible_wishes() -> None:

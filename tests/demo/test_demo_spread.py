@@ -13,7 +13,6 @@ from rich.console import Console
 
 from stream_lsh.demo.spread import CORRECTED, LATE, PRINTED, TWICE, Spreading, lines, make_spread, run_spread
 from stream_lsh.demo.timeline import rows, timeline
-from stream_lsh.embedded.group_table import table, whole
 from stream_lsh.settings.model import Settings
 
 SETTINGS = Settings.model_validate({"text_field": ("title", "text")})
@@ -47,17 +46,6 @@ def test_what_happens_is_what_was_meant(tmp_path: Path, seed: int) -> None:
     assert last["representative"]["id"] == spreading.entries[1].record["id"]
     (alert,) = spreading.alerts
     assert (alert["rule"], alert["members"]) == ("spreads", 10)
-
-
-def test_the_index_has_it(found: tuple[Spreading, Path]) -> None:
-    spreading, folder = found
-    (row,) = table(folder / "index")
-    last = dict(spreading.events[-1])
-    assert json.loads(row.group.json) == {name: last[name] for name in list(last)[3:]}
-    with whole(folder / "index", 0) as (_, members):
-        listed = list(members)
-    assert len(listed) == 1 + COPIES + 1 + CORRECTED  # all versions
-    assert [member.seq for member in listed if member.removed_by is None] == [1]
 
 
 def test_the_table_tells_it(found: tuple[Spreading, Path]) -> None:

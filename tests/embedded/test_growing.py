@@ -91,20 +91,6 @@ def test_a_whole_object_that_cannot_be_used_is_a_dead_letter(tmp_path: Path) -> 
         assert feed.run(line).rejected == {name: 1}
 
 
-def test_white_space_at_the_end_is_nothing_left(tmp_path: Path) -> None:
-    feed = Feed(tmp_path)
-    assert feed.run(FIRST + b"  \t").unfinished == {}
-    feed.run(FIRST + b"  \t" + LAST + b"\n")
-    assert feed.lines("unique") == [FIRST, b"  \t" + LAST + b"\n"]
-
-
-def test_the_mark_at_the_beginning_is_no_part_of_the_line(tmp_path: Path) -> None:
-    feed = Feed(tmp_path)
-    assert feed.run(b"\xef\xbb\xbf" + LAST[:9]).documents == 0
-    assert feed.run(b"\xef\xbb\xbf" + LAST).documents == 1
-    assert feed.ids == [123]
-
-
 def test_a_line_that_is_too_large_already_is_left_too(tmp_path: Path) -> None:
     """Its rest would look like a line of its own."""
     path = tmp_path / "feed.jsonl"

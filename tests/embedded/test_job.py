@@ -18,7 +18,6 @@ from support.long_form import rotating
 
 from stream_lsh import Settings
 from stream_lsh.documents.columns import Batch
-from stream_lsh.embedded import engine
 from stream_lsh.embedded import job as module
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.information import information
@@ -27,7 +26,6 @@ from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.errors import OutputError
 from stream_lsh.index.store.rocksdb import Store, name_key
-from stream_lsh.judging.verdicts import Judgement
 
 
 def line(id: str, text: str) -> str:
@@ -121,27 +119,6 @@ def test_a_commit_that_breaks_off_is_done_again(
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
     health = information(tmp_path / "broken" / "state", check=True)["health"]
     assert health == {"interrupted": False, "checked": "every byte", "problems": []}
-
-
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_batch_that_breaks_off_is_done_again(
-    tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    job(tmp_path / "whole", feeds).run()
-    judge, batches = engine.judge, 0
-
-    def broken(*arguments: Any) -> Judgement:
-        nonlocal batches
-        batches += 1
-        if batches == number:
-            raise KeyboardInterrupt
-        return judge(*arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(engine, "judge", broken)
-        job(tmp_path / "broken", feeds).run()
-    job(tmp_path / "broken", feeds).run()
-    assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
 
 
 def test_a_feed_that_outruns_the_merges_is_slowed(

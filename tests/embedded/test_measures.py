@@ -19,7 +19,6 @@ from support.models.measures import compared, modelled, similarity, stands_for
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
-from stream_lsh.embedded.querying import query
 from stream_lsh.errors import StoreError, UsageError
 
 CHANGING: dict[str, Any] = {
@@ -276,30 +275,6 @@ def test_crowds_have_one_that_stands_for_them(measure: str, compare_with: Any) -
 
 
 # -- the interface ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("measure", SOME_ITEMS)
-def test_python_and_queries(tmp_path: Path, measure: str) -> None:
-    feed = feed_of(measure, seed=8)
-    records = feed.plain(60)
-    documents = [Document(record["id"], **{feed.field: record[feed.field]}) for record in records]
-    with Deduplicator(Settings(**GIVEN[measure]), tmp_path / "index") as deduplicator:
-        verdicts = list(deduplicator.process(documents))
-    inputs = written(tmp_path, records)
-    run(tmp_path / "job", inputs, Settings(**GIVEN[measure]))
-    assert [(v.id, v.kind, v.duplicate_of, v.similarity) for v in verdicts] == [
-        (line["id"], line["kind"], line["duplicate_of"], line["similarity"])
-        for line in read(tmp_path / "job" / "verdicts")
-    ]
-    with Deduplicator(index=tmp_path / "index", read_only=True) as deduplicator:
-        assert deduplicator.settings.measure == measure
-        [match, *_] = deduplicator.query(records[0][feed.field])
-        assert (match.id, match.similarity) == (0, 1.0)
-        for bad in () if measure == "levenshtein" else ("?", None, [1, 2.5], 1.5):
-            with pytest.raises((TypeError, UsageError), match=r"the (bit vector|vector|set|bits to look for)"):
-                deduplicator.query(bad)  # type: ignore[arg-type]
-    summary = query(Settings(), inputs, str(tmp_path / "asked"), tmp_path / "index")
-    assert (summary.documents, summary.redelivered) == (60, 60)
 
 
 def test_an_index_keeps_its_measure(tmp_path: Path) -> None:

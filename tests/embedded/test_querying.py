@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -68,15 +67,3 @@ def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, s
     assert (summary.documents, summary.redelivered, summary.index_documents) == (150, 50, 200)
     assert summary.near_duplicates > 50
     assert reports[-1].documents == 150 and reports[-1].bytes_read == reports[-1].bytes_total == asked.stat().st_size
-
-
-def test_several_inputs_and_folders(tmp_path: Path) -> None:
-    state, documents = tmp_path / "state", family(10, 4)
-    Job(Settings(), [str(write(tmp_path / "feed.jsonl", documents))], {}, state).run()
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "one.txt").write_text(documents[0]["text"])
-    inputs = [str(tmp_path / "texts"), str(write(tmp_path / "again.jsonl", documents[:3]))]
-    query(Settings(), inputs, str(tmp_path / "out.jsonl.gz"), state)
-    found = [json.loads(line) for line in gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).splitlines()]
-    assert [verdict["id"] for verdict in found] == ["one.txt", "d0", "d1", "d2"]
-    assert found[0]["kind"] == "exact_duplicate"

@@ -22,7 +22,7 @@ from stream_lsh.embedded import outputs
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
-from stream_lsh.errors import InputError, OutputError, StoreError
+from stream_lsh.errors import OutputError, StoreError
 
 ALL = ("unique", "pairs", "verdicts", "groups", "dead_letters")
 SMALL: dict[str, Any] = {"memtable_documents": 16, "segment_documents": 50, "time_field": "ts"}
@@ -339,18 +339,6 @@ def test_a_rotated_log_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     second = redirected(monkeypatch, tmp_path, [feed], out)
     assert second and b'"e' in second and b'"d' not in second
     assert redirected(monkeypatch, tmp_path, [feed], out) == second
-
-
-def test_an_input_that_is_not_there_any_more(tmp_path: Path) -> None:
-    """Whoever has deleted it cannot have its lines again; the outputs stay as they are."""
-    feed = write_lines(tmp_path / "feed", records(20))
-    command = Command(tmp_path / "folder", [feed], names=["unique"])
-    command.run()
-    before = command.bytes
-    feed.unlink()
-    with pytest.raises(InputError, match="No such file"):
-        command.run()
-    assert command.bytes == before
 
 
 # -- broken off --------------------------------------------------------------------------------------------------------

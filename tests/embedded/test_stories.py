@@ -17,7 +17,7 @@ from support.models.measures import compared, modelled
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import StoreError
 from stream_lsh.families.measure import STORY_THRESHOLD
 from stream_lsh.index.store.rocksdb import FREQUENCIES, Store
 
@@ -60,19 +60,6 @@ def test_stories_of_news_are_those_of_a_plain_model(tmp_path: Path, shared_data:
     as_modelled(tmp_path, records, sure(segment_documents=50))
 
 
-def test_evidence_names_the_terms() -> None:
-    with Deduplicator(Settings(measure="tf-idf")) as deduplicator:
-        first, second = deduplicator.process(
-            [
-                Document(1, "Wladimir Klitschko stopped Hasim Rahman in the seventh round in Mannheim"),
-                Document(2, "In Mannheim beat Klitschko his challenger Rahman after seven rounds"),
-            ]
-        )
-    assert (first.kind, second.kind, second.group) == ("unique", "near_duplicate", first.seq)
-    (match,) = second.matches
-    assert set(match.evidence["terms"]) >= {"klitschko", "rahman", "mannheim"}
-
-
 def test_stories_of_other_languages_are_others_and_say_their_words() -> None:
     """What is matched within changes terms, but not the words that are told."""
     texts = (
@@ -88,15 +75,6 @@ def test_stories_of_other_languages_are_others_and_say_their_words() -> None:
     for id in ("en1", "de1"):
         (match,) = verdicts[id].matches
         assert set(match.evidence["terms"]) >= {"klitschko", "rahman", "mannheim"}
-
-
-def test_a_story_has_one_shard_and_keeps_one_of_each() -> None:
-    for given, name in (
-        ({"shards": 2}, "shards"),
-        ({"compare_with": "all", "max_verified_matches": 10}, "compare_with"),
-    ):
-        with pytest.raises((UsageError, ValueError), match=f"{name}.* = "):
-            Settings(measure="tf-idf", **given)  # type: ignore[arg-type]
 
 
 def test_the_threshold_is_that_of_stories_unless_one_is_given(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -107,21 +106,3 @@ def test_scopes_set_texts_apart() -> None:
     pieces = made.signatures[:, COUNT_BITS // 8 :].copy().view("<u4")
     assert not np.isin(pieces[0], pieces[2]).any()
     assert np.unpackbits(made.signatures[0, :128] ^ made.signatures[2, :128]).sum() > 300
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({}, "measure = levenshtein needs max_distance"),
-        ({"max_distance": 1.5}, "distance: 1.5 edits; measure = levenshtein takes whole numbers from 0 to 8"),
-        ({"max_distance": 9}, "distance: 9 edits"),
-        ({"max_distance": 2, "threshold": 0.5}, "threshold is not used with measure = levenshtein"),
-        ({"max_distance": 2, "shingles": "chars:3"}, "shingles is not used with measure = levenshtein"),
-        ({"max_distance": 2, "verify": "signature"}, "verify is not used with measure = levenshtein"),
-        ({"max_distance": 2, "bands": 3}, "bands is not used with measure = levenshtein"),
-        ({"max_distance": 2, "dimensions": 3}, "dimensions is not used with measure = levenshtein"),
-    ],
-)
-def test_settings_that_do_not_go_with_it(more: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Settings(measure="levenshtein", **more)

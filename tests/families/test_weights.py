@@ -136,18 +136,6 @@ def test_bands_for_low_thresholds() -> None:
         assert found.probability(threshold) >= 0.999
 
 
-def test_settings_that_do_not_go_with_it() -> None:
-    for name, value in (
-        ("max_distance", 2),
-        ("dimensions", 3),
-        ("text_field", "x"),
-        ("normalize", "none"),
-        ("bag", True),
-    ):
-        with pytest.raises(ValueError, match=f"{name} is not used with measure = weighted-jaccard"):
-            Settings(measure="weighted-jaccard", **{name: value})  # type: ignore[arg-type]
-
-
 def test_more_is_read_and_compared_unless_something_else_is_given() -> None:
     usual, given = (
         Settings(measure="weighted-jaccard"),

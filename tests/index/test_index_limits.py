@@ -110,16 +110,6 @@ def test_the_smallest_sets(feed: Any, batch: int, threshold: float) -> None:
         same(once(documents, settings, folder, batch), unique_verdicts(documents, settings))
 
 
-def test_sets_are_compared_as_sets(tmp_path: Path) -> None:
-    chance = random.Random(5)
-    documents = [
-        Document(i, set=chance.sample(["red", "green", "blue", "black", "white"], chance.randrange(1, 5)))
-        for i in range(200)
-    ]
-    settings = Settings(set_field="tags", threshold=0.6, bands=8, rows=2, signature_size=16)
-    same(once(documents, settings, tmp_path, 9), unique_verdicts(documents, settings))
-
-
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_query_says_what_the_verdict_would_be_and_changes_nothing(tmp_path: Path, shards: int) -> None:
     settings = any_settings(3, shards=shards, decision_lag=10).model_copy(update={"memtable_documents": 16})

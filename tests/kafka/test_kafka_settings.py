@@ -17,10 +17,7 @@ from stream_lsh.settings.model import Settings
 OWN = [name for name in KafkaSettings.model_fields if name not in Settings.model_fields]
 
 
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in KafkaSettings.model_fields:
-        monkeypatch.delenv(f"STREAM_LSH_{name.upper()}", raising=False)
+pytestmark = pytest.mark.usefixtures("no_variables")
 
 
 def refused(**given: Any) -> str:

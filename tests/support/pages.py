@@ -41,7 +41,7 @@ class Page:
     def __init__(self, name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         found = FENCE.findall((DOCS / f"{name}.md").read_text(encoding="utf-8"))
         self.blocks = [(language, body) for language, body in found if language in LANGUAGES]
-        self.folder, self.capfd, self.commands = folder, capfd, 0
+        self.folder, self.capfd, self.examples = folder, capfd, 0
         self.names: dict[str, object] = {"__name__": "__main__"}
         tools = folder / "bin"
         tools.mkdir()
@@ -60,11 +60,13 @@ class Page:
             elif language == "pycon":
                 test = doctest.DocTestParser().get_doctest(body, self.names, "page", None, 0)
                 self.names = test.globs
+                self.examples += len(test.examples)
                 assert doctest.DocTestRunner().run(test, clear_globs=False).failed == 0, self.capfd.readouterr().out
             elif language == "python":
                 with contextlib.redirect_stdout(io.StringIO()) as said:
                     exec(compile(body, "page", "exec"), self.names)
                 assert behind != "text" or said.getvalue() == shown
+                self.examples += 1
 
     def command(self, line: str, shown: str) -> None:
         program, *words = shlex.split(line)
@@ -75,7 +77,7 @@ class Page:
         else:
             out, err = self.said(line)
             assert same(shown, out) or same(shown, out + err), f"$ {line}\n{out}{err}"
-            self.commands += 1
+            self.examples += 1
 
     def said(self, line: str) -> tuple[str, str]:
         """Standard output and standard error of a command. What follows a pipe, > or ; is left to bash."""

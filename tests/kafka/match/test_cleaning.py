@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from support.kafka.replica_play import (
     answer,
     change_of,
     changing,
+    folders_in,
     frames,
     marks,
     reply_of,
@@ -220,7 +221,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
     settings = settings_of(**UPDATES, memtable_documents=chance.choice((64, 200, 65536)), measure=measure)
     data = frames(settings, changing(n), seed)
     wanted = replies_of(settings, data, tmp_path / "undisturbed")
-    log, folders, number = Changelog(), names(tmp_path), 0
+    log, folders, number = Changelog(), folders_in(tmp_path), 0
     owner = Owner(settings, next(folders), log)
     copies = [Replica(settings, 0, next(folders), erase_after=0)]
     begun, cycles = 0, 0
@@ -328,12 +329,6 @@ def copied(folder: Path, target: Path) -> None:
             if seen() == before:
                 return
         shutil.rmtree(target, ignore_errors=True)
-
-
-def names(folder: Path) -> Iterator[Path]:
-    number = 0
-    while True:
-        yield folder / f"replica-{(number := number + 1)}"
 
 
 def cycle_of(frame: int, rows: int, step: int = 10) -> list[Mark]:

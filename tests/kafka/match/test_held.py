@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import os
-import shutil
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -328,17 +327,6 @@ async def test_damage_met_while_matching_says_what_to_do_on_kafka(
             patched.setattr(Replica, "match", damaged)
             with pytest.raises(StoreError, match=r"are damaged; delete .*shard-0: it is rebuilt from the changelog$"):
                 await held.match(whole[0][:1], ())
-
-
-async def test_a_copy_of_a_folder_is_a_start(tmp_path: Path, whole: Whole) -> None:
-    settings = settings_of(tmp_path)
-    other = settings.model_copy(update={"data_folder": tmp_path / "other"})
-    await kept(settings, whole[1], 5)
-    shutil.copytree(settings.data_folder, other.data_folder)
-    async with holding(other, 3, FRAMES) as held:
-        await followed(held, whole[1], 5, FRAMES)
-        await held.activate()
-        assert held.size()[0] > 0
 
 
 LONG = 70  # frames: 56 minutes, of which the window has 16

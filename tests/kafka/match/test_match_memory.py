@@ -47,7 +47,7 @@ def most_resident(worker: Worker) -> int:
 
 
 @pytest.mark.first
-def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path: Path) -> None:
+async def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, frame_bytes=32 << 20, session_timeout_ms=60_000)
     recovered = settings.model_copy(update={"data_folder": tmp_path / "recovered"})
     log = large_frames(settings)
@@ -60,23 +60,20 @@ def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path
             assert worker.process.poll() is None and time.monotonic() < end, worker.log.read_text()
             await asyncio.sleep(0.2)
 
-    async def scenario() -> tuple[int, int]:
-        await create(settings)
-        with workers(tmp_path) as start:
-            worker = start(settings)
-            await produce(settings, log[:-1])
-            await replies.read(RECORDS - 1)
-            assert worker.stop() == 0
-            worker = start(recovered)
-            worker.wait_for("answering for the shards 0")
-            recovery = most_resident(worker)
-            await produce(settings, log[-1:])
-            await replies.read(RECORDS)
-            assert worker.stop() == 0
-            start(recovered.model_copy(update={"standbys": 1})).wait_for("answering for the shards 0")
-            folder = tmp_path / "standby"
-            standby = start(settings.model_copy(update={"data_folder": folder, "standbys": 1}))
-            await followed(standby, folder)
-            return recovery, most_resident(standby)
-
-    assert max(asyncio.run(scenario())) < MOST_BYTES
+    await create(settings)
+    with workers(tmp_path) as start:
+        worker = start(settings)
+        await produce(settings, log[:-1])
+        await replies.read(RECORDS - 1)
+        assert worker.stop() == 0
+        worker = start(recovered)
+        worker.wait_for("answering for the shards 0")
+        recovery = most_resident(worker)
+        await produce(settings, log[-1:])
+        await replies.read(RECORDS)
+        assert worker.stop() == 0
+        start(recovered.model_copy(update={"standbys": 1})).wait_for("answering for the shards 0")
+        folder = tmp_path / "standby"
+        standby = start(settings.model_copy(update={"data_folder": folder, "standbys": 1}))
+        await followed(standby, folder)
+        assert max(recovery, most_resident(standby)) < MOST_BYTES

@@ -167,14 +167,10 @@ async def test_under_fausts_own_worker(broker: Any, prefix: str, tmp_path: Path)
         command, env=environment,
         stdout=(tmp_path / "faust.log").open("wb"), stderr=subprocess.STDOUT,
     )  # fmt: skip
-
-    async def scenario() -> int:
+    try:
         await feed(settings, log, replies)
         await produce(settings, frames(KafkaSettings(threshold=0.7), stream(1, 16), SIZE))
-        return await asyncio.to_thread(process.wait, LIMIT)
-
-    try:
-        assert (await scenario()) != 0
+        assert await asyncio.to_thread(process.wait, LIMIT) != 0
     finally:
         process.kill()
         process.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from support.kafka.replica_play import (
     answer,
     change_of,
     feed_of,
+    folders_in,
     frames,
     marks,
     oracle,
@@ -135,7 +136,7 @@ def disturbed(settings: Settings, log: Sequence[bytes], whole: Sequence[Answer],
     and copies that begin with what is left of it: always the same bytes. The changelog is as long as a window and what
     may be asked for. Returns the replica that answers at the end."""
     chance, changelog, start, longest = random.Random(2), list[bytes](), 0, 0
-    folders = places(folder)
+    folders = folders_in(folder)
 
     def begun() -> Replica:
         return Replica(settings, settings.shards - 1, next(folders))
@@ -191,9 +192,3 @@ def disturbed(settings: Settings, log: Sequence[bytes], whole: Sequence[Answer],
 def follow(copy: Replica, changelog: Sequence[bytes], start: int) -> None:
     read = -1 if copy.changelog_offset is None else copy.changelog_offset
     copy.apply(list(enumerate(changelog))[max(start, read + 1) :], start=start)
-
-
-def places(folder: Path) -> Iterator[Path]:
-    number = 0
-    while True:
-        yield folder / str(number := number + 1)

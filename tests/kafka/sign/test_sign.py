@@ -44,8 +44,6 @@ from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.kafka.tools.topics import create
 from stream_lsh.wire.frames import FIRST, JUMPS, STARTS, Frame
 
-"""Where somebody dies or freezes. On a slow machine others may seem dead then, too, and sign again what they signed."""
-
 
 @pytest.fixture
 def make(make: Make) -> Make:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +193,8 @@ def marks(replica: Replica) -> list[tuple[int, int]]:
             bits = np.unpackbits(np.frombuffer(value, np.uint8), bitorder="little").reshape(-1, 2)
             found += [(first + row, int(bits[row] @ (1, 2))) for row in np.flatnonzero(bits.any(axis=1)).tolist()]
     return found
+
+
+def folders_in(folder: Path) -> Iterator[Path]:
+    """New folders below it, without end."""
+    return (folder / f"replica-{number}" for number in count(1))
