@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from llvmlite import binding as llvm  # type: ignore[import-untyped]
 from llvmlite import ir
-from numba.core import cgutils, compiler, sigutils, typed_passes, typing, untyped_passes
+from numba.core import cgutils, compiler, sigutils, typed_passes, types, typing, untyped_passes
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
@@ -29,9 +29,8 @@ from stream_lsh.hashing.cache import KernelCache
 
 _PASSES = (
     untyped_passes.TranslateByteCode, untyped_passes.FixupArgs, untyped_passes.IRProcessing,
-    untyped_passes.RewriteSemanticConstants, untyped_passes.DeadBranchPrune, untyped_passes.GenericRewrites,
-    untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference, typed_passes.PreLowerStripPhis,
-    typed_passes.NopythonRewrites, typed_passes.IRLegalization, typed_passes.NativeLowering,
+    untyped_passes.GenericRewrites, untyped_passes.ReconstructSSA, typed_passes.NopythonTypeInference,
+    typed_passes.PreLowerStripPhis, typed_passes.IRLegalization, typed_passes.NativeLowering,
     typed_passes.NoPythonBackend,
 )  # fmt: skip
 """Numba's passes over a function, without those that kernels do not need: kernels have no closures, generators,
@@ -40,6 +39,9 @@ comprehensions or exceptions with arguments, and LLVM does the inlining."""
 
 class _Part(JITCodeLibrary):
     """LLVM code of a function that kernels call."""
+
+    def _optimize_functions(self, _: Any) -> None:
+        """The kernel is optimised, with this in it."""
 
     def finalize(self) -> None:
         """Nothing is optimised or compiled here; the kernel does it."""
@@ -83,12 +85,38 @@ def _needed(libraries: Iterable[Any], seen: set[Any]) -> Iterator[Any]:
                 yield from _needed(library._linking_libraries, seen)
 
 
+class _Typing(typing.Context):
+    """Numba's types of functions, each found once: for `a + b` it asks some forty templates, at every place where it
+    is.
+
+    All state is that of the context given.
+    """
+
+    _found: ClassVar[dict[Any, Any]] = {}  # by function and argument types: the signature
+
+    def __init__(self, context: Any) -> None:
+        self.__dict__ = context.__dict__
+
+    def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
+        # Kernels have a memory of their own; a function with a name is an access whose arguments are values.
+        if keywords or isinstance(function, types.Dispatcher | str):
+            return super().resolve_function_type(function, arguments, keywords)
+        key = function, tuple(arguments)
+        if key not in self._found:
+            found = super().resolve_function_type(function, arguments, keywords)
+            if found is None:
+                return None
+            self._found[key] = found
+        return self._found[key]
+
+
 class _Compiler(compiler.CompilerBase):
     """Compiles one function with the passes above."""
 
     library: ClassVar[type[JITCodeLibrary]] = _Whole
 
     def compile_extra(self, function: Callable[..., Any]) -> Any:
+        self.state.typingctx = _Typing(self.state.typingctx)
         self.state.library = self.library(self.state.targetctx.codegen(), function.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(function)

@@ -91,8 +91,13 @@ def _exact(i, row, likely, work):  # type: ignore[no-untyped-def]
             return BELOW, NO_OWN_SET
         return similarity(sets, i, shingles, offsets[other], offsets[other + 1], threshold), DONE
     if sets.document == i:
-        loaded = sets.loaded
-        at = np.searchsorted(loaded, row)
+        loaded, at, end = sets.loaded, np.int64(0), np.int64(len(sets.loaded))
+        while at < end:  # np.searchsorted takes as long to compile as ten of these functions
+            middle = (at + end) >> 1
+            if loaded[middle] < row:
+                at = middle + 1
+            else:
+                end = middle
         if at < len(loaded) and loaded[at] == row:
             return sets.similarity[at], DONE
     start, stop, _ = place_of(sets.ring, sets.slots, sets.kept, row)
