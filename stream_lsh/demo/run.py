@@ -29,11 +29,12 @@ def run_demo(folder: Path, documents: int, seed: int, progress: Callable[[Progre
     with (folder / "feed.jsonl").open("wb") as file:
         file.writelines(feed.lines())
     write_labels(folder / "labels.jsonl", feed)
+    # Before the first job: the kernels for it are compiled while another process compiles those of the index.
+    truth = find_truth(feed, settings)
     # The first run of the program compiles; a job with some documents of each kind keeps that out of the speed shown.
     _warm_up(folder, feed, settings)
     outputs = {name: str(folder / f"{name.replace('_', '-')}.jsonl") for name in OUTPUTS}
     summary = Job(settings, [str(folder / "feed.jsonl")], outputs, folder / "index").run(progress)
-    truth = find_truth(feed, settings)
     _write_truth(folder / "truth.tsv", feed, truth)
     (folder / "article.txt").write_text(_article(feed), encoding="utf-8")
     verdicts = read_lines(outputs["verdicts"])

@@ -24,6 +24,7 @@ KEPT_BYTES = 256 << 20
 """Most memory for cached texts; a book of 10 MB takes some 60 MB."""
 _PLACES = 16  # places of a few words in a text that are compared
 _WORK = 2  # most comparisons, as a multiple of these places: bounds texts that repeat one word
+_RUNS = 64  # runs that there is room for at first
 _NONE = np.uint32(0xFFFFFFFF)
 
 
@@ -146,12 +147,38 @@ def _enter(hashes, least, heads, nexts):  # type: ignore[no-untyped-def]
         heads[slot] = np.uint32(at)
 
 
-@njit(allocates=True)
-def _runs(small, large, heads, nexts, least):  # type: ignore[no-untyped-def]
+def _runs(
+    small: NDArray[np.uint64],
+    large: NDArray[np.uint64],
+    heads: NDArray[np.uint32],
+    nexts: NDArray[np.uint32],
+    least: int,
+) -> NDArray[np.int64]:
     """Maximal runs of tokens that two texts have in common: int64[r, 3], tokens and begin in both. Of each `least`
     tokens in a row only the first _PLACES places in the larger text are compared."""
-    out, n = np.empty((16, 3), np.int64), 0
-    before, now, were = np.empty(_PLACES, np.int64), np.empty(_PLACES, np.int64), 0
+    near, out = np.empty((2, _PLACES), np.int64), np.empty((_RUNS, 3), np.int64)
+    while (n := _find_runs(small, large, heads, nexts, least, near, out)) > len(out):
+        out = np.empty((2 * len(out), 3), np.int64)
+    return out[:n]
+
+
+def _apart(runs: NDArray[np.int64], tokens: int, least: int) -> NDArray[np.int64]:
+    """Parts of runs (longest first) that do not overlap in the first text: of each run the longest part that is left,
+    if it has `least` tokens; int64[p, 3]."""
+    out = np.empty((len(runs), 3), np.int64)
+    return out[: _part_runs(np.ascontiguousarray(runs), least, np.zeros(tokens, np.bool_), out)]
+
+
+# These kernels neither create arrays nor assign to parts of them: that takes longer to compile than all else in them.
+
+
+@njit
+def _find_runs(small, large, heads, nexts, least, near, out):  # type: ignore[no-untyped-def]
+    """Write the runs to `out`. Returns how many there are; more than there is room for, if there is too little.
+
+    near: int64[2, _PLACES], scratch: the places in the larger text of these `least` tokens, and of those one before.
+    """
+    n, turn, were = 0, 0, 0
     left = _WORK * _PLACES * least * (len(small) + 1)
     for i in range(len(small) - least + 1):
         at, there, tried = heads[_hash_of(small, i, least, len(heads))], 0, 0
@@ -165,11 +192,11 @@ def _runs(small, large, heads, nexts, least):  # type: ignore[no-untyped-def]
             left -= same
             if same < least:
                 continue
-            now[there] = j
+            near[turn, there] = j
             there += 1
             goes_on = False
             for k in range(were):
-                goes_on |= before[k] == j - 1
+                goes_on |= near[1 - turn, k] == j - 1
             if goes_on:
                 continue
             begin = 0
@@ -179,20 +206,17 @@ def _runs(small, large, heads, nexts, least):  # type: ignore[no-untyped-def]
                 same += 1
             left -= begin + same
             if n == len(out):
-                larger = np.empty((2 * n, 3), np.int64)
-                larger[:n] = out
-                out = larger
+                return n + 1
             out[n, 0], out[n, 1], out[n, 2] = begin + same, i - begin, j - begin
             n += 1
-        before, now, were = now, before, there
-    return out[:n].copy()
+        turn, were = 1 - turn, there
+    return n
 
 
-@njit(allocates=True)
-def _apart(runs, tokens, least):  # type: ignore[no-untyped-def]
-    """Parts of runs (longest first) that do not overlap in the first text: of each run the longest part that is left,
-    if it has `least` tokens; int64[p, 3]."""
-    taken, out, n = np.zeros(tokens, np.bool_), np.empty_like(runs), 0
+@njit
+def _part_runs(runs, least, taken, out):  # type: ignore[no-untyped-def]
+    """Write the parts to `out`. Returns how many there are. taken: bool[tokens], scratch, all false."""
+    n = 0
     for k in range(len(runs)):
         size, i, j = runs[k, 0], runs[k, 1], runs[k, 2]
         best, begin, length = 0, i, 0
@@ -201,7 +225,8 @@ def _apart(runs, tokens, least):  # type: ignore[no-untyped-def]
             if length > best:
                 best, begin = length, at - length + 1
         if best >= least:
-            taken[begin : begin + best] = True
+            for at in range(begin, begin + best):
+                taken[at] = True
             out[n, 0], out[n, 1], out[n, 2] = best, begin, j + begin - i
             n += 1
-    return out[:n].copy()
+    return n

@@ -131,7 +131,7 @@ class KernelCache(FunctionCache):
     def has(self, signature: Any, context: Any) -> bool:
         """Whether code for these types and this machine is in the cache."""
         key = self._index_key(signature, context.codegen())
-        return any(key in _index(file) for file in self._files)
+        return any(_has(file, key) for file in self._files)
 
     @contextmanager
     def alone(self, signature: Any, context: Any) -> Iterator[None]:
@@ -175,3 +175,9 @@ def _index(file: IndexDataCacheFile) -> dict[Any, str]:
         return file._load_index()  # type: ignore[no-any-return]
     except Exception:
         return {}
+
+
+def _has(file: IndexDataCacheFile, key: Any) -> bool:
+    """Whether a kernel's files have machine code for these types and this machine. Numba writes the index first."""
+    index = _index(file)
+    return key in index and Path(file._data_path(index[key])).exists()

@@ -142,7 +142,12 @@ class Index:
 
     def compile(self) -> None:
         """Load or compile the kernels of matching. Matching does so itself; this call can be interrupted."""
-        compiling.have(self.shards[0].kernels)
+        compiling.have(self.shards[0].kernels, self._compile_evidence)
+
+    def _compile_evidence(self) -> None:
+        """Explain a match of a text with itself, so that the kernels for it are compiled."""
+        if self._explain is not None:
+            self._explain(b"text", [b"text"] if self._explain.of_texts else [])
 
     def sign(self, columns: Columns, *, want_texts: bool = True) -> SignedBatch:
         """Sign a batch; may run in another thread than `match`."""
@@ -169,6 +174,7 @@ class Index:
         """
         if (batch.documents.what & np.uint8(DELETION)).any():
             self._check_deletes()
+        self.compile()
         for shard in self.shards:
             shard.poll()
             if shard.full:
@@ -287,6 +293,7 @@ class Index:
         Args:
             known: look up the ids as well.
         """
+        self.compile()
         batch.documents.words[:, SEQ] = np.int64(NO_GROUP).view(np.uint64)
         if self.window is not None:
             batch.documents.log[:] = self.window.now

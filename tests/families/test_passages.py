@@ -55,6 +55,15 @@ def text_of(chance: random.Random, words: list[str]) -> str:
     return "".join(part + chance.choice((" ", "  ", ", ", ". — ", "\n", " 🙂 ")) for part in parts)
 
 
+def test_more_runs_than_there_is_room_for_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [f"a{k} b{k} c{k}" for k in range(20)]
+    one, two = (f" {mark} ".join(parts).encode() for mark in "xy")
+    found = passages(min_passage_words=3).between(one, two).tolist()
+    assert len(found) == len(parts)
+    monkeypatch.setattr(module, "_RUNS", 1)
+    assert passages(min_passage_words=3).between(one, two).tolist() == found
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_passages_are_those_of_plain_python(seed: int) -> None:
     chance = random.Random(seed)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import gather, gather_provisional, leader, nominate, rank
 from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.known import with_text
 from stream_lsh.index.kernel.row_access import agreement_with, word
 from stream_lsh.index.kernel.verify import verify
-from stream_lsh.index.kernel.work import DONE, NO_ROOM, NOTHING
+from stream_lsh.index.kernel.work import CODE_AND_TWO, DONE, NO_ROOM, NOTHING, NUMBER, WORK
 from stream_lsh.index.rows.layout import EXACT, KIND, MORE, NOT_COMPARED, OLDEST, OLDEST_SEQ, UNIQUE
 
 
@@ -23,7 +23,7 @@ def begin(i, found, work):  # type: ignore[no-untyped-def]
     work.scratch.old_first = False
 
 
-@njit
+@far(CODE_AND_TWO(NUMBER, WORK))
 def compare(i, work):  # type: ignore[no-untyped-def]
     """Find the matches of a document. Returns DONE or what is missing; the row that it is certainly dropped for (with
     `compare_with = all`, the row of the same text in this segment); and the place of its leader among the rows met.

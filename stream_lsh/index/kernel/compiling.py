@@ -1,14 +1,16 @@
 """Compilation of the index's kernels at the very first start, by a process of its own, while other kernels are
 compiled.
 
-Numba compiles one kernel at a time in a process, and these take as long as all others together. What the other process
-has compiled is loaded from the cache. If it fails, a kernel is compiled where it is needed.
+Numba compiles one kernel at a time in a process, and these take longer than all others together. What the other process
+has compiled is loaded from the cache. If it fails, a kernel is compiled where it is needed. A part of `match` that some
+settings do not need, or that another kernel needs too, is a kernel of its own.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 from numba import types
@@ -16,19 +18,23 @@ from numba import types
 from stream_lsh.hashing import cache
 from stream_lsh.hashing.compiler import FarKernel, Kernel
 from stream_lsh.index.kernel.candidates import gather_provisional
+from stream_lsh.index.kernel.compare import compare
 from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.match import match
 from stream_lsh.index.kernel.replace import delete, replace, replaced_since
 from stream_lsh.index.kernel.rules import keeps_representative
 from stream_lsh.index.kernel.shingle_sets import containment_in, measured
-from stream_lsh.index.kernel.tf_idf import compare, counted, is_similar, weigh
+from stream_lsh.index.kernel.tf_idf import compare as compare_story
+from stream_lsh.index.kernel.tf_idf import counted, is_similar, weigh
+from stream_lsh.index.kernel.verify import verify
 from stream_lsh.index.kernel.work import Work
 from stream_lsh.settings.model import Settings
 
 TYPES = (types.int64, types.int64, Work.numba_type)
 """Argument types of `match`."""
 FAR: dict[str, tuple[FarKernel, ...]] = {
-    "tf-idf": (weigh, compare, counted, is_similar),
+    "general": (verify, compare),
+    "tf-idf": (weigh, compare_story, counted, is_similar),
     "samples": (gather_sharing, containment_in),
     "measures": (measured,),
     "late": (gather_provisional,),
@@ -37,6 +43,7 @@ FAR: dict[str, tuple[FarKernel, ...]] = {
 }
 """Kernels that `match` calls with some settings only."""
 _LOOK = 0.02  # seconds between two checks whether the other process has compiled a kernel
+_NEAR = 3  # kernels that are left to the other process, which is likely to have them first
 _process: subprocess.Popen[bytes] | None = None
 
 
@@ -44,6 +51,7 @@ def needed(settings: Settings) -> list[str]:
     """The names in FAR that settings need, without deletions where there is no `deleted_field`."""
     measure = settings.measure
     chosen = {
+        "general": measure != "tf-idf",
         "tf-idf": measure == "tf-idf",
         "samples": measure == "containment",
         "measures": settings.verify == "exact" and measure not in ("jaccard", "tf-idf"),
@@ -70,14 +78,28 @@ def begin(settings: Settings) -> subprocess.Popen[bytes] | None:
     return None
 
 
-def have(names: list[str]) -> None:
-    """Load or compile `match` and the kernels of these names in FAR. Waits for what the other process compiles."""
+def have(names: list[str], meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Load or compile `match` and the kernels of these names in FAR. Waits for what the other process compiles.
+
+    The other process compiles them in this order. As long as it has many left, this process compiles from the end.
+
+    Args:
+        meanwhile: compiles other kernels that this process needs. It is called before this process waits.
+    """
+    kernels = [kernel for name in names for kernel in FAR[name]]
+    if _compiling():
+        meanwhile()
+    while _compiling() and len(left := [kernel for kernel in kernels if not kernel.ready()]) > _NEAR:
+        left[-1].load()
     _wait(match, *TYPES)
     match.compile(TYPES)
-    for name in names:
-        for kernel in FAR[name]:
-            _wait(kernel)
-            kernel.load()
+    for kernel in kernels:
+        _wait(kernel)
+        kernel.load()
+
+
+def _compiling() -> bool:
+    return _process is not None and _process.poll() is None
 
 
 def _wait(kernel: Kernel, *arguments: types.Type) -> None:

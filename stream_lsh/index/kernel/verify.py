@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import best, copies, oldest_copy
 from stream_lsh.index.kernel.row_access import agreement_with, note_of, same_hash, visible, word
 from stream_lsh.index.kernel.shingle_sets import (
@@ -16,7 +17,17 @@ from stream_lsh.index.kernel.shingle_sets import (
     place_of,
     similarity,
 )
-from stream_lsh.index.kernel.work import DONE, EVERYTHING, FULL, NO_OWN_SET, NO_ROOM, NO_SETS, NOTHING
+from stream_lsh.index.kernel.work import (
+    CODE_AND_TWO,
+    DONE,
+    EVERYTHING,
+    FULL,
+    NO_OWN_SET,
+    NO_ROOM,
+    NO_SETS,
+    NOTHING,
+    WORK,
+)
 from stream_lsh.index.rows.layout import (
     DOCUMENT,
     EXACT,
@@ -39,7 +50,7 @@ _FIRST = np.int64(0)
 _ENOUGH = np.int64(1 << 20)  # elements of the sets that are read at a time
 
 
-@njit
+@far(CODE_AND_TWO(types.int64, WORK))
 def verify(i, work):  # type: ignore[no-untyped-def]
     """Verify the candidates, the best first, until enough match. Returns DONE or what is missing, how many were
     verified, and the row of the same text in this segment, or -1."""

@@ -99,6 +99,6 @@ class Work(Struct):
 
 
 CODE = NUMBER = types.int64
-CODE_AND_ROW = types.UniTuple(types.int64, 2)  # type: ignore[no-untyped-call]
+CODE_AND_ROW, CODE_AND_TWO = (types.UniTuple(types.int64, n) for n in (2, 3))  # type: ignore[no-untyped-call]
 WORK = Work.numba_type
 """Signatures of far kernels."""

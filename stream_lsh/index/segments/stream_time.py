@@ -84,7 +84,9 @@ def _advance(times, last, ordered, entered, now, out):  # type: ignore[no-untype
             size, place = min(entered, np.int64(LAST)), entered % LAST
             if size == LAST:
                 size -= 1
-                at = np.searchsorted(ordered, last[place])
+                at = 0
+                while ordered[at] < last[place]:
+                    at += 1
                 for k in range(at, size):
                     ordered[k] = ordered[k + 1]
             at = size

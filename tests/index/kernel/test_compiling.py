@@ -69,15 +69,44 @@ def test_what_it_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
     compiling._wait(_Missing())  # type: ignore[arg-type]
 
 
+def test_this_process_compiles_instead_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it needs itself, then the last kernels of a long list; the other process has compiled the first ones."""
+    done: list[object] = []
+
+    class Kernel:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def ready(self, *_: object) -> bool:
+            return self.name in done or len(done) == 3
+
+        def load(self) -> None:
+            if not self.ready():
+                done.append(self.name)
+
+        def compile(self, _: object) -> None:
+            self.load()
+
+    class Process:
+        def poll(self) -> int | None:
+            return None
+
+    monkeypatch.setattr(compiling, "_process", Process())
+    monkeypatch.setattr(compiling, "match", Kernel("match"))
+    monkeypatch.setattr(compiling, "FAR", {"some": tuple(map(Kernel, "abc")), "more": tuple(map(Kernel, "de"))})
+    compiling.have(["some", "more"], lambda: done.append("own"))
+    assert done == ["own", "e", "d"]
+
+
 @pytest.mark.parametrize(
     ("chosen", "names"),
     [
-        ({}, []),
+        ({}, ["general"]),
         ({"measure": "tf-idf"}, ["tf-idf"]),
-        ({"measure": "containment"}, ["samples", "measures"]),
-        ({"measure": "hamming", "dimensions": 16, "max_distance": 1}, ["measures"]),
-        ({"shards": 2}, ["late"]),
-        ({"on_conflict": "update", "deleted_field": "gone"}, ["updates", "deletions"]),
+        ({"measure": "containment"}, ["general", "samples", "measures"]),
+        ({"measure": "hamming", "dimensions": 16, "max_distance": 1}, ["general", "measures"]),
+        ({"shards": 2}, ["general", "late"]),
+        ({"on_conflict": "update", "deleted_field": "gone"}, ["general", "updates", "deletions"]),
     ],
 )
 def test_what_settings_need_besides(chosen: dict[str, object], names: list[str]) -> None:
