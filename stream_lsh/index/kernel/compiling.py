@@ -21,7 +21,14 @@ from stream_lsh.index.kernel.candidates import gather_provisional
 from stream_lsh.index.kernel.compare import compare
 from stream_lsh.index.kernel.containment import gather_sharing
 from stream_lsh.index.kernel.match import match
-from stream_lsh.index.kernel.replace import delete, replace, replaced_since
+from stream_lsh.index.kernel.replace import (
+    delete,
+    remove,
+    replace,
+    replaced_since,
+    representative_row_of,
+    store_deletion,
+)
 from stream_lsh.index.kernel.rules import keeps_representative
 from stream_lsh.index.kernel.shingle_sets import containment_in, measured
 from stream_lsh.index.kernel.tf_idf import compare as compare_story
@@ -32,14 +39,15 @@ from stream_lsh.settings.model import Settings
 
 TYPES = (types.int64, types.int64, Work.numba_type)
 """Argument types of `match`."""
+_CHANGES = representative_row_of, remove, store_deletion
 FAR: dict[str, tuple[FarKernel, ...]] = {
     "general": (verify, compare),
     "tf-idf": (weigh, compare_story, counted, is_similar),
     "samples": (gather_sharing, containment_in),
     "measures": (measured,),
     "late": (gather_provisional,),
-    "updates": (replaced_since, keeps_representative, replace),
-    "deletions": (delete,),
+    "updates": (replaced_since, *_CHANGES, keeps_representative, replace),
+    "deletions": (*_CHANGES, delete),
 }
 """Kernels that `match` calls with some settings only."""
 _LOOK = 0.02  # seconds between two checks whether the other process has compiled a kernel
@@ -86,7 +94,7 @@ def have(names: list[str], meanwhile: Callable[[], object] = lambda: None) -> No
     Args:
         meanwhile: compiles other kernels that this process needs. It is called before this process waits.
     """
-    kernels = [kernel for name in names for kernel in FAR[name]]
+    kernels = dict.fromkeys(kernel for name in names for kernel in FAR[name])
     if _compiling():
         meanwhile()
     while _compiling() and len(left := [kernel for kernel in kernels if not kernel.ready()]) > _NEAR:

@@ -84,7 +84,7 @@ def was_deleted(rows, row):  # type: ignore[no-untyped-def]
     return word(rows, row, FLAGS) & np.uint64(DELETED) != 0
 
 
-@njit
+@far(NUMBER(NUMBER, WORK))
 def representative_row_of(row, work):  # type: ignore[no-untyped-def]
     """The row by which a representative is met: its own, or a representative row; -1 if the row is no representative.
     With `compare_with = all` and several shards it is not known."""
@@ -171,15 +171,15 @@ def delete(i, row, work):  # type: ignore[no-untyped-def]
         if row >= 0 and word(rows, row, SEQ) == work.batch.words[i, SEQ]:  # by this record: nothing is left to do
             return DONE
         if time != NO_TIME and (row < 0 or time > time_of(rows, row)):  # for older versions that arrive later
-            _store(i, NOTHING, NOTHING, time, work)
+            store_deletion(i, NOTHING, NOTHING, time, work)
         return DONE
     if older(i, row, work):
         columns[i, STATUS] = OUTDATED
         return DONE
     if time_of(rows, row) != NO_TIME:
         time = max(time, time_of(rows, row) + _ONE)
-    representative = _remove(i, row, work)
-    _store(i, representative, row, time, work)
+    representative = remove(i, row, work)
+    store_deletion(i, representative, row, time, work)
     return REPRESENTATIVE_POSTED if representative >= 0 and work.limits.samples else DONE
 
 
@@ -216,15 +216,15 @@ def replace(i, row, in_place_of, work):  # type: ignore[no-untyped-def]
         work.results.columns[i, WAS_REPRESENTATIVE] = 1
         _mark_version_deleted(i, row, representative_row_of(row, work), work)
         return DONE
-    representative = _remove(i, row, work)
+    representative = remove(i, row, work)
     if representative < 0:
         return DONE
-    _store(i, representative, row, NO_TIME, work)
+    store_deletion(i, representative, row, NO_TIME, work)
     return REPRESENTATIVE_POSTED
 
 
-@njit
-def _remove(i, row, work):  # type: ignore[no-untyped-def]
+@far(NUMBER(NUMBER, NUMBER, WORK))
+def remove(i, row, work):  # type: ignore[no-untyped-def]
     """Delete a version because of document i. Returns the new representative, or -1."""
     rows, columns, representative = work.rows, work.results.columns, NOTHING
     met_by = representative_row_of(row, work)
@@ -249,8 +249,8 @@ def _mark_version_deleted(i, row, met_by, work):  # type: ignore[no-untyped-def]
     mark_version_deleted(rows.deleted_rows, row, met_by, rows.total, columns[i, REPLACES], columns[i, LEFT], deleted)
 
 
-@njit
-def _store(i, representative, row, time, work):  # type: ignore[no-untyped-def]
+@far(types.none(NUMBER, NUMBER, NUMBER, NUMBER, WORK))
+def store_deletion(i, representative, row, time, work):  # type: ignore[no-untyped-def]
     """Add a row for the deletion of document i's id. It is a representative row too, if there is a representative.
 
     representative: row, or -1. row: the deleted version, or -1.
