@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from numba.core.caching import IndexDataCacheFile
 
@@ -174,21 +173,11 @@ def test_a_link_is_refused(places: tuple[Path, Path, Path], tmp_path: Path) -> N
     assert cache.folders("v") == (None, [])
 
 
-def test_a_kernel_is_not_in_the_cache_before_its_code_is() -> None:
-    """Numba writes the index before the code; a process that looked in between would compile the kernel again."""
-    siphash.siphash128(b"a text", np.array([6]), np.array([1, 2], np.uint64))
-    kernel = siphash._hash_all
-    types, files = next(iter(kernel.overloads)), kernel._cache
-    assert files.has(types, kernel.targetctx)
-    written = IndexDataCacheFile._save_data
-    seen = []
-
-    def save(self: IndexDataCacheFile, name: str, data: object) -> None:
-        Path(self._data_path(name)).unlink(missing_ok=True)
-        seen.append(files.has(types, kernel.targetctx))
-        written(self, name, data)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(IndexDataCacheFile, "_save_data", save)
-        files._save_overload(types, kernel.overloads[types])
-    assert seen == [False] and files.has(types, kernel.targetctx)
+def test_kernel_is_in_the_cache_only_with_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba writes the index before the code; a process that looks in between has to wait, not to compile again."""
+    file, kernel = IndexDataCacheFile(str(tmp_path), "kernel", "stamp"), siphash._hash_all
+    monkeypatch.setattr(kernel._cache, "_files", [file])
+    file._save_index({kernel._cache._index_key((), kernel.targetctx.codegen()): "kernel.1.nbc"})
+    assert not kernel.ready()
+    (tmp_path / "kernel.1.nbc").write_bytes(b"code")
+    assert kernel.ready()
