@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +95,7 @@ class Passages:
         order = np.lexsort((runs[:, 2], runs[:, 1], -runs[:, 0]))
         kept = _apart(runs[order], len(new.tokens.hashes), self._least)
         kept = kept[np.lexsort((kept[:, 1], -kept[:, 0]))]
-        columns = [kept[:, 0]]
+        columns: list[NDArray[Any]] = [kept[:, 0]]
         for side, tokens in ((1, new.tokens), (2, old.tokens)):
             columns += [tokens.begins[kept[:, side]], tokens.ends[kept[:, side] + kept[:, 0] - 1]]
         return np.stack([column.astype(np.int64) for column in columns], axis=1)

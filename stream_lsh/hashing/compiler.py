@@ -24,6 +24,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.dispatcher import _FunctionCompiler
 from numba.core.registry import CPUDispatcher
+from numba.core.typing import Context
 
 from stream_lsh.hashing.cache import KernelCache
 
@@ -85,7 +86,7 @@ def _needed(libraries: Iterable[Any], seen: set[Any]) -> Iterator[Any]:
                 yield from _needed(library._linking_libraries, seen)
 
 
-class _Typing(typing.Context):
+class _Typing(Context):  # type: ignore[misc]
     """Numba's types of functions, each found once: for `a + b` it asks some forty templates, at every place where it
     is.
 
