@@ -86,7 +86,7 @@ def _needed(libraries: Iterable[Any], seen: set[Any]) -> Iterator[Any]:
                 yield from _needed(library._linking_libraries, seen)
 
 
-class _Typing(Context):  # type: ignore[misc]
+class _Typing(Context):
     """Numba's types of functions, each found once: for `a + b` it asks some forty templates, at every place where it
     is.
 
