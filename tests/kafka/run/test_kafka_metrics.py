@@ -54,7 +54,7 @@ def test_everything_that_a_watch_tells(tell: Callable[[Probe], object], found: d
     """Of its own role; what another role has done is not in it."""
     registry = Registry()
     probe, other = Probe("judge", registry), Probe("sign", registry)
-    other.documents(100)
+    other.documents.inc(100)
     tell(probe)
     for what, number in found.items():
         name, *label = what.split()
