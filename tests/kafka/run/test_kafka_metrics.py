@@ -22,7 +22,7 @@ def value(registry: Registry, name: str, **labels: str) -> float | None:
     return samples(registry).get((f"stream_lsh_{name}", frozenset(labels.items())))
 
 
-TOLD: list[tuple[Callable[[Probe], object], dict[str, float]]] = [
+REPORTS: list[tuple[Callable[[Probe], object], dict[str, float]]] = [
     (lambda probe: (probe.documents.inc(3), probe.documents.inc(4)), {"documents_total": 7}),
     (lambda probe: probe.batch(7, 0.0015),
      {"batch_documents_sum": 7, "batch_documents_bucket le=5.0": 0, "batch_documents_bucket le=10.0": 1,
@@ -44,18 +44,18 @@ TOLD: list[tuple[Callable[[Probe], object], dict[str, float]]] = [
       "verdict_latency_seconds_count": 3}),
     (lambda probe: probe.rejected("not_json"), {"rejected_total reason=not_json": 1}),
     (lambda probe: (probe.excluded.set(2), probe.assigned({0})), {"excluded_partitions": 0, "rebalances_total": 1}),
-    (lambda probe: probe.stopped("no shelf"), {"stopped": 1}),
+    (lambda probe: probe.stopped("no group cache"), {"stopped": 1}),
     (lambda _: None, {"stopped": 0, "last_commit_timestamp_seconds": 0, "ignored_records_total reason=foreign": 0}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("tell", "found"), TOLD)
-def test_everything_that_a_watch_tells(tell: Callable[[Probe], object], found: dict[str, float]) -> None:
+@pytest.mark.parametrize(("report", "found"), REPORTS)
+def test_probe_reports_each_metric(report: Callable[[Probe], object], found: dict[str, float]) -> None:
     """Of its own role; what another role has done is not in it."""
     registry = Registry()
     probe, other = Probe("judge", registry), Probe("sign", registry)
     other.documents.inc(100)
-    tell(probe)
+    report(probe)
     for what, number in found.items():
         name, *label = what.split()
         assert value(registry, name, role="judge", **dict(pair.split("=") for pair in label)) == number
