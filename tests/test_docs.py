@@ -10,6 +10,7 @@ import click
 import pytest
 from markup import FENCE, LINK, blocks
 
+from stream_lsh import __version__
 from stream_lsh.cli import main
 from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.judging.events import Change
@@ -135,3 +136,13 @@ def test_pages_named_in_code_exist() -> None:
             if path.suffix in (".py", ".yml", ".yaml", ".toml", ".html", ".md"):
                 for name in re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", path.read_text(encoding="utf-8")):
                     assert name.endswith("/ALERT.md") or (ROOT / name).exists(), f"{path}: {name}"
+
+
+def test_images_have_the_version_of_the_package() -> None:
+    assert f'version = "{__version__}"' in page("pyproject.toml")
+    for name in (
+        "docker-compose.yml", "examples/docker-compose.yml", "deploy/kubernetes/kustomization.yaml",
+        "deploy/kubernetes/serve/kustomization.yaml", "docs/how-to/kubernetes.md",
+    ):  # fmt: skip
+        tags = re.findall(r"(?:stream-lsh:|newTag: )([\d.]+)", page(name))
+        assert set(tags) == {__version__}, name

@@ -34,8 +34,6 @@ NOTES = "sign-notes"
 PAUSE = "pause"
 """A consumer group without members. Its commit for partition 0 of documents holds the mark of a pause, as metadata."""
 VERSION = 2
-BEFORE = "crc32"
-"""What notes mean that have no partitioner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ class Note:
                 )
             last = Last(*found["last"]) if "last" in found else None
             return cls(
-                found["fingerprint"], found["format"], found.get("partitioner", BEFORE), last,
+                found["fingerprint"], found["format"], found["partitioner"], last,
                 found.get("begun", False), found.get("paused", 0),
             )  # fmt: skip
         raise StoreError(f"the commits of the consumer group {group} are not from signers ({text[:80]!r}): delete it")

@@ -42,7 +42,10 @@ def test_a_note_comes_back(
     assert len(note.text()) < 200  # brokers take 4096
 
 
-@pytest.mark.parametrize("text", ["", PRINT, "1234567890123456", "12345678e0123456", "hello"])
+WITHOUT_PARTITIONER = f'{{"version":2,"fingerprint":"{PRINT}","format":"json"}}'
+
+
+@pytest.mark.parametrize("text", ["", PRINT, "1234567890123456", "12345678e0123456", "hello", WITHOUT_PARTITIONER])
 def test_what_is_no_note(text: str) -> None:
     with pytest.raises(StoreError, match=r"group news\.sign-notes are not from signers .*delete it"):
         Note.of(text, "news.sign-notes")
@@ -54,9 +57,9 @@ def test_a_note_of_a_later_version_is_refused() -> None:
 
 
 def test_another_partitioner_is_refused_by_name() -> None:
-    old = Note.of(f'{{"version":2,"fingerprint":"{PRINT}","format":"json"}}', "group")  # without a partitioner
-    old.check(PRINT, "json", "crc32", "documents")
-    for note, there, here in ((old, "crc32", "murmur2"), (READ, "murmur2", "crc32")):
+    other = Note(PRINT, "json", "crc32")
+    other.check(PRINT, "json", "crc32", "documents")
+    for note, there, here in ((other, "crc32", "murmur2"), (READ, "murmur2", "crc32")):
         with pytest.raises(StoreError, match=f"partitioner = {there}, and here it is {here}.*Set partitioner"):
             note.check(PRINT, "json", here, "documents")
 
