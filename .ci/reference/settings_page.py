@@ -127,6 +127,7 @@ MORE = {
     "retention_hours": "[Topics](topics.md) has the exceptions.",
     "shards": "Another number of shards needs a [reindex](../how-to/operate-kafka.md#reindex) on Kafka.",
     "groups": 'Groups need `compare_with = "kept"`.',
+    "alerts": "In `dedup`, `--alerts` names the output, and `--rules` names the rules.",
 }
 
 
