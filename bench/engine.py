@@ -21,7 +21,8 @@ REPORT = re.compile(r"([\d,]+) documents? in [^\n(]*\(([\d,.]+)/s\)")
 
 def comparison_options(threshold: float, text_fields: Sequence[str]) -> list[str]:
     """The settings under which our pairs are the truth's: its shingles, exact Jaccard, all pairs, all candidates."""
-    options = ["--shingles", "words:3", "--tokens", "word", "--threshold", str(threshold), "--verify", "exact"]
+    options = ["--shingles", "words:3", "--tokens", "word", "--normalize", "lower,space", "--verify", "exact"]
+    options += ["--threshold", str(threshold)]
     for name, value in ALL_PAIRS.items():
         options += ["--" + name.replace("_", "-"), str(value)]
     for name in text_fields:

@@ -37,7 +37,9 @@ from stream_lsh.settings.model import Settings
 EXAMPLE = "python -m bench.growth --documents 300000 --every 50000 --work made --out results"
 POSTS = 120_000
 TENTH = 10  # the last tenth of the documents is compared with the first
-TRUTHS = {"shingles": "words:3", "tokens": "word", "text_field": "title,text"}  # of the files of true pairs
+TRUTHS = {  # of the files of true pairs
+    "shingles": "words:3", "tokens": "word", "normalize": "lower,space", "text_field": "title,text",
+}  # fmt: skip
 WINDOWS = {
     "documents": "documents", "rate": "documents/s", "resident_mb": "resident MB", "anonymous_mb": "own MB",
     "mapped_mb": "file-backed MB", "disk_a_document": "bytes/document on disk", "batch_ms": "slowest batch ms",

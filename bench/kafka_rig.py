@@ -35,7 +35,10 @@ from stream_lsh.kafka.tools.broker import KafkaBroker
 from stream_lsh.kafka.tools.libraries import VERSIONS
 
 PACKAGES = ("aiokafka", "faust-streaming", "numpy", "numba", "rocksdict")
-POSTS: dict[str, Any] = {"text_field": "title,text", "shingles": "words:3", "tokens": "word", "compare_with": "all"}
+POSTS: dict[str, Any] = {
+    "text_field": "title,text", "shingles": "words:3", "tokens": "word", "normalize": "lower,space",
+    "compare_with": "all",
+}  # fmt: skip
 PATIENCE = 120.0  # seconds without any progress after which a benchmark gives up
 MYSELF = "benchmark"
 TAIL = 25  # lines of a worker's log that are shown when it fails
