@@ -30,6 +30,7 @@ _LOW = (1 << PAGE_BITS) - 1
 _TOPS, _SEVENS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONES = 0x0101010101010101
 BLOCK = 64  # bytes that are tested together
+MOST_MARKS = 30  # of a character, that are sorted together
 _NONE = np.uint64(0)
 
 
@@ -255,15 +256,30 @@ def normalised(text: str, form: Form) -> str:
     Characters assigned in this version have the same form in all later ones (Unicode's stability policy). An unassigned
     code point is no mark, has no other form and combines with no other: it is kept, and separates what is before and
     behind it.
+
+    More than MOST_MARKS marks in a row are normalised in parts, as in the stream-safe format of UAX 15: Python sorts
+    the marks of a character in quadratic time.
     """
     if text.isascii():
         return text
-    parts: list[str] = []
-    place = 0
-    for stop in np.flatnonzero(unassigned()[_points(text)]).tolist():
-        parts += unicodedata.normalize(form, text[place:stop]), text[stop]
-        place = stop + 1
-    return "".join([*parts, unicodedata.normalize(form, text[place:])])
+    points = _points(text)
+    kept = unassigned()[points]
+    begins = kept.copy()
+    begins[1:] |= kept[:-1]
+    begins[_cuts(points)] = begins[0] = True
+    places = np.flatnonzero(begins)
+    pieces = zip(places.tolist(), [*places[1:].tolist(), len(text)], kept[places].tolist(), strict=True)
+    return "".join(text[a:b] if same else unicodedata.normalize(form, text[a:b]) for a, b, same in pieces)
+
+
+def _cuts(points: NDArray[np.uint32]) -> list[int]:
+    """Where parts of long runs of marks begin."""
+    data = unicode_data()
+    starters = np.flatnonzero(data.combining[data.records_of(points)] == 0)
+    before, behind = np.append(-1, starters), np.append(starters, len(points))
+    long = behind - before > MOST_MARKS + 1
+    runs = zip(before[long].tolist(), behind[long].tolist(), strict=True)
+    return [place for start, stop in runs for place in range(start + 1 + MOST_MARKS, stop, MOST_MARKS)]
 
 
 @cache

@@ -16,7 +16,7 @@ from support.long_form import LONG
 from support.models.signing import is_ignorable, make_settings, pack
 
 from stream_lsh import Deduplicator, Document, Settings
-from stream_lsh.text.forms import located, normalised, unassigned, unified
+from stream_lsh.text.forms import MOST_MARKS, located, normalised, unassigned, unified
 from stream_lsh.text.tokens import Placing
 from stream_lsh.text.unicode import unicode_data
 
@@ -48,6 +48,18 @@ def test_compatibility_forms_of_all_characters_are_those_of_the_shipped_version(
     among = normalised("\n".join(f"e{char}\u0301\u0327{char}\u1161" for char in map(chr, EVERY)), "NFKC")
     assert digest(alone) == "33cae4b9f4ee52926178882a5085dbae8e084230b3fe93d2e8e15c71e6d610d7"
     assert digest(among) == "9ccb03bca21cbc0dc130f09a3fd02e39b9e13b12dd7ea60fe3e54819b1787c81"
+
+
+def test_a_long_run_of_marks_is_sorted_in_parts() -> None:
+    """Sorted as a whole, the 200,000 marks of this text would take minutes."""
+    run = "\u0301\u0323" * 100_000
+    later = [run[at : at + MOST_MARKS] for at in range(MOST_MARKS, len(run), MOST_MARKS)]
+    parts = ["a" + run[:MOST_MARKS], *later, "b"]
+    expected = "".join(unicodedata.normalize("NFC", part) for part in parts)
+    assert normalised(f"a{run}b", "NFC") == expected
+    found = located(f"a{run}b".encode(), make_settings(nfc=True, ignorable=True))
+    assert found is not None
+    assert bytes(found.text).decode() == expected
 
 
 @pytest.mark.long
