@@ -93,7 +93,8 @@ class AllPairs:
         self.documents = documents
         self.threshold = float(threshold)
         self.workers = max(1, workers)
-        self._starts, self._postings = _index(documents, self.threshold)
+        self._prefixes = _prefixes(documents, self.threshold)
+        self._starts, self._postings = _index(documents, self._prefixes)
 
     def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
         """All pairs."""
@@ -127,18 +128,23 @@ class AllPairs:
     def _compare(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         ranked = self.documents
         older, newer, overlaps, found = _join(
-            ranked.ranks, ranked.offsets, ranked.distinct, self._starts, self._postings, self.threshold, numbers
-        )
+            ranked.ranks, ranked.offsets, ranked.distinct, self._starts, self._postings, self._prefixes, self.threshold,
+            numbers,
+        )  # fmt: skip
         order = np.lexsort((older[:found], newer[:found]))
         return older[order], newer[order], overlaps[order]
 
 
-def _index(documents: Ranked, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """For each shingle the documents with it in their prefix, ascending: int64 [distinct + 1], int32 [postings]."""
+def _prefixes(documents: Ranked, threshold: float) -> NDArray[np.int64]:
+    """How many of the rarest shingles of each document have one in common with those of every document in a pair."""
     sizes = np.diff(documents.offsets)
-    prefixes = np.minimum(sizes, sizes - np.ceil((threshold - _BEFORE_ROUNDING) * sizes).astype(np.int64) + 1)
+    return np.minimum(sizes, sizes - np.ceil((threshold - _BEFORE_ROUNDING) * sizes).astype(np.int64) + 1)
+
+
+def _index(documents: Ranked, prefixes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """For each shingle the documents with it in their prefix, ascending: int64 [distinct + 1], int32 [postings]."""
     ends = np.cumsum(prefixes)
-    numbers = np.repeat(np.arange(len(sizes), dtype=np.int32), prefixes)
+    numbers = np.repeat(np.arange(len(prefixes), dtype=np.int32), prefixes)
     places = np.arange(len(numbers)) + np.repeat(documents.offsets[:-1] - ends + prefixes, prefixes)
     ranks = documents.ranks[places]
     frequencies = np.bincount(ranks, minlength=documents.distinct)
@@ -157,14 +163,8 @@ def _at_least(threshold, size):  # type: ignore[no-untyped-def]
     return np.int64(np.ceil((threshold - _BEFORE_ROUNDING) * size))
 
 
-@njit
-def _prefix(threshold, size):  # type: ignore[no-untyped-def]
-    """How many of the rarest shingles of a document have one in common with those of every document in a pair."""
-    return min(size, size - _at_least(threshold, size) + 1)
-
-
 @njit(allocates=True)
-def _join(ranks, offsets, distinct, starts, postings, threshold, numbers):  # type: ignore[no-untyped-def]
+def _join(ranks, offsets, distinct, starts, postings, prefixes, threshold, numbers):  # type: ignore[no-untyped-def]
     """Compare the documents `numbers` with all older ones: (older, newer, overlap) of the pairs, int64 each, and how
     many of them there are. The older ones of a document are in any order."""
     met = np.empty(len(offsets) - 1, dtype=np.int32)  # the document that met this one last
@@ -181,7 +181,7 @@ def _join(ranks, offsets, distinct, starts, postings, threshold, numbers):  # ty
         start, stop = offsets[i], offsets[i + 1]
         size = stop - start
         count = 0
-        for p in range(start, start + _prefix(threshold, size)):
+        for p in range(start, start + prefixes[i]):
             for q in range(starts[ranks[p]], starts[ranks[p] + 1]):
                 j = postings[q]
                 if j >= i:

@@ -20,6 +20,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from stream_lsh.alerts.rules import Rule, read_rules
 from stream_lsh.embedded.alerts import check_fields
 from stream_lsh.errors import FormatError, StoreError
+from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
@@ -125,6 +126,7 @@ class GroupStage(Stage):
         READING.missing(self._input.topic, position, bounds[self._input])
         self._position, self._folded = position, folded
         self._member.consumer.seek(self._input, position)
+        limit_cache(settings.cache_bytes)
         self._local = await asyncio.to_thread(LocalStore.of, settings.data_folder / FOLDER, folded.state, position)
         options = {"group_id": None, "isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
         consumer = await self._open.enter_async_context(consuming(settings, self.role, **options))

@@ -10,6 +10,7 @@ from aiokafka import TopicPartition
 
 from stream_lsh.embedded.group_store import FACT
 from stream_lsh.embedded.temporary import temporary_folder
+from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming
@@ -33,6 +34,7 @@ class GroupCopy:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
+        limit_cache(settings.cache_bytes)
         self._folder = temporary_folder()
         self._store = Store(self.folder / "db", sync=False)
         self._place = TopicPartition(Topics.of(settings).group_changelog, 0)
