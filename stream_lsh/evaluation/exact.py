@@ -138,7 +138,8 @@ class AllPairs:
 def _prefixes(documents: Ranked, threshold: float) -> NDArray[np.int64]:
     """How many of the rarest shingles of each document have one in common with those of every document in a pair."""
     sizes = np.diff(documents.offsets)
-    return np.minimum(sizes, sizes - np.ceil((threshold - _BEFORE_ROUNDING) * sizes).astype(np.int64) + 1)
+    least = np.ceil((threshold - _BEFORE_ROUNDING) * sizes).astype(np.int64)
+    return np.asarray(np.minimum(sizes, sizes - least + 1))
 
 
 def _index(documents: Ranked, prefixes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
