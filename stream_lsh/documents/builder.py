@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from stream_lsh.documents.columns import Columns, Rejection, joined, scopes_of
+from stream_lsh.documents.columns import Columns, Rejection, joined
 from stream_lsh.documents.document import Document, record_of
 from stream_lsh.documents.fields import LINE_ID, Fields, Record
 from stream_lsh.documents.refused import Refused
@@ -89,7 +89,7 @@ class Builder:
         return Columns(
             [record.id for record in records], texts, ends, np.array([record.time for record in records], np.int64),
             self._rejected, sources if any(sources) else [],
-            scopes_of([record.within for record in records] if self._fields.match_within else []),
+            [record.within for record in records] if self._fields.match_within else [],
             [i for i, record in enumerate(records) if record.deleted],
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.dead_letters import dead_letter
 from stream_lsh.documents.fields import LINE_ID, Fields
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.hashing.murmur import murmur128
+from stream_lsh.hashing.siphash import siphash128
 
 __all__ = [
     "LINE_ID",
@@ -58,7 +58,8 @@ class Columns:
         times: int64[n], ms since 1970, or NO_TIME.
         rejected: by place.
         sources: as JSON text, b"" for none; empty without `source_field`.
-        scopes: uint64[n], hashes of the scopes; empty without `match_within`.
+        scopes: as `within_text` has them, or uint64[n], their hashes under the index's key; empty without
+            `match_within`.
         deleted: places of the deletions.
         stamped: places of documents without a time of their own: their time is that of the record. It counts for stream
             time and does not order versions.
@@ -70,12 +71,23 @@ class Columns:
     times: NDArray[np.int64]
     rejected: dict[int, Rejection] = field(default_factory=dict)
     sources: list[bytes] = field(default_factory=list)
-    scopes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    scopes: list[bytes] | NDArray[np.uint64] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     stamped: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def scope_hashes(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """uint64[n], the hashes of the scopes under a key uint64[2]; empty without `match_within`.
+
+        Without the key a value with the hash of another scope cannot be constructed. It is the second half of SipHash,
+        because it is mixed into the first half of a text's hash under the same key.
+        """
+        if isinstance(self.scopes, np.ndarray):
+            return self.scopes
+        ends = np.cumsum(list(map(len, self.scopes)), dtype=np.int64)
+        return siphash128(b"".join(self.scopes), ends, key)[:, 1].copy()
 
     def part(self, begin: int, end: int) -> Columns:
         """The documents [begin, end)."""
@@ -115,13 +127,6 @@ class Batch(Columns):
         return dead_letter(
             why.reason, why.detail, self.input, int(self.line_numbers[i]), int(self.offsets[i]), self.raw(i), why.size
         )
-
-
-def scopes_of(within: list[bytes]) -> NDArray[np.uint64]:
-    """Hashes of scopes, given as `within_text` has them; empty if there are none."""
-    if not within:
-        return np.empty(0, np.uint64)
-    return murmur128(b"".join(within), np.cumsum(list(map(len, within)), dtype=np.int64))[:, 0].copy()
 
 
 def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:

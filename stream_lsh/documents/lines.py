@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns, Rejection, joined, scopes_of
+from stream_lsh.documents.columns import Columns, Rejection, joined
 from stream_lsh.documents.fields import (
     LINE_ID,
     LITERALS,
@@ -179,7 +179,7 @@ class _Parsed:
                 if within:
                     within[i] = record.within
             texts, text_ends = _insert(texts, text_ends, read)
-        return Columns(ids, texts, text_ends, times, self.rejected, sources, scopes_of(within), self.deleted)
+        return Columns(ids, texts, text_ends, times, self.rejected, sources, within, self.deleted)
 
     def _flat_within(self, plan: _Plan) -> list[bytes]:
         """The scopes, as `within_text` has them. Lines with an invalid value are left."""
@@ -262,7 +262,7 @@ class _Parsed:
         texts, ends = joined([record.text for record in records])
         times = np.array([record.time for record in records], np.int64)
         sources = [record.source for record in records] if fields.source_field is not None else []
-        scopes = scopes_of([record.within for record in records] if fields.match_within else [])
+        scopes = [record.within for record in records] if fields.match_within else []
         ids = [record.id for record in records]
         return Columns(ids, texts, ends, times, self.rejected, sources, scopes, self.deleted)
 

@@ -31,7 +31,7 @@ class Collection:
     are."""
 
     ids: list[bytes] = field(default_factory=list)  # as JSON text
-    scopes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # see `Columns.scopes`; or zeros
+    scopes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # hashes, or zeros
     compared: Compared = field(default_factory=lambda: Ranked(np.empty(0, np.int32), np.zeros(1, np.int64), 0))
     rejected: Counter[str] = field(default_factory=Counter)  # documents left out, by reason
     repeated: int = 0  # documents left out because their id was there before: they make no pairs
@@ -76,7 +76,8 @@ def collect(
         if texts:
             ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
             signed = signer.sign(b"".join(texts), ends, want_shingles=True)
-            scopes = batch.scopes[places] if len(batch.scopes) else np.zeros(len(texts), np.uint64)
+            hashes = batch.scope_hashes(signer.key)
+            scopes = hashes[places] if len(hashes) else np.zeros(len(texts), np.uint64)
             collection.scopes = np.concatenate((collection.scopes, scopes))
             sizes.append(np.diff(signed.offsets))
             apart = settings.measure == "jaccard"

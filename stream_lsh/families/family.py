@@ -20,9 +20,14 @@ from stream_lsh.text.settings import SigningSettings
 
 
 class Signs(Protocol):
-    """Signs documents, given as texts or as the texts that represent items. Threads may share one."""
+    """Signs documents, given as texts or as the texts that represent items. Threads may share one.
+
+    Attributes:
+        key: uint64[2], of the fingerprints and of the scopes' hashes.
+    """
 
     settings: SigningSettings
+    key: NDArray[np.uint64]
 
     def sign(
         self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
@@ -52,7 +57,7 @@ class Explains(Protocol):
 
 
 def signer_of(settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> Signs:
-    """The signer of a measure. key: of the fingerprints.
+    """The signer of a measure. key: of the fingerprints and of the scopes' hashes.
 
     Raises:
         UsageError: no signature can be made with these settings.

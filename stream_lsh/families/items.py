@@ -34,7 +34,7 @@ class ItemSigner:
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         self.settings = settings
-        self._key = key_words(key)
+        self.key = key_words(key)
         self._bits = settings.measure == "hamming"
         self._length = length_of("bits" if self._bits else "vector", settings.dimensions)
         self._layout = components_of(settings)
@@ -46,7 +46,7 @@ class ItemSigner:
         """As `Signer.sign`. A text that is no item with these dimensions, such as an empty one, has the size 0."""
         n, settings = len(ends), self.settings
         items, there = self._decode(texts, ends)
-        fingerprints = siphash128(texts, np.ascontiguousarray(ends, np.int64), self._key)
+        fingerprints = siphash128(texts, np.ascontiguousarray(ends, np.int64), self.key)
         signatures = np.zeros((n, self._layout.columns * want_signatures), self._layout.kind)
         if want_signatures and len(items):
             signatures[there] = self._sketch(items)

@@ -119,7 +119,7 @@ class EditSigner:
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         self.settings = settings
-        self._key = key_words(key)
+        self.key = key_words(key)
         self._tables = tables_for(settings)
         self._quick = quick_of(settings)
         self._looked = searches(int(settings.max_distance))
@@ -137,7 +137,7 @@ class EditSigner:
         points, offsets = np.empty(normalised_capacity(len(text)), np.uint64), np.empty(n + 1, np.int64)
         total = _sign(
             text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
-            settings.bands, self._looked, self._key, sizes, fingerprints, words, points, offsets,
+            settings.bands, self._looked, self.key, sizes, fingerprints, words, points, offsets,
         )  # fmt: skip
         if scopes is not None and len(scopes):
             # The scope changes all keys in the same way, because equal keys are in different places of two signatures.

@@ -29,6 +29,7 @@ class SampledSigner:
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         self.settings = settings
         self._signer = Signer(replace(settings, signature_size=1, bands=1, rows=1), key)
+        self.key = self._signer.key
 
     def sign(
         self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,

@@ -115,14 +115,14 @@ class Signer:
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        """Make the tables. key: of the fingerprints.
+        """Make the tables. key: of the fingerprints and of the scopes' hashes.
 
         Raises:
             UsageError: no signature can be made with these settings.
         """
         _check(settings)
         self.settings = settings
-        self._key = key_words(key)
+        self.key = key_words(key)
         self._tables = tables_for(settings)
         self._quick = quick_of(settings)
         self._weights = powers()
@@ -160,7 +160,7 @@ class Signer:
         total = _sign(
             text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
             _KINDS.index(settings.kind), settings.k, settings.continuous_k, self._weights, settings.bag, self._seeds,
-            self._key, sizes, fingerprints, signatures, shingles, offsets,
+            self.key, sizes, fingerprints, signatures, shingles, offsets,
         )  # fmt: skip
         if scopes is not None and len(scopes):
             set_apart(signatures, fingerprints, scopes)

@@ -221,7 +221,7 @@ class TermSigner:
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         self.settings = settings
-        self._key = key_words(key)
+        self.key = key_words(key)
         self._tables = _tables(settings)
         plain = SigningSettings(**{**settings.__dict__, "lower": False})
         self._plain, self._quick, self._quick_plain = _tables(plain), quick_of(settings), quick_of(plain)
@@ -238,7 +238,7 @@ class TermSigner:
         offsets, terms = np.empty(n + 1, np.int64), np.empty(len(text) + n + 1, np.uint64)
         total = _sign(
             text, ends, plain, plain_ends, self._quick, self._quick_plain, self._tables, self._plain, self._flags,
-            self._key, sizes, fingerprints, terms, offsets,
+            self.key, sizes, fingerprints, terms, offsets,
         )  # fmt: skip
         signatures = np.zeros((n, STORY_TERMS * want_signatures), np.uint32)
         terms = terms[:total]

@@ -40,7 +40,7 @@ class WeightsSigner:
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
         self.settings = settings
-        self._key = key_words(key)
+        self.key = key_words(key)
         self._kind = components_of(settings).kind
         self._seeds = random_words(np.array(_SAMPLES), settings.signature_size)
         self._tables = tables()
@@ -53,7 +53,7 @@ class WeightsSigner:
         ends = np.ascontiguousarray(ends, np.int64)
         words, offsets = parsed(texts, ends)
         sizes = (np.diff(offsets) // 2).astype(np.uint32)
-        fingerprints = siphash128(texts, ends, self._key)
+        fingerprints = siphash128(texts, ends, self.key)
         signatures = np.zeros((len(ends), self.settings.signature_size * want_signatures), self._kind)
         if want_signatures:
             _sample(words, logarithms(words[1::2].view(np.float64)), offsets, self._seeds, *self._tables, signatures)

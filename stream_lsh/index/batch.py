@@ -97,7 +97,7 @@ def sign_batch(
 ) -> SignedBatch:
     """Signatures, hashes, keys and, if wanted, compressed texts of documents."""
     exact = settings.verify == "exact"
-    signed = signer.sign(columns.texts, columns.ends, columns.scopes, want_shingles=exact)
+    signed = signer.sign(columns.texts, columns.ends, columns.scope_hashes(signer.key), want_shingles=exact)
     sizes = signed.sizes
     sizes[list(columns.rejected)] = 0
     owner = owners(columns.ids, settings.shards)

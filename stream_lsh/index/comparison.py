@@ -32,7 +32,7 @@ def likened(index: Index, text: str, scope: int, shard: int, row: int) -> Likene
     writes. A text without terms has similarity 0.
 
     Args:
-        scope: hash of the scope of the row (`Columns.scopes`), 0 without `match_within`; with another one no term
+        scope: hash of the scope of the row (`Columns.scope_hashes`), 0 without `match_within`; with another one no term
             would be equal.
     """
     data, one = text.encode("utf-8", "surrogatepass"), np.ones(1, np.int64)

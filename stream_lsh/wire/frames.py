@@ -63,7 +63,7 @@ class Frame:
         cls, signer: Signs, settings: Settings, columns: Columns, segments: NDArray[np.int64], source: Source
     ) -> Frame:
         """Sign documents. Rejected ones have the size 0."""
-        signed = signer.sign(columns.texts, columns.ends, columns.scopes, want_shingles=False)
+        signed = signer.sign(columns.texts, columns.ends, columns.scope_hashes(signer.key), want_shingles=False)
         sizes = signed.sizes
         sizes[list(columns.rejected)] = 0
         texts = text_frames(settings, columns, sizes, owners(columns.ids, settings.shards))

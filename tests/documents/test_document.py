@@ -203,7 +203,7 @@ def test_mappings_are_read_as_the_lines_of_a_file_are() -> None:
             assert getattr(part, name) == getattr(expected, name), record
         if not expected.rejected:
             assert part.times.tolist() == expected.times.tolist() and part.sources == expected.sources
-            assert part.scopes.tolist() == expected.scopes.tolist()
+            assert part.scopes == expected.scopes
     assert of_mappings([good | {"body": "x" * 200}], fields).rejected[0].reason == "too_large"
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.jobs import run
 
 from stream_lsh import Deduplicator, Document, Settings, Verdict
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.fields import Fields
 from stream_lsh.errors import UsageError
+from stream_lsh.hashing.murmur import murmur128
+from stream_lsh.hashing.siphash import KEY_BYTES, key_words
 
 VALUES = ["en", "de", "null", None, 17, "17", True, "true", "", "en,de"]  # all of them different
+FORGED = "another companyNP&7 >|K}UKxr+]"
 TEXT = "the council has voted for the new bridge over the river and work begins in spring"
 
 
@@ -92,6 +99,17 @@ def test_the_same_text_under_another_value_is_another_text(shards: int, verify: 
         ("rejected", None),
     ]  # fmt: skip
     assert found[5].reason == "id_reused"
+
+
+def test_a_scope_is_not_forged() -> None:
+    """`FORGED` has the murmur3 hash of `acme`. Without the key of the index no such value can be found."""
+    documents = [Document(customer, TEXT, within={"customer": customer}) for customer in ("acme", FORGED)]
+    raw = [json.dumps(document.id).encode() for document in documents]
+    assert len({int(hashed) for hashed in murmur128(b"".join(raw), np.cumsum(list(map(len, raw))))[:, 0]}) == 1
+    assert [verdict.kind for verdict in verdicts(documents, match_within=["customer"])] == ["unique", "unique"]
+    found = columns(documents, Fields(match_within=("customer",)))
+    hashes = [found.scope_hashes(key_words(bytes([key] * KEY_BYTES))).tolist() for key in (1, 2)]
+    assert len({*hashes[0], *hashes[1]}) == 4
 
 
 def test_queries_in_python(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ async def look(settings: KafkaSettings, new: KafkaSettings) -> Changelogs:
         if not any(ends.values()):
             raise StoreError(f"{topics.changelog} is empty: there is nothing to rebuild")
         await prepare(new)
-        await _claim(client, settings, new)
+        await _claim(client, old, {place.partition: end for place, end in ends.items()}, new)
     return Changelogs(old, {place.partition: ends[place] for place in places}, accepted)
 
 
@@ -113,22 +113,38 @@ def _by(settings: KafkaSettings) -> str:
     return f"stream-lsh kafka reindex --from-changelog of {settings.topic_prefix}"
 
 
-async def _claim(client: AIOKafkaAdminClient, settings: KafkaSettings, new: KafkaSettings) -> None:
-    """Make the signers of the new prefix pause, before any worker uses it.
+async def _claim(
+    client: AIOKafkaAdminClient, old: KafkaSettings, ends: Mapping[int, int], new: KafkaSettings
+) -> None:  # fmt: skip
+    """Make the signers of the new prefix pause, before any worker uses it, and give it the key of the old index: the
+    scopes of the stored documents are known by their hashes under that key only.
+
+    Args:
+        ends: see `Changelogs`.
 
     Raises:
-        StoreError: the prefix is in use.
+        StoreError: the prefix is in use, or the changelogs do not match each other or the settings.
     """
     topics = Topics.of(new)
-    if (await pause_of(client, topics)).by == _by(settings):
+    used = StoreError(
+        f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
+        "--to-prefix"
+    )
+    if (await pause_of(client, topics)).by != _by(old):
+        for role in new.roles:
+            if await all_committed(client, topics.group(role)):
+                raise used
+        await mark(client, topics, Pause(_by(old), time.time_ns() // 1_000_000))
+    async with reading(old, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
+        changes = await Chains(consumer, old, ends).following(asyncio.Event())
+    if not changes:
         return
-    for role in new.roles:
-        if await all_committed(client, topics.group(role)):
-            raise StoreError(
-                f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
-                "--to-prefix"
-            )
-    await mark(client, topics, Pause(_by(settings), time.time_ns() // 1_000_000))
+    accepted = await sequenced(client, topics)
+    if accepted is None:
+        first = (0, Accepted(changes[0].key).metadata())
+        await commit_alone(client, topics.group("sequence"), {TopicPartition(topics.signatures, 0): first})
+    elif accepted[1].key != changes[0].key:
+        raise used
 
 
 async def restore(

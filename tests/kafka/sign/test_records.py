@@ -50,7 +50,7 @@ def test_a_value_is_read_as_the_same_line_of_a_file(given: dict[str, object]) ->
     assert found.ids == expected.ids
     assert found.texts == expected.texts
     assert found.ends.tolist() == expected.ends.tolist()
-    assert found.scopes.tolist() == expected.scopes.tolist()
+    assert found.scopes == expected.scopes
     assert len(found.scopes) == (len(LINES) if settings.match_within else 0)
     assert {i: why.reason for i, why in found.rejected.items()} == {
         i: why.reason for i, why in expected.rejected.items()

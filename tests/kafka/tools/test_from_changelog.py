@@ -23,6 +23,7 @@ from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import reading
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import ROLES
 from stream_lsh.kafka.sign.position import Pause, pause_of
 from stream_lsh.kafka.tools.from_changelog import Chains, look
@@ -124,6 +125,7 @@ def test_another_number_of_shards_without_the_documents(
         assert run.returncode == 0 and f"{len(first):,} documents judged" in said, said
         assert f"stream-lsh kafka worker --topic-prefix {prefix}-2" in said and f"--shards {after}" in said
         assert not old.run(_paused(new))
+        assert old.run(_key(new)) == old.run(_key(old))
 
         with new:
             begun = new.worker(ROLES, data_folder=tmp_path / f"worker-0-data-{prefix}-2")
@@ -142,6 +144,13 @@ async def _signed(pipeline: Pipeline) -> int:
         if pipeline.topics.signatures not in await client.list_topics():
             return 0
     return await end_of(pipeline, pipeline.topics.signatures)
+
+
+async def _key(pipeline: Pipeline) -> bytes:
+    async with admin(pipeline.settings) as client:
+        found = await sequenced(client, pipeline.topics)
+    assert found is not None
+    return found[1].key
 
 
 async def _paused(pipeline: Pipeline) -> Pause:

@@ -15,6 +15,7 @@ import orjson
 import pytest
 from support.kafka import match_play
 from support.kafka.replica_play import change_of, oracle, reply_of, stream, undisturbed, verdicts
+from support.kafka.stages import KEY
 from support.long_form import rotating
 
 from stream_lsh.documents.builder import columns
@@ -32,7 +33,6 @@ from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Source, numbers
 
-KEY = bytes(range(16, 32))  # of the new index
 SIZE = 40
 DIMENSIONS = 32
 
