@@ -1,7 +1,5 @@
 """What every test starts from: the installed package, real data, signals as in a terminal, no example too slow."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The documentation keeps step with the code: settings, links, examples, commands."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The drawings of docs/explanation/how-matching-works.md show what the code computes."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The whole job against exhaustive truth: every pair reported is true, with its Jaccard, and hardly one is missed."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 from pathlib import Path

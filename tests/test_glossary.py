@@ -1,7 +1,5 @@
 """The reference defines every name that a user reads: JSON fields and metrics."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A test that hangs ends with the stacks of its threads and tasks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Layers (docs/internals/modules.md): a package imports only lower layers, and files do not import in circles."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from graphlib import CycleError, TopologicalSorter

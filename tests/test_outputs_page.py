@@ -1,7 +1,5 @@
 """The examples of docs/reference/outputs.md are what the commands write."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The generated pages of docs/reference say what the code says, and leave nothing out."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The examples in tutorials, how-to guides and explanations, run: each command prints what the page shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The worked examples of Mining of Massive Datasets, chapter 3, as its lecture decks print them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.models import distances

@@ -1,7 +1,5 @@
 """Rules of alerts: what a file may say, and what is said of one that says something else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

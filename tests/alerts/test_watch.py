@@ -1,7 +1,5 @@
 """What rules say: as a model that looks through everything before, document by document; however it is cut."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The public interface in Python: verdicts, facts, commits, readers, threads."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

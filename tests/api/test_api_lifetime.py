@@ -1,7 +1,5 @@
 """A Deduplicator in a program: feeds that raise or stay idle, Ctrl-C, threads, forks, and what it leaves alone."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

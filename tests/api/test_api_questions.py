@@ -1,7 +1,5 @@
 """What a Deduplicator is asked: queries, single documents, groups; and documents that are deleted."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

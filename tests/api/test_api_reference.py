@@ -1,7 +1,5 @@
 """The reference of the Python API: its examples run, and the page has all that is exported."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 from pathlib import Path

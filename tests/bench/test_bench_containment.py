@@ -1,7 +1,5 @@
 """bench/containment.py: its recipe and its scores on a few texts; its truth against plain Python."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """bench/dense.py and bench/growth.py: what they count, and small runs of the processes that they start."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

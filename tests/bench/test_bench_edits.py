@@ -1,7 +1,5 @@
 """The edit that makes a large feed of the posts: deterministic, same shape, other words."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The feeds in which copies crowd: the same every time, and what they say of themselves."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The arithmetic of the benchmarks on Kafka: quantiles, what was done when, processes, delays; without a broker."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from aiokafka import TopicPartition

@@ -1,7 +1,5 @@
 """bench/levenshtein.py: small runs of the engine and of rapidfuzz."""
 
-from __future__ import annotations
-
 import orjson
 
 from bench.levenshtein import beside

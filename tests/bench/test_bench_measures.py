@@ -1,7 +1,5 @@
 """bench/measures.py: its recipe, and small runs of the engine; of faiss where it is installed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

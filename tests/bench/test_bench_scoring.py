@@ -1,7 +1,5 @@
 """Recall and precision of the benchmarks, on pairs that can be counted by hand."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 

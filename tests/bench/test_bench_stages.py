@@ -1,7 +1,5 @@
 """The clock of bench/stages.py, and that the engine still has the functions that it puts clocks around."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 r"""The words that the peers are given: the fast ways give what `\w+` on `str.lower` gives."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """bench/weights.py: its recipe, and a small run of the engine."""
 
-from __future__ import annotations
-
 from support.models.distances import weighted_jaccard
 
 from bench.weights import baskets, ours, scored, streamed, true_pairs

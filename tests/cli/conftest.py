@@ -1,7 +1,5 @@
 """Commands whose whole standard output counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`stream-lsh dedup --alerts` and `stream-lsh alerts`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The commands from end to end, on a few documents; in processes of their own where descriptors and signals count."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

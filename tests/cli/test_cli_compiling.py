@@ -1,7 +1,5 @@
 """What only fails, or helps, never waits for a compiler."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`stream-lsh dedup`, `query`, `tune` and `evaluate` of quotations."""
 
-from __future__ import annotations
-
 import random
 import tomllib
 from pathlib import Path

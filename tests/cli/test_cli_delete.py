@@ -1,7 +1,5 @@
 """`stream-lsh delete`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

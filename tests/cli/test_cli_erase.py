@@ -1,7 +1,5 @@
 """`stream-lsh erase`, and what `delete` and `info` say of erasing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

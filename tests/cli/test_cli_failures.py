@@ -1,7 +1,5 @@
 """How the program ends when something goes wrong: the message and the exit code."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """The help: fast to come, complete, with examples."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Commands on an index that is there: its settings, what `pairs` lists, queries with whole files, who writes to it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

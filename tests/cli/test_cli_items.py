@@ -1,7 +1,5 @@
 """Vectors and bit vectors on the command line: feeds, dead letters, a single one to look for, what the help says."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

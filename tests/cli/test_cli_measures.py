@@ -1,7 +1,5 @@
 """`stream-lsh tune` and `stream-lsh evaluate` of vectors, bit vectors and short texts."""
 
-from __future__ import annotations
-
 import base64
 import tomllib
 from functools import cache

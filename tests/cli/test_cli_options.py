@@ -1,7 +1,5 @@
 """The options of the settings: all of them, and which source wins."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Progress: from the job's reports alone, so without waiting."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from contextlib import nullcontext

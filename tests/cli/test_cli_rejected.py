@@ -1,7 +1,5 @@
 """Feeds that are wrong as a whole: the first line that is wrong is shown, and the exit code says so."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

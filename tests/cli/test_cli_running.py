@@ -1,7 +1,5 @@
 """Where documents come from and where results go."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

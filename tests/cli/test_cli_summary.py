@@ -1,7 +1,5 @@
 """The summary, in words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command lines of worker, health and reindex, as far as they go without a broker."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

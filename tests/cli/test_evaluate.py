@@ -1,7 +1,5 @@
 """`stream-lsh evaluate`."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 from typing import Any

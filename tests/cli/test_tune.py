@@ -1,7 +1,5 @@
 """`stream-lsh tune`."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

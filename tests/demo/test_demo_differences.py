@@ -1,7 +1,5 @@
 """What differs between two texts."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

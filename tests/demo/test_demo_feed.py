@@ -1,7 +1,5 @@
 """The feed of the demo: deterministic, of the size asked for, and with labels that are true."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

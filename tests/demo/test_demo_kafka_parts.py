@@ -1,7 +1,5 @@
 """The demo on Kafka, without Kafka: its feed, its counts, its settings, and options that do not go together."""
 
-from __future__ import annotations
-
 import json
 import socket
 from itertools import pairwise

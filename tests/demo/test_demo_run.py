@@ -1,7 +1,5 @@
 """The demo from end to end: what it shows, and that the figures are right."""
 
-from __future__ import annotations
-
 import json
 from io import StringIO
 from pathlib import Path

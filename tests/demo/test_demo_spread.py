@@ -1,7 +1,5 @@
 """The story of the demo that spreads, is corrected and withdrawn: the same whatever the seed is, but for its words."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from io import StringIO

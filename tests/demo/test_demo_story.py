@@ -1,7 +1,5 @@
 """The stories of the demo: complete, varied, the same for the same seed."""
 
-from __future__ import annotations
-
 import re
 from random import Random
 

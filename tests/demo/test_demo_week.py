@@ -1,7 +1,5 @@
 """The week of the demo: its feed, the stories that the job finds in it, and what is shown of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

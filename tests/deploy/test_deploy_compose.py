@@ -1,7 +1,5 @@
 """docker-compose.yml: its form by the schema of the specification, and what it says against the code."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

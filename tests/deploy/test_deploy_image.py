@@ -1,7 +1,5 @@
 """deploy/Dockerfile: what a reviewer would look for, and whether the commands in it exist."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """deploy/kubernetes and its folder serve: by the schema of Kubernetes, as kustomize builds it, and against the code."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """deploy/prometheus and deploy/grafana: only metrics that there are, and all of them."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """examples/docker-compose.yml, which is laid over docker-compose.yml: its form, and what it says against the code."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 import tomllib

@@ -1,7 +1,5 @@
 """A container's first start compiles nothing (without Docker: made and warmed as the Dockerfile does it, and moved)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The runbook, the metrics and the messages in the docs are those of the code and of deploy."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

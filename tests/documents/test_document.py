@@ -1,7 +1,5 @@
 """Documents of Python programs: values of Python and NumPy are taken like those of a JSON line, or raise."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from datetime import UTC, date, datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """Lines and Python objects to columns; the compiled reader against Python's own parser."""
 
-from __future__ import annotations
-
 import json
 import lzma
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Dead letters of ids that were deleted are written over where they stand; all others stay to the byte."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

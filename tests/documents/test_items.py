@@ -1,7 +1,5 @@
 """Vectors and bit vectors as they come in: every way to give one is the same text, and what is none is refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 from array import array

@@ -1,7 +1,5 @@
 """Lists of numbers read by the kernel: exactly as Python reads each of them, or not at all."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

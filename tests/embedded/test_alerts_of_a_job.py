@@ -1,7 +1,5 @@
 """Alerts of a job: each rule on a feed with a known answer, once, whatever is interrupted."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An input that is not what was read before is noticed; one that has grown, moved or been copied goes on."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

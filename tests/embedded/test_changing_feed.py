@@ -1,7 +1,5 @@
 """Feeds in which documents are replaced and deleted: from the lines that come in to the lines that go out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups whose members are replaced and deleted: as the model has it, whatever batches and restarts there are."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """What is particular to quotations (tests/embedded/test_measures.py has what all measures have)."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An index that is written by whoever has documents: where they are found again, and what a commit brings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a run keeps in its index folder beside the index is erased, too; outputs go on to the byte, or to the line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

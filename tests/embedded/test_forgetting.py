@@ -1,7 +1,5 @@
 """A window from the outside: the command line's job, what it says, and the interface in Python."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

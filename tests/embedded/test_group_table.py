@@ -1,7 +1,5 @@
 """Groups of a job without updates: members in order, orders of the table, what memory and a window change."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import defaultdict

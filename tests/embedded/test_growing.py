@@ -1,7 +1,5 @@
 """A file that somebody is writing: its last line may not be whole yet."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

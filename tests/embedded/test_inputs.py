@@ -1,7 +1,5 @@
 """Inputs: every way in, positions, damage, latency."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Jobs in this process: growing files, several inputs, signals, and what is left behind."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """`match_within`: documents match only where the values of some fields are equal, as if each had its own index."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Every measure through the whole job, against exhaustive comparison: verdicts, restarts, kills, what is erased."""
 
-from __future__ import annotations
-
 import base64
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Outputs: complete lines, whatever happens; and the same bytes however a run was interrupted."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import os

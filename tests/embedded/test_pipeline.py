@@ -1,7 +1,5 @@
 """The threads of a job: errors come through, and nobody waits for ever."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A whole file against an index: nothing is added, and every document gets the verdict that it would get."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The same command gives the same bytes, whatever has become of its files, and however it was broken off."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

@@ -1,7 +1,5 @@
 """Alerts sent to receivers that hang, fail or redirect, by senders that are killed: at least once, in order."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

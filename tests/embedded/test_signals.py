@@ -1,7 +1,5 @@
 """Signals that wait, signals that ask to stop: none is lost, none comes twice, none changes an outcome that stands."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """What is particular to stories (tests/embedded/test_measures.py has what all measures have)."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import random

@@ -1,7 +1,5 @@
 """Runs that are killed and run again, short of disk, or damaged: in the end every file is that of a whole run."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import random

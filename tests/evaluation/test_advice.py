@@ -1,7 +1,5 @@
 """Advice on the length of shingles."""
 
-from __future__ import annotations
-
 import pytest
 
 from stream_lsh.evaluation.advice import Length, advise, continuous_share, current_length, lengths, measure_lengths

@@ -1,7 +1,5 @@
 """Groups against labels: the figures of papers, and the definitions word for word."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

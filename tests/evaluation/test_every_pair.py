@@ -1,7 +1,5 @@
 """Exhaustive comparison of vectors, bit vectors, short texts and sets with weights: against the definitions."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Exhaustive comparison: against the definition, and against the truth files."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of an evaluation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Samples of documents, and the similarity of their pairs."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pairs from files of several shapes, and what is wrong with a line."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The curves of vectors and bit vectors: against the textbook, against simulation, against all there is."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

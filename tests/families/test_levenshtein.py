@@ -1,7 +1,5 @@
 """Short texts: their distance, the keys of their pieces, how often they have which characters (MMDS 3.5.5, 3.9)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

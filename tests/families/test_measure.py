@@ -1,7 +1,5 @@
 """What follows from a measure: collision probabilities, keys, signatures, exact distances (MMDS 3.5 to 3.7)."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 from typing import Any

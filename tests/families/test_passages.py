@@ -1,7 +1,5 @@
 """Passages against plain Python, and against the tokens that shingles are made of."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """Which shingles are keys, and how many of them two texts share: arithmetic against throws of dice."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Signer end to end: shingle sets, fingerprints, layouts, sizes, threads, documents of 10 MB."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import itertools

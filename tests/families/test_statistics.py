@@ -7,8 +7,6 @@ Bounds are Z = 4.9 standard deviations: an honest estimator leaves them on one s
 1e-6 (normal approximation). Some 150 comparisons: a change of seeds makes any of them fail by chance with about 1.5e-4.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Terms of texts, against a plain reference."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

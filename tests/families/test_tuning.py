@@ -1,7 +1,5 @@
 """The choice of K, b and r, and the worked examples of MMDS 3.4."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import subprocess

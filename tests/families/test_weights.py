@@ -1,7 +1,5 @@
 """Sets with weights: their text, consistent weighted sampling, the similarity (MMDS 3.1.1 with weights; Ioffe 2010)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

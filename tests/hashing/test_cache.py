@@ -1,7 +1,5 @@
 """The cache of compiled kernels: it goes by content, is trusted only where nobody else writes, compiles once."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,7 +1,5 @@
 """How kernels are compiled: whole, with what they call; and apart, where they are called by their address."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reads of the kernels: what a signal interrupts or what gives less is gone on with; what is not there is an error."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

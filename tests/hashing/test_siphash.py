@@ -1,7 +1,5 @@
 """Keyed hashes: the published vectors, a slow SipHash, and what a key is for."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Structs: what kernels and Python see of each other's numbers and arrays, and what is refused."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whatever batches, flushes, erasing and restarts: an index says what the model of windows and updates says."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import random

@@ -1,7 +1,5 @@
 """`compare_with = "all"`: with all verified, all similar pairs of a bucket; with limits, always the same ones."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

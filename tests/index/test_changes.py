@@ -1,7 +1,5 @@
 """What was deleted or replaced is known to readers and later processes; what cannot be deleted is refused."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What updates and deletions mean, as worked histories on each step of which index and model agree."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

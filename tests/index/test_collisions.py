@@ -1,7 +1,5 @@
 """Who knows the hash functions, but not the index's key, makes no two documents one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

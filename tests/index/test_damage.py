@@ -1,7 +1,5 @@
 """What was lost, cut off or changed is said with its remedy, or made again from the rows: never a wrong answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

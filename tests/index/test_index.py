@@ -1,7 +1,5 @@
 """Openings and commits that break off: what was committed is kept, nothing else counts, nothing stays open."""
 
-from __future__ import annotations
-
 import gc
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Limits of what is read and compared: all answers are those of the rule, and of what went nothing counts."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An index is read beside the process that writes it: always as it was committed at some time, and never otherwise."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

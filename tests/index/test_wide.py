@@ -1,7 +1,5 @@
 """Nothing wraps at 2^32: rows, postings, places in files, blocks of memory. Files are sparse: they cost nothing."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path

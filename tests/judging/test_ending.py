@@ -1,7 +1,5 @@
 """Which groups end: after two windows, whatever the batches are, a few with every document."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Groups: every event as a model says that steps from document to document, however the feed is cut into batches."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

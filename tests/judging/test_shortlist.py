@@ -1,7 +1,5 @@
 """The judge says the same of the shards' shortlists as of everything they found."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One verdict a document from what the shards found, and how it is written down."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

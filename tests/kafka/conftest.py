@@ -4,8 +4,6 @@ STREAM_LSH_TEST_KAFKA_VERSION chooses the version of the latter two. With CI set
 What needs a broker is `long`, unless it is marked as `smoke`.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterator

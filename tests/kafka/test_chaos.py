@@ -4,8 +4,6 @@ rows.
 STREAM_LSH_CHAOS_SEED chooses another seed, STREAM_LSH_CHAOS_MINUTES another length.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

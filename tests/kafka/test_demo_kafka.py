@@ -1,7 +1,5 @@
 """`stream-lsh demo --kafka` as a process: what it starts, prints and leaves behind, however it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

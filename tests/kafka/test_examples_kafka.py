@@ -1,7 +1,5 @@
 """The two consumers of examples/ as processes: they miss nothing when they are killed, and end in order."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Groups and alerts of the whole pipeline are the embedded engine's, whoever is killed; and how they are shown."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """Kafka's settings: the same sources as the engine's, one file for both, what is refused and how."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

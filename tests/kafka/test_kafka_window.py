@@ -1,7 +1,5 @@
 """A window on Kafka: the changelog gets no longer than the live rows, and a standby from it has the same replies."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from pathlib import Path

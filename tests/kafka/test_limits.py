@@ -1,7 +1,5 @@
 """What does not fit, what is not there, what is away: clear words, retries with limits, no lost document."""
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

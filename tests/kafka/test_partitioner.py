@@ -1,7 +1,5 @@
 """Keys have the partitions that other clients of Kafka give them."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

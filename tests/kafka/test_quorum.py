@@ -1,7 +1,5 @@
 """A topic's copies fall below min.insync.replicas: nothing is acknowledged, nothing may get lost, somebody is told."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -3,8 +3,6 @@
 STREAM_LSH_LONG=1 takes the first 40,000 posts and all of terms-3k instead of the first few thousand.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

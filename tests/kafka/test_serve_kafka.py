@@ -1,7 +1,5 @@
 """`stream-lsh serve --kafka`: a pipeline over HTTP, by its topics."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

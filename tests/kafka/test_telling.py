@@ -1,7 +1,5 @@
 """All interleavings of a pipeline of several shards that keep, with kills and zombies, say and decide the same."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache

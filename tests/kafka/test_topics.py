@@ -1,7 +1,5 @@
 """Topics: names, making them, showing and checking what is there."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whatever is asked: an answer that the description of the interface knows, and all that was taken is there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

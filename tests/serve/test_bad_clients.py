@@ -1,7 +1,5 @@
 """Clients that are slow, broken, or gone: they are cut off or told so, and nobody else notices."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

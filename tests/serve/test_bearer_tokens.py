@@ -1,7 +1,5 @@
 """The tokens file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

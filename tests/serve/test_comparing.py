@@ -1,7 +1,5 @@
 """Two texts side by side: what is marked is what both have, by the hashes that the index compares."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The ring of events: who reads on gets every event once, and who comes too late is told so."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Events of several topics in one order, whoever reads them, from wherever, and however they come."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What a service makes of the records of the outputs: over its runs, and of what it cannot read."""
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Any

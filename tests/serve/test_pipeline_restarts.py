@@ -1,7 +1,5 @@
 """What a service does when a run of its readers ends: it tries again, or says why it cannot."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What a service of a pipeline remembers of verdicts."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

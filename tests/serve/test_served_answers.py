@@ -1,7 +1,5 @@
 """A service answers as `dedup` over the order of its numbers, many clients too; answers survive `kill -9`."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Measures other than `jaccard` over HTTP: the answers of `dedup` and `query`; two documents side by side."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

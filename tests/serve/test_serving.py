@@ -1,7 +1,5 @@
 """The interface over HTTP, of a real process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

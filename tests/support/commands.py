@@ -1,7 +1,5 @@
 """Commands of `stream-lsh` in the process of the tests."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is in the files of a folder, whatever it is packed into."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts in families of copies that are changed and withdrawn, and settings with which the engine finds all of them."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

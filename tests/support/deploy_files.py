@@ -1,7 +1,5 @@
 """What is in the files to deploy with, and whether a command that they run exists."""
 
-from __future__ import annotations
-
 import io
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What workers and `stream-lsh kafka status` tell Prometheus."""
 
-from __future__ import annotations
-
 from stream_lsh.kafka.run.metrics import Probe, Registry
 from stream_lsh.kafka.tools.exporter import metrics
 from stream_lsh.kafka.tools.status import Report, Role

@@ -8,8 +8,6 @@ LOOKS: a file to which a reader adds a byte for each state that it has seen on t
 before the end, so it is waited for.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

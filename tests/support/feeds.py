@@ -1,7 +1,5 @@
 """Feeds of documents: what is nasty, what drifts, what is changed and withdrawn."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

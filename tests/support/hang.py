@@ -5,8 +5,6 @@ quick 90 s, with a broker 180 s, long 300 s; `@pytest.mark.limit(seconds)` is an
 stacks, too, where their standard error goes: they get SIGABRT.
 """
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import gc

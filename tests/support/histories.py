@@ -1,7 +1,5 @@
 """Feeds in which documents are changed and withdrawn, come again, or late: the same ones, whatever documents are."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

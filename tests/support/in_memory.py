@@ -1,7 +1,5 @@
 """Temporary folders in memory, where the system has enough of it: RocksDB syncs files that nobody needs afterwards."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

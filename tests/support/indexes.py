@@ -1,7 +1,5 @@
 """An index as tests open, feed and ask it; and how it is compared with a model that sees the whole feed at once."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Jobs over lines of JSON: feeds in files, the outputs of a run, and the command line of the same run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

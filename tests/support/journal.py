@@ -9,8 +9,6 @@ broker of the session, are not part of it either.
 `--journal=FILE`, not `--journal FILE`: pytest takes a file that exists for a test of another folder.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import time

@@ -1,7 +1,5 @@
 """JSON lines: what tests feed, and what comes out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

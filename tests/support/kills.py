@@ -1,7 +1,5 @@
 """Runs that are killed at random moments, or broken off in the middle."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import time

@@ -4,8 +4,6 @@ A property has many cases: seeds, combinations, schedules. The gate runs a share
 (STREAM_LSH_ROTATION, which .ci/run takes from the commit). STREAM_LSH_LONG=1 runs all, with more documents.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Feeds for each measure: documents in families, near enough to be found or just not, said again and in other ways."""
 
-from __future__ import annotations
-
 import base64
 import random
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a test needs and a machine may lack."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from typing import NoReturn

@@ -8,8 +8,6 @@
 | `python` | executed, and its output is compared with the `text` block behind it, if there is one |
 """
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import io

@@ -1,7 +1,5 @@
 """Real texts with all pairs whose Jaccard similarity is 0.5 or more."""
 
-from __future__ import annotations
-
 import lzma
 from itertools import islice
 from pathlib import Path

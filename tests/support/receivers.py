@@ -1,7 +1,5 @@
 """Receivers of alerts that hang, fail, answer slowly or redirect."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Histories as hypothesis draws them: few ids and words, so that everything happens to each of them."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from stream_lsh.documents.document import Document

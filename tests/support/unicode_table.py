@@ -4,8 +4,6 @@ The table is made once, from the Unicode data of the running Python. Later versi
 the same lower case and the same NFKC. Another table changes signatures: `FORMAT` of the index must then be raised.
 """
 
-from __future__ import annotations
-
 import string
 import sys
 import unicodedata

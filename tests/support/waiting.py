@@ -1,7 +1,5 @@
 """Waiting for a state, for as long as a machine may need that is slow, or busy with other things."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

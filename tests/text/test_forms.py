@@ -1,7 +1,5 @@
 """One form for all spellings: invisible characters, NFC and NFKC, the same on every Python."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import sys

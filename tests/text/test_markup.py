@@ -1,7 +1,5 @@
 """HTML and its entities: the same on every Python."""
 
-from __future__ import annotations
-
 import html
 
 import pytest

@@ -1,7 +1,5 @@
 """The tokeniser's kernel against plain Python, and what becomes of each script."""
 
-from __future__ import annotations
-
 import sys
 import unicodedata
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Binary records: what is packed comes back; anything else is refused with a sentence, never guessed at."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace

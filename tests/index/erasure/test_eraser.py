@@ -1,7 +1,5 @@
 """Erasing: what went is nowhere in the folder of an index (that no answer is another: test_answers.py)."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import zlib

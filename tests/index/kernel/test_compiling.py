@@ -1,7 +1,5 @@
 """The process that compiles beside the others."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

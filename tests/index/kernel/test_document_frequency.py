@@ -1,7 +1,5 @@
 """How rare terms are: counted, fading, kept in the store and read again."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

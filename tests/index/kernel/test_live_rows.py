@@ -1,7 +1,5 @@
 """Ranges of deleted rows in buckets are passed over, and not read again."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

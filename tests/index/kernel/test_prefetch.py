@@ -1,7 +1,5 @@
 """Texts of old rows are read for many documents at once, and no answer depends on it."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The merge policy, without a disk: however slow merges are, a feed goes on, and runs do not become many."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

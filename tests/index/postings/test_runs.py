@@ -1,7 +1,5 @@
 """Runs of a segment: what counts when, and merges that are not waited for."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

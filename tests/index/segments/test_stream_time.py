@@ -1,7 +1,5 @@
 """Stream time: the running maximum of the median of the last 64 event times."""
 
-from __future__ import annotations
-
 import random
 from statistics import median_low
 

@@ -1,7 +1,5 @@
 """A window: what is older is not seen; what goes changes no answer (see test_answers.py) and leaves nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The block cache, which all stores of a process share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the system refuses is no damage: it is said in plain words, and nothing is deleted or taken for lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

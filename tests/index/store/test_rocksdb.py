@@ -1,7 +1,5 @@
 """The store: what is deleted leaves the disk, keys are found by rows, folders are durable with their names."""
 
-from __future__ import annotations
-
 import os
 import random
 import zlib

@@ -1,7 +1,5 @@
 """Files of the index that were lost or cut are noticed before RocksDB makes an empty database of the rest."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Clients that meet a broker which is not ready, or do not get an answer any more."""
 
-from __future__ import annotations
-
 import asyncio
 import pkgutil
 import socket

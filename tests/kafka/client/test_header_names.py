@@ -1,7 +1,5 @@
 """Header names that are not UTF-8 keep nobody from reading; they become text."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """TLS and logins against a real broker with certificates made here, and what is said when they do not fit."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

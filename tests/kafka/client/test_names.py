@@ -1,7 +1,5 @@
 """Workers with names in their groups: a restart moves nothing, who is gone for good is replaced, no name is for two."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A broker that has just taken over may not know its end yet: whoever compares a position with it asks again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """The log of what was decided, on a real broker: read from wherever it begins, shortened, and never guessed at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

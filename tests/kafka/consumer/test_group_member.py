@@ -1,7 +1,5 @@
 """What a member reads, and when it lets go; with a consumer that does what the test says."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable

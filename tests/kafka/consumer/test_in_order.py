@@ -1,7 +1,5 @@
 """Items are done in order, for every order in which their records are confirmed."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import permutations
 from typing import Any

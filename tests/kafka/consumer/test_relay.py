@@ -1,7 +1,5 @@
 """What signing and sequencing have in common, where Kafka or aiokafka leaves them waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator

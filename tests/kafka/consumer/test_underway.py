@@ -1,7 +1,5 @@
 """What is under way at a time has a limit, whatever the number of partitions; the order of each stays."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

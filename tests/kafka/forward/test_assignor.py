@@ -1,7 +1,5 @@
 """Documents and verdicts of a partition go to the same member, and partitions that only one of them has to none."""
 
-from __future__ import annotations
-
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Forward against a real broker: the unique documents, unchanged, in order and once; the bad ones with their reason."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Forward beside a compacted documents topic: what a later record with the same key has replaced is no loss."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Forward, where documents, verdicts or positions are gone: it says so, and goes on without only if that is allowed."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

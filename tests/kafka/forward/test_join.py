@@ -1,7 +1,5 @@
 """Documents and verdicts meet in order, each once, whatever is compacted or begins again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

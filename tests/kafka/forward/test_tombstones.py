@@ -1,7 +1,5 @@
 """What a verdict says of a kept document that went, as a record of the unique documents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

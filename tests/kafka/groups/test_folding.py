@@ -1,7 +1,5 @@
 """Memberships say what the verdicts say; folded in whatever rounds, by whoever takes over, they tell the same."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The role group against a real broker: each event and alert once, whoever is killed, and whatever disk is left."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

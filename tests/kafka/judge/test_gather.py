@@ -1,7 +1,5 @@
 """Every frame complete exactly once and in order, whatever is lost, repeated, out of order or begun again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

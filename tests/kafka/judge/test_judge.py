@@ -1,7 +1,5 @@
 """The judge against a real broker: one verdict a document, whoever is killed, frozen or begins again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What stands in verdicts and pairs: the embedded ones, and where the document came from."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

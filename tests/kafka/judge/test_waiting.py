@@ -1,7 +1,5 @@
 """The judge's log names what everything waits for; without a broker, under a simulated clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from stream_lsh.kafka.judge.gather import Gather

@@ -1,7 +1,5 @@
 """What the tests of the match role start from."""
 
-from __future__ import annotations
-
 import pytest
 
 from stream_lsh.kafka.match import kept_answers

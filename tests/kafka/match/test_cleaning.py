@@ -1,7 +1,5 @@
 """Erasing on Kafka: what went is nowhere in folders and changelog, and no answer is another."""
 
-from __future__ import annotations
-
 import logging
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Where Faust's own behaviour would be wrong, without a broker: the option of a consumer, what is late."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """No frame is lost between client and flow, and what stands still is noticed: aiokafka's fetcher, no broker."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The way of a shard's frames without a broker: what is sent, acknowledged, given up, and in which order."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass

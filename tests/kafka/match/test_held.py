@@ -1,7 +1,5 @@
 """A shard that a worker holds, without a broker: opening and closing, a changelog that is trimmed, frames missing."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

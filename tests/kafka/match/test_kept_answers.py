@@ -1,7 +1,5 @@
 """Stored answers of a shard: they outlive what they name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from support.kafka.replica_play import settings_of

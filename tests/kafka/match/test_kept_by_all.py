@@ -1,7 +1,5 @@
 """Several shards that keep answer as the embedded engine does, whoever begins again, and wherever."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable, Sequence

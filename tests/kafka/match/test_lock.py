@@ -1,7 +1,5 @@
 """The lock of a data folder."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

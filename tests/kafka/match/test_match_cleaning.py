@@ -1,7 +1,5 @@
 """Erasing by workers on a real broker: owner, standby, and a worker without a disk behind a cleaned changelog."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """Memory of a match worker whose changelog has records of 16 MB: through recovery, and as a standby."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import random

@@ -1,7 +1,5 @@
 """The match role and its state: a changelog that is trimmed, empty or not the one it was, damage, failures of sends."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

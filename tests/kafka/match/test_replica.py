@@ -1,7 +1,5 @@
 """A shard kept by a log of frames and a changelog: what is missing, damaged, foreign, or of other settings."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Sequence

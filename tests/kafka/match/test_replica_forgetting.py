@@ -1,7 +1,5 @@
 """What a shard remembers of a window, beside the window itself."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A shard kept by frames and a changelog answers as the embedded index does, whatever is lost or repeated."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

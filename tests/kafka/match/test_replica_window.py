@@ -1,7 +1,5 @@
 """A shard that forgets, and what follows it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

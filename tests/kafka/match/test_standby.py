@@ -1,7 +1,5 @@
 """A member that stands by, without a partition: it is healthy while the brokers answer it, and not a moment longer."""
 
-from __future__ import annotations
-
 import asyncio
 import pkgutil
 import time

@@ -1,7 +1,5 @@
 """What the watchdog of match finds under a simulated clock, and what it must not take for a stall."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Alerts are raised by what workers really tell: scraped, repeated, and given to Prometheus' own evaluation."""
 
-from __future__ import annotations
-
 import re
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Alive is who has committed, or had nothing to do, within a minute: asked over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import urllib.error

@@ -1,7 +1,5 @@
 """What is said at which level of what Kafka's clients leave behind when a broker fails."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import Callable

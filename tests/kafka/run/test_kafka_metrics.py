@@ -1,7 +1,5 @@
 """What a role tells of its work, as Prometheus reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

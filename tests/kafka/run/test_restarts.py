@@ -1,7 +1,5 @@
 """One run after the other: when a role begins again, when it gives up, and what it lets through."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """After warming up nothing is left to compile, whatever texts come."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

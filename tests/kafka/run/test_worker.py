@@ -1,7 +1,5 @@
 """A worker with stages that do nothing: its processes are real, and are killed, stopped and failed."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import json

@@ -1,7 +1,5 @@
 """A worker that is told to stop at any moment of its life has stopped cleanly, with one code and no traceback."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

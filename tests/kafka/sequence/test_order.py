@@ -1,7 +1,5 @@
 """The sequencer's rule against every interleaving of loss, repeat, reordering, zombies, restarts of a small model."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

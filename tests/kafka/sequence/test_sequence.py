@@ -1,7 +1,5 @@
 """The sequencing stage against a real broker."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

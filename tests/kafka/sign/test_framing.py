@@ -1,7 +1,5 @@
 """Micro-batches: records are cut into frames that continue one another, within the limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

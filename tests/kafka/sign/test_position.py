@@ -1,7 +1,5 @@
 """Where a signer begins, by what is committed, sequenced and still there."""
 
-from __future__ import annotations
-
 import pytest
 from aiokafka.structs import ConsumerRecord
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Kafka's records as documents: as the embedded engine reads the same lines, and what only records can have."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The signing stage against a real broker."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

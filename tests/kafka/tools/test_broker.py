@@ -1,7 +1,5 @@
 """The broker from Java and Maven: both versions, killed and started again, and what is said when it cannot start."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

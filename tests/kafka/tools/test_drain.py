@@ -1,7 +1,5 @@
 """`stream-lsh kafka drain`: nothing new is read, everything that was is finished, and who still has what is said."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The key of a line is that of the document which the engine makes of it: equal ids, equal partitions."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`stream-lsh kafka reindex --from-changelog` with all stages, killed and run again, after the documents are gone."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

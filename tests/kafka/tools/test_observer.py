@@ -1,7 +1,5 @@
 """`stream-lsh kafka status` against a real broker: with nobody, with a worker at work, with a killed one."""
 
-from __future__ import annotations
-
 import json
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """`produce` while the broker goes away: it ends when it is told to, and by itself after give_up_seconds."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

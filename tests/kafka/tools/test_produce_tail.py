@@ -1,7 +1,5 @@
 """Files onto the documents topic, and outputs from their topics: as functions and as commands."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Rebuilding under a new prefix: what there is to do, when it is done, and that other work is not mixed up with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """When rebuilding is done, and when that cannot be told: brokers that do not answer, documents that were deleted."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

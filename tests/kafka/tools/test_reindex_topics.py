@@ -1,7 +1,5 @@
 """Rebuilding under a new prefix, as far as topics and positions go: against a real broker, without stages."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`stream-lsh kafka reindex` with all stages: interrupted and run again, then the workers go on where it ended."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`stream-lsh kafka replay`: as they came, those that were asked for, each once, and not for ever."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What shards have stored, restored for another number of shards, answers as if it had always been theirs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Alerts of the topic go to a receiver, each at least once, whoever is asked to stop in between."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`stream-lsh kafka skip`: it shows what it is about, refuses what it is not for, and changes nothing without --yes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What status makes of what was seen, and the screen that shows it; without a broker."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

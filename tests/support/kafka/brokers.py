@@ -1,7 +1,5 @@
 """What tests with a broker share: the kinds of broker there can be, and settings for one test."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Awaitable, Callable
 from functools import cache

@@ -5,8 +5,6 @@ with updates or a window, of random histories, verdicts and groups are also what
 The seed fixes what happens and when; each event is told on standard error.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import os

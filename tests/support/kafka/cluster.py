@@ -1,7 +1,5 @@
 """Three brokers, so that a quorum can be lost: the first is the controller too and stays, the others can be killed."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Documents for the pipeline under test: real ones, with bad, repeated and reused ones among them; producing them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import lzma

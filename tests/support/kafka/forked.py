@@ -4,8 +4,6 @@ A server without threads, which has imported the program, forks them. Each is a 
 for it as for one of `subprocess`. As a program, this module is the server.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import json

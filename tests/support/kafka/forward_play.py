@@ -1,7 +1,5 @@
 """Documents of all sorts with verdicts, as feeds and judges write them, and what forward has to make of them."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

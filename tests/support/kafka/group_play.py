@@ -1,7 +1,5 @@
 """Memberships as a judge leaves them, and what the embedded engine tells of the same documents."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

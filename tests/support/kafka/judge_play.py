@@ -1,7 +1,5 @@
 """Frames as signers and sequencer leave them, and the replies of real shards to them, for tests of the last stages."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ As a program, a child of the test with a job on its standard input (see `stream_
 itself, and goes on when it gets SIGCONT.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

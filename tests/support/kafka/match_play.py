@@ -1,7 +1,5 @@
 """What the tests of the match role share: frames, the replies that they must get, workers as processes of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """Documents for each measure, for the pipeline under test: made of earlier documents, similar enough or just not; with
 repeated and reused ids, deletions, and lines that are no document."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,7 +1,5 @@
 """What should come out of the pipeline: the embedded index over the order that was recorded, compared line for line."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

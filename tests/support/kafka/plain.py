@@ -1,8 +1,6 @@
 """What the plain models say of an order that was recorded: nothing of the engine is used but how a frame is read, and
 of that only where its documents stand. And random histories, made so that the engine must say the same."""
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -1,7 +1,5 @@
 """What Prometheus would have stored of metrics that were really told, for its own evaluation of the alerts."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """What the tests of a shard without Kafka share: documents, sequenced frames, what the embedded index says of them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing

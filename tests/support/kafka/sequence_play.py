@@ -1,7 +1,5 @@
 """Signed frames as signers send them, for tests of the sequencer."""
 
-from __future__ import annotations
-
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer

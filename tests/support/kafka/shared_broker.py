@@ -4,8 +4,6 @@ As a program, this module keeps the broker: `python -m support.kafka.shared_brok
 PID has ended.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What tests with a broker share: a topic's records and partitions, what is committed, stages that run, processes."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import time

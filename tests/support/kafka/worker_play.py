@@ -3,8 +3,6 @@
 As a program: a worker with these stages, `python -m support.kafka.worker_play FOLDER PROCESSES ROLE ...`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Amplification by AND and OR (MMDS 3.6): banding is one of r rows by AND, then one of b bands by OR."""
 
-from __future__ import annotations
-
 import math
 
 

@@ -1,7 +1,5 @@
 """A small feed that is dense in near-duplicates."""
 
-from __future__ import annotations
-
 import random
 
 from stream_lsh.documents.document import Document

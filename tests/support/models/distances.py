@@ -1,7 +1,5 @@
 """The distances of MMDS 3.5, plainly written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

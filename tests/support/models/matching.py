@@ -4,8 +4,6 @@ The index is tested against it. It takes signatures as they are, and nothing els
 texts, ids as ids, sets as sets, buckets are dictionaries of lists.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Sequence

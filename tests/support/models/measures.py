@@ -1,7 +1,5 @@
 """What each measure means, as the book defines it, and the verdicts of a whole feed by exhaustive comparison."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Nothing here is fast. The engine signs with `signer`; this says what that must agree with.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from collections.abc import Set as AbstractSet

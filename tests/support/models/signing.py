@@ -1,7 +1,5 @@
 """Signing in plain Python: slow, and obviously right. The kernels are tested against it."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

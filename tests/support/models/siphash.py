@@ -1,7 +1,5 @@
 """SipHash with 128 bits of output as its authors write it down, in plain Python, for any number of rounds."""
 
-from __future__ import annotations
-
 _MASK = (1 << 64) - 1
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)  # "somepseudorandomlygen..."
 

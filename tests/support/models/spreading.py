@@ -3,8 +3,6 @@
 Nothing of the engine is used but how long stream time is cut into (`stream_lsh.index.segments.window`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

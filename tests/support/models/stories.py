@@ -4,8 +4,6 @@ Nothing of the index is used: no buckets, no limits, no tables. Terms are those 
 own, and the logarithm is the engine's, whose rounding is part of the answers.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
