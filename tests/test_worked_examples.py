@@ -29,9 +29,6 @@ def sign_characters(texts: list[str], k: int, bag: bool = False) -> list[set[int
     ]
 
 
-# Shingles
-
-
 def test_set_and_bag_of_abcab() -> None:
     shingles = character_shingles("abcab", 2)
     assert set(shingles) == {"ab", "bc", "ca"}
@@ -57,9 +54,6 @@ def test_editorial_and_factorial(k: int, similarity: float) -> None:
     assert jaccard(*sign_characters([first, second], k)) == pytest.approx(similarity)
 
 
-# Banding
-
-
 def test_one_band_and_all_of_them() -> None:
     # The deck cuts digits off: 0.000356 is its 0.00035, so 99.9644 % its 99.965 %, and 4.749 % its 4.74 %.
     assert 1 - amplify(0.8, 20, 5) == pytest.approx(0.00035, abs=0.00001)
@@ -67,9 +61,6 @@ def test_one_band_and_all_of_them() -> None:
     assert band_keys(np.zeros((1, 50), dtype=np.uint32), bands=10, rows=5).shape == (1, 10)
     with pytest.raises(ValueError, match="do not fit"):
         band_keys(np.zeros((1, 49), dtype=np.uint32), bands=10, rows=5)
-
-
-# Distances
 
 
 def test_distances() -> None:

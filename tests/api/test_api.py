@@ -48,9 +48,6 @@ def test_a_number_that_is_none_is_not_given(given: dict[str, Any], tmp_path: Pat
             pass
 
 
-# -- facts ------------------------------------------------------------------------------------------------------------
-
-
 def test_facts_are_those_of_the_last_commit(tmp_path: Path) -> None:
     facts: dict[str, Any] = {"position": 7, "names": ["é", None, True, 0.25], "more": {"": -(2**63)}}
     with Deduplicator(index=tmp_path) as deduplicator:
@@ -125,9 +122,6 @@ def test_facts_and_documents_are_committed_together(
         assert (len(again), again.facts) == (count, {"position": count})
 
 
-# -- commits ----------------------------------------------------------------------------------------------------------
-
-
 def test_uncommitted_documents_are_lost(tmp_path: Path) -> None:
     """Also where its rows were flushed to files already, and merged."""
     documents = dense(900)
@@ -189,9 +183,6 @@ def test_after_close_nothing_works() -> None:
             use()
 
 
-# -- readers ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_reader_stores_nothing(tmp_path: Path) -> None:
     with Deduplicator(index=tmp_path / "state") as deduplicator:
         list(deduplicator.process([Document("a", FOX)]))
@@ -215,9 +206,6 @@ def test_a_reader_needs_an_index(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no index"):
         Deduplicator(index=tmp_path / "none", read_only=True)
     assert not (tmp_path / "none").exists()
-
-
-# -- threads ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("compare_with", [pytest.param("kept", marks=pytest.mark.long), "all"])

@@ -30,9 +30,6 @@ def first_kinds(verdicts: list[Verdict]) -> list[str | None]:
     return [verdict.first_kind or verdict.kind for verdict in verdicts]
 
 
-# -- names ------------------------------------------------------------------------------------------------------------
-
-
 def test_errors_are_exported() -> None:
     named = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert named <= set(stream_lsh.__all__)
@@ -45,9 +42,6 @@ def test_kinds_are_literals() -> None:
     hints = get_type_hints(Verdict)
     assert set(get_args(hints["kind"])) == {kind.label for kind in Kind}
     assert set(get_args(get_args(hints["first_kind"])[0])) == {kind.label for kind in Kind}
-
-
-# -- feeds ------------------------------------------------------------------------------------------------------------
 
 
 def test_verdicts_say_why() -> None:
@@ -163,9 +157,6 @@ def test_close_within_the_iteration() -> None:
         _ = 1 in deduplicator
 
 
-# -- commits by themselves --------------------------------------------------------------------------------------------
-
-
 def committed(folder: Path) -> int:
     with Deduplicator(index=folder, read_only=True) as reader:
         return len(reader)
@@ -205,9 +196,6 @@ def test_a_failed_background_commit_raises(tmp_path: Path, monkeypatch: pytest.M
         deduplicator.query(FOX)
     deduplicator.close()
     assert committed(tmp_path) == 0
-
-
-# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -329,9 +317,6 @@ def test_handlers_of_ctrl_c_stay() -> None:
             assert signal.getsignal(signal.SIGINT) is handler
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-# -- threads and processes --------------------------------------------------------------------------------------------
 
 
 def test_questions_from_other_threads(tmp_path: Path) -> None:

@@ -24,9 +24,6 @@ def filled() -> Any:
         yield deduplicator
 
 
-# -- queries ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("nonsense", [5, None, b"text", ["a"], {"a": 1}, 1.5, Document("a", TEXT)], ids=repr)
 def test_query_of_no_text_raises(filled: Deduplicator, nonsense: Any) -> None:
     with pytest.raises(TypeError, match=r"the text (to look for )?is "):
@@ -79,9 +76,6 @@ def test_query_batch_answers_as_query_does(filled: Deduplicator) -> None:
     for nonsense in (TEXT, 5, None):
         with pytest.raises(TypeError, match="not an iterable of texts"):
             filled.query_batch(nonsense)  # type: ignore[arg-type]
-
-
-# -- single documents -------------------------------------------------------------------------------------------------
 
 
 def test_in_knows_the_ids_that_were_taken(filled: Deduplicator) -> None:
@@ -144,9 +138,6 @@ def test_delete_is_refused_where_documents_stay() -> None:
         with pytest.raises(UsageError, match="nothing can be deleted"):
             deduplicator.delete("a")
         assert "a" in deduplicator and deduplicator.query(TEXT)  # it can be used on
-
-
-# -- groups -----------------------------------------------------------------------------------------------------------
 
 
 def test_groups_of_a_feed() -> None:

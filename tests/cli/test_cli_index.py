@@ -36,9 +36,6 @@ def settings(run: Run, state: Path) -> dict[str, Any]:
     return found
 
 
-# -- settings ---------------------------------------------------------------------------------------------------------
-
-
 def test_settings_that_are_not_given_are_those_of_the_index(run: Run, feed: Path, tmp_path: Path) -> None:
     state, more = tmp_path / "state", write_lines(tmp_path / "more.jsonl", [{"id": "e", "text": FOX + " and more"}])
     made = ("--threshold", 0.6, "--shingles", "words:2", "--normalize", "lower,punctuation", "--max-bucket-rows", 8)
@@ -96,9 +93,6 @@ def test_an_index_of_the_first_version_is_refused_with_the_remedy(run: Run, feed
         assert found.count("\n") == 1
 
 
-# -- pairs ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_new_index_of_pairs_compares_with_all(run: Run, feed: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     found = run("pairs", feed, "--index", state)
@@ -139,9 +133,6 @@ def test_pairs_on_an_index_of_kept_documents_says_so(run: Run, feed: Path, tmp_p
     assert "1 pair of similar documents with kept documents only (compare_with = kept)" in last
     write_lines(more, [{"id": "f", "text": FOX + " as well"}])
     assert run("pairs", more, "--index", state, "--quiet").stderr == ""
-
-
-# -- queries ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> None:
@@ -215,9 +206,6 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
     assert "match_within = ['lang'] (now ['other'])" in run(
         "dedup", feed, "--index", state, "--match-within", "other", code=3
     ).stderr  # fmt: skip
-
-
-# -- beside a writer --------------------------------------------------------------------------------------------------
 
 
 def test_readers_work_while_another_process_writes(run: Run, feed: Path, tmp_path: Path) -> None:

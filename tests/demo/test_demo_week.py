@@ -56,9 +56,6 @@ def day(entry: Entry) -> int:
     return int((entry.document["ts"] - START) // DAY)
 
 
-# The feed.
-
-
 @pytest.mark.parametrize("documents", [LEAST, 41, 300, 1200])
 def test_the_size_is_what_was_asked_for(documents: int) -> None:
     made = make_week(documents, 1)
@@ -97,9 +94,6 @@ def test_papers_agree_on_what_happened_and_know_more_every_day(desk: Desk, topic
     later = report(random, event, 3)
     assert all(int(later.facts[name]) > int(event.facts[name]) for name in event.moving)
     assert set(later.paragraphs) & set(event.extras)
-
-
-# What the job finds, and how right that is.
 
 
 def test_the_files(diary: Diary, folder: Path) -> None:
@@ -176,9 +170,6 @@ def test_what_goes_wrong_is_counted(week: Week) -> None:
     assert wrong.quality == agreement(np.array(groups), np.array(labels))
 
 
-# What is shown.
-
-
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 def test_it_fits_every_width(diary: Diary, width: int) -> None:
     text, _, commands = shown(diary, width).partition("To go on")
@@ -187,9 +178,6 @@ def test_it_fits_every_width(diary: Diary, width: int) -> None:
     assert "Adjusted Rand" in text
     assert text.count("A twin ") == len(diary.week.twins)
     assert f"stream-lsh groups --index {diary.folder}/index\n" in commands
-
-
-# The command.
 
 
 def test_what_it_suggests_works(diary: Diary) -> None:

@@ -58,9 +58,6 @@ def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, bytes
         return refused.id, b"", NO_TIME, b"", b"", refused.reason
 
 
-# --- what is accepted ---
-
-
 def test_fields_are_joined_by_one_space_in_the_order_asked_for() -> None:
     found = parse(
         [b'{"text":"world","n":[1,{"id":3}],"title":"hello","id":"a"}'], Fields(text_fields=("title", "text"))
@@ -177,9 +174,6 @@ def refusal_of_missing_time(fields: Fields) -> str | None:
     return reasons(parse([b'{"id":1,"text":"x"}'], fields))[0]
 
 
-# --- what is refused ---
-
-
 @pytest.mark.parametrize(
     ("line", "reason", "detail"),
     [
@@ -264,9 +258,6 @@ def test_more_keys_than_the_compiled_reader_takes() -> None:
     assert reasons(found) == [None, "duplicate_key"]
 
 
-# --- sources ---
-
-
 @pytest.mark.parametrize("fields", [Fields(source_field="outlet"), Fields(source_field="of.outlet")])
 def test_a_source_is_a_string_or_an_integer_and_decides_about_nothing(fields: Fields) -> None:
     values = [b'"radio"', b"17", b'"r\\u0061dio"', b"null", b"[]", b"1.5", b"-0", b'"' + b"x" * 254 + b'"',
@@ -278,9 +269,6 @@ def test_a_source_is_a_string_or_an_integer_and_decides_about_nothing(fields: Fi
         b'"radio"', b"17", b'"radio"', b"", b"", b"", b"0", values[7], b"", b'"\\ud800"', values[10], b"", b""
     ]  # fmt: skip
     assert parse(lines).sources == []
-
-
-# --- values to match within ---
 
 
 @pytest.mark.parametrize("fields", [Fields(match_within=("lang", "n")), Fields(match_within=("of.lang", "of.n"))])
@@ -342,8 +330,6 @@ def test_a_part_of_columns() -> None:
     assert part.sources == found.sources[2:] and part.scopes == found.scopes[2:]
     assert (len(part.times), list(part.rejected), list(found.rejected)) == (4, [3], [5])
 
-
-# --- the compiled reader is the slow reader ---
 
 FIELDS = [
     Fields(),
@@ -455,9 +441,6 @@ def test_real_data_needs_no_slow_reader(shared_data: Path, monkeypatch: pytest.M
             assert found.times.tolist() == [document["ts"] for document in documents]
 
 
-# --- documents made in Python ---
-
-
 def test_columns_of_python_documents() -> None:
     found = columns(
         [
@@ -481,9 +464,6 @@ def test_columns_of_python_sets() -> None:
     found = columns([Document(1, set=["b", "a"]), Document(2, "no set"), Document(3, set=[])], Fields(set_field="set"))
     assert texts(found) == [b"a\x1fb", b"", b""]
     assert reasons(found) == [None, "missing_field", "empty"]
-
-
-# --- dead letters ---
 
 
 def test_a_dead_letter_holds_the_original() -> None:
@@ -529,8 +509,6 @@ def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError):
         seconds_of(text)
 
-
-# --- what is deleted ---
 
 DELETED = Fields(deleted_field="deleted", time_field="ts")
 

@@ -41,9 +41,6 @@ def refusal(found: Columns) -> tuple[str, str]:
     return found.rejected[0].reason, found.rejected[0].detail
 
 
-# -- vectors ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", ["[1, -2.5, 0]", "[1.0, -25e-1, -0.0]", json.dumps(encoded(1, -2.5, -0.0))])
 def test_equal_vectors_are_one_text(value: str) -> None:
     assert parsed(VECTOR, value).texts.decode() == encoded(1, -2.5, 0)
@@ -119,9 +116,6 @@ def test_a_vector_of_zeros_has_no_direction_and_yet_a_place(zeros: str) -> None:
     assert why == ("empty", 'the field "of.it" is a vector of zeros, which has no direction')
     assert parsed(VECTOR, zeros).texts.decode() == encoded(0, 0, 0)
     assert parsed(DIRECTED, "[0, 0, 1e-45]").rejected == {}
-
-
-# -- bits -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,6 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
-# --- files ---
-
-
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_file_of_lines(tmp_path: Path, suffix: str) -> None:
     data = feed(5000)
@@ -131,9 +128,6 @@ def test_a_compressed_file_that_does_not_say_so(tmp_path: Path) -> None:
         read(write(tmp_path / "in.jsonl", gzip.compress(feed(3))))
 
 
-# --- identity ---
-
-
 def test_identity_survives_growth_and_nothing_else(tmp_path: Path) -> None:
     path = write(tmp_path / "in", feed(3))
     before = open_input(str(path), Fields()).identity()
@@ -158,9 +152,6 @@ def test_a_file_that_shrank(tmp_path: Path, suffix: str) -> None:
     write(path, COMPRESS[suffix](feed(9)))
     with pytest.raises(InputError, match="shorter"):
         read(path, position)
-
-
-# --- compressed files ---
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
@@ -227,9 +218,6 @@ def test_a_bomb_does_not_fill_the_memory(tmp_path: Path, suffix: str) -> None:
     assert found[1][3] == size + 1
 
 
-# --- huge lines ---
-
-
 def test_a_huge_line_is_skipped(tmp_path: Path) -> None:
     huge = b'{"id":1,"text":"' + b"x" * 5_000_000 + b'"}'
     path = write(tmp_path / "in", feed(2) + huge + b"\n" + feed(1) + huge)
@@ -292,9 +280,6 @@ def test_kept_beginnings_do_not_depend_on_the_blocks(cuts: list[int], limit: int
     whole = split(data, [], limit, 100)
     assert split(data, cuts, limit, 100) == whole
     assert max(len(row[0]) for row in whole) <= max(65536, limit)
-
-
-# --- pipes ---
 
 
 @pytest.fixture
@@ -360,9 +345,6 @@ def test_a_named_pipe(tmp_path: Path) -> None:
     assert len(rows(list(opened.batches(START)))) == 10
     producer.join(60)
     assert not producer.is_alive()
-
-
-# --- folders ---
 
 
 def test_a_folder_of_texts(tmp_path: Path) -> None:

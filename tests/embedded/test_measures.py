@@ -143,9 +143,6 @@ def test_documents_of_another_scope_never_match(measure: str, compare_with: Any)
         assert verdict.duplicate_of == (None if number < 100 else number % 100)
 
 
-# -- restarts ---------------------------------------------------------------------------------------------------------
-
-
 def quick(*measures: str) -> list[Any]:
     """These, and the others as long tests."""
     return [name if name in measures else pytest.param(name, marks=pytest.mark.long) for name in GIVEN]
@@ -192,9 +189,6 @@ def test_lost_postings_are_made_again(tmp_path: Path, compare_with: Any, changes
     compared(read(tmp_path / "verdicts"), modelled(records, settings), settings)
 
 
-# -- erasing ----------------------------------------------------------------------------------------------------------
-
-
 def needles(measure: str, records: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[bytes]:
     """What an index holds of some records, and of no others: their items in text and in bytes, or their words."""
     settings, field = Settings(**GIVEN[measure]), FIELDS.get(measure, "text")
@@ -236,9 +230,6 @@ def test_nothing_is_left_of_what_was_deleted(tmp_path: Path, measure: str) -> No
     assert facts["health"]["problems"] == []
 
 
-# -- crowds -----------------------------------------------------------------------------------------------------------
-
-
 def crowd(measure: str, n: int) -> tuple[list[Any], list[Any]]:
     """One item so many times, and as many neighbours of another."""
     if measure == "hamming":  # all of whose bits are zeros
@@ -270,9 +261,6 @@ def test_crowds_have_one_that_stands_for_them(measure: str, compare_with: Any) -
         assert {verdict.duplicate_of for verdict in verdicts[2::2]} == {0}
         assert {verdict.duplicate_of for verdict in verdicts[3::2]} == {1}
         assert not any(verdict.not_compared for verdict in verdicts)
-
-
-# -- the interface ----------------------------------------------------------------------------------------------------
 
 
 def test_an_index_keeps_its_measure(tmp_path: Path) -> None:

@@ -145,9 +145,6 @@ def test_resume_refuses_what_it_has_not_written(tmp_path: Path) -> None:
     assert path.read_bytes() == b"other\ncontent\nand more\n"
 
 
-# --- trouble while writing ---
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_device() -> None:
     output = Output.create("/dev/full")
@@ -249,9 +246,6 @@ def test_a_compressed_pipe_holds_nothing_back_at_a_checkpoint(tmp_path: Path) ->
     assert gzip.decompress(received[0]) == b"x\n"
 
 
-# --- standard output ---
-
-
 def standard(path: Path, flags: int, state: OutputState | None, monkeypatch: pytest.MonkeyPatch) -> tuple[Output, int]:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags)
     monkeypatch.setattr(outputs, "STANDARD_OUTPUT", descriptor)
@@ -295,9 +289,6 @@ def test_whether_standard_output_has_what_was_written(tmp_path: Path, monkeypatc
     assert not is_there("-", state)
     os.close(reader)
     os.close(writer)
-
-
-# --- the same file twice ---
 
 
 def test_two_outputs_to_one_file(tmp_path: Path) -> None:

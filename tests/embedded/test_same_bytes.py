@@ -167,9 +167,6 @@ def test_what_was_erased_is_not_known_any_more(tmp_path: Path, by_hand: bool) ->
         command.run()
 
 
-# -- standard output --------------------------------------------------------------------------------------------------
-
-
 def test_the_shell_may_empty_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     feed, out = write_lines(tmp_path / "feed", records(50)), tmp_path / "out"
     for name in ("unique", "verdicts"):
@@ -245,9 +242,6 @@ def test_what_came_through_a_pipe_cannot_be_written_again(tmp_path: Path, monkey
     with pytest.raises(StoreError, match=r"standard output lacks lines.*>> instead of >.*--only-new"):
         run(lines[0], other)
     assert run(lines[0], other, only_new=True) == b""
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_with_something_else_is_replaced_only_if_asked(tmp_path: Path) -> None:
@@ -337,9 +331,6 @@ def test_a_rotated_log_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     second = redirected(monkeypatch, tmp_path, [feed], out)
     assert second and b'"e' in second and b'"d' not in second
     assert redirected(monkeypatch, tmp_path, [feed], out) == second
-
-
-# -- broken off --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changing", [False, True])

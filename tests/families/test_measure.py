@@ -50,9 +50,6 @@ def similar(settings: Settings, one: Any, other: Any) -> float:
     return similarity(settings.measure, first, second, settings.signing.dimensions)
 
 
-# -- the distances of the book (3.5) -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 7, 33])
 def test_distances_are_those_of_the_definition(dimensions: int) -> None:
     chance = np.random.default_rng(dimensions)
@@ -77,9 +74,6 @@ def test_whoever_is_compared_with_himself_is_alike() -> None:
         for vector in (chance.normal(size=(40, 16)) * scale).astype(np.float32):
             assert similar(Settings(**COSINE), vector, vector) == 1.0
             assert similar(Settings(**EUCLIDEAN), vector, vector) == 1.0
-
-
-# -- probabilities (3.7) ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dimensions", [8, 64])
@@ -148,9 +142,6 @@ def test_bands_that_cannot_be_had_are_refused_in_terms_of_the_measure(given: dic
         Settings.load(None, **given)
 
 
-# -- keys of bit vectors --------------------------------------------------------------------------------------------
-
-
 def met(settings: Settings, rows: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Whether bit vectors uint8[n, octets] have a key in common with the first of them."""
     signatures = np.zeros((len(rows), components_of(settings.signing).columns), np.uint8)
@@ -206,9 +197,6 @@ def test_a_distance_that_leaves_nothing_in_common_is_refused() -> None:
             UsageError, match=f"set at most {most}; vectors that differ in more have no block in common"
         ):
             Settings.load(None, measure="hamming", dimensions=dimensions, max_distance=distance)
-
-
-# -- signatures ------------------------------------------------------------------------------------------------------
 
 
 def some(settings: Settings, n: int = 20) -> list[Any]:
@@ -283,9 +271,6 @@ def test_what_is_no_item_signs_as_nothing() -> None:
         made = signer_of(Settings(**given).signing).sign(b"".join(texts), ends, want_shingles=True)
         assert (made.sizes == 0).all() and not made.signatures.any() and not len(made.shingles)
         assert (made.offsets == 0).all()
-
-
-# -- settings --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("fingerprint", "given"), JACCARD.items())

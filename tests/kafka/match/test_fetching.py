@@ -252,9 +252,6 @@ def test_stale_frames_go_back_before_anything_else_runs() -> None:
     assert ended.value.value == {} and sought == [(place, 7)]
 
 
-# -- what stands still
-
-
 async def test_frames_that_never_reach_their_flow_end_the_life(play: Play) -> None:
     call = await play.call()
     assert await play.look() and await play.look()

@@ -52,9 +52,6 @@ def test_nothing_is_wrong_at_rest() -> None:
     assert not any(play.looks(1000, REST) + play.looks(1000))
 
 
-# -- frames that were fetched and never reached their shard
-
-
 def test_frames_on_their_way_are_not_lost() -> None:
     """Each look may meet some between the client and the flow, as long as they arrive."""
     play = Play()
@@ -86,9 +83,6 @@ def test_what_was_seen_before_a_hand_over_does_not_count() -> None:
         assert play.look(LOST) == []
 
 
-# -- a client that is past frames, though none was handed on
-
-
 def test_a_client_that_is_too_far_reads_again() -> None:
     play = Play()
     ahead = replace(REST, read=49, bounds=(0, 49))
@@ -117,9 +111,6 @@ def test_a_frame_behind_an_empty_tail_is_waited_for() -> None:
     play.looks(PATIENCE, TAIL)
     found = play.looks(UNREAD_LOOKS, replace(TAIL, bounds=(0, 50)))
     assert stalls(found) == [(UNREAD_LOOKS, Stall.UNREAD, False)]
-
-
-# -- frames at the brokers that are not fetched
 
 
 def test_unread_frames_are_logged_and_later_end_the_run() -> None:
@@ -171,18 +162,12 @@ def test_frames_that_were_deleted_end_the_life() -> None:
     assert "from offset 47 on were deleted before they were fetched" in str(found[UNREAD_LOOKS - 1])
 
 
-# -- a task that fetches has ended
-
-
 def test_a_fetcher_that_is_started_again_has_not_ended() -> None:
     """Faust ends its fetcher and starts another in some rebalances."""
     play = Play()
     for _ in range(50):
         assert play.look(ended="Faust has stopped fetching: None") == []
         assert play.look() == []
-
-
-# -- shards without a flow
 
 
 @pytest.mark.parametrize("meanwhile", ["another hand-over", "a flow", "another shard"])
