@@ -7,7 +7,7 @@ Postings are derived, and rebuilt from the rows where they are lost.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,12 @@ from stream_lsh.settings.model import Settings
 NO_NUMBERS = np.empty(0, np.int64)
 CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of older rows
 CACHED_HEADS = 128 << 20  # bytes of the latest rows' signature heads
+MERGE_LOOK_SECONDS = 0.05  # between two looks at merges that are awaited
+
+
+def most_in_memory(settings: Settings) -> int:
+    """Rows of a shard that are in no file, above which they are flushed: a memtable, and provisional rows."""
+    return settings.memtable_documents // settings.shards + settings.most_rows * 2 * settings.block
 
 
 class Shard:
@@ -100,8 +106,7 @@ class Shard:
         base = manifest.first
         # Rows that one batch can add, with the representative rows of a block.
         self._most = 2 * BATCH + settings.block if self.limits.update else BATCH
-        provisional = settings.most_rows * 2 * settings.block
-        self._room = settings.memtable_documents // settings.shards + self._most + provisional
+        self._room = most_in_memory(settings) + self._most
         if workers is None:  # nothing can be flushed: there must be room for all rows that are in no file
             self._room = max(self._room, manifest.rows - manifest.in_files + self._most)
         ring = power_of_two(max(self._room, CACHED_HEADS // settings.shards // (8 * shape.head_words)))
@@ -431,6 +436,11 @@ class Shard:
         lay_over(self._store, self.number, segment.number, recent, self._base, row, self.late.first)
         self._decide()
         self.late.post_again(row, self.keyed, self.shape)
+
+    def merge(self, ends: Callable[[], bool]) -> None:
+        """Wait until there is nothing left to merge, or `ends()`."""
+        while not ends() and self.segments.merging(MERGE_LOOK_SECONDS):
+            self.poll()
 
     def finish(self) -> None:
         """Wait until the last flush is on disk; begin no merge."""

@@ -177,6 +177,11 @@ class Postings:
             wait([merging.result for merging in self._merging.values()])
             self.poll()
 
+    @property
+    def running(self) -> list[Future[Run]]:
+        """What the background threads are writing and merging; `poll` takes over the results."""
+        return [merging.result for merging in self._merging.values()] + ([self._writing] if self._writing else [])
+
     def finish(self) -> None:
         """Wait until the last flush is on disk, and begin no merge. A running merge is dropped, and done again after
         the next opening."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,12 @@ class Segments(list[Segment]):
         """
         changed = [segment.postings.poll() for segment in reversed(self)]  # all of them, whatever the first returns
         return any(changed)
+
+    def merging(self, seconds: float) -> bool:
+        """Whether runs are being written or merged. Returns as soon as one is done, or after so many seconds."""
+        running = [future for segment in self for future in segment.postings.running]
+        wait(running, seconds, FIRST_COMPLETED)
+        return bool(running)
 
     @property
     def changed(self) -> bool:

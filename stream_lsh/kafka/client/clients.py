@@ -35,6 +35,12 @@ _UNIQUE = 37  # length of the suffix that brokers add to the name of a static me
 T = TypeVar("T")
 
 
+def heartbeat_ms(settings: KafkaSettings) -> int:
+    """Milliseconds between two heartbeats of a group's member, which learns from the answer that another one has
+    gone."""
+    return max(100, min(500, settings.session_timeout_ms // 4))
+
+
 class Stopped(Exception):
     """The result of a wait is not needed any more."""
 
@@ -100,7 +106,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         enable_auto_commit=False,
         auto_offset_reset="none",
         session_timeout_ms=settings.session_timeout_ms,
-        heartbeat_interval_ms=max(100, min(500, settings.session_timeout_ms // 4)),
+        heartbeat_interval_ms=heartbeat_ms(settings),
         max_poll_interval_ms=NEVER_MS,
         metadata_max_age_ms=METADATA_MS,
         # The broker answers a join once all members have joined, or after a session timeout.

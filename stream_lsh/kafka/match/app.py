@@ -28,7 +28,7 @@ from yarl import URL
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.store.heap import map_large
-from stream_lsh.kafka.client.clients import producing, shorten
+from stream_lsh.kafka.client.clients import heartbeat_ms, producing, shorten
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.consumer.position import Reading
@@ -132,7 +132,7 @@ class MatchApp(Host):
             broker_commit_interval=COMMIT_SECONDS,
             broker_commit_every=NEVER,
             broker_session_timeout=session,
-            broker_heartbeat_interval=min(3.0, session / 5),
+            broker_heartbeat_interval=heartbeat_ms(settings) / 1000,
             # The broker lets a join wait for busy members, for as long as the rebalance timeout.
             broker_request_timeout=request,
             broker_rebalance_timeout=max(15.0, 2 * session),

@@ -236,6 +236,7 @@ class Held:
             raise self._anew(f"all that {self.folder} holds has left the window", whole=True)
         if replica.outrun:
             raise self._anew(f"the changelog was cleaned since {self.folder} was left", whole=True)
+        self._intact(lambda: replica.flush(lambda: self._active or self._closed))
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
@@ -270,17 +271,25 @@ class Held:
                 "shard %d: its changelog begins at offset %d; the shard lacks the %d records before, which "
                 "are missing", self.shard, self.start, self.start,
             )  # fmt: skip
-        try:
-            replica.activate()
-        except DamagedError as error:
-            if not self._found:
-                raise self._for_us(error) from error
-            raise self._anew(_what(error), whole=self._shortened) from error
+        self._intact(replica.activate)
         if replica.missing and self.settings.window is not None:
             log.warning(
                 "shard %d: its changelog begins at offset %d; %d earlier documents are missing, which are within the "
                 "window", self.shard, self.start, replica.missing,
             )  # fmt: skip
+
+    def _intact(self, work: Callable[[], None]) -> None:
+        """Do what opens the shard.
+
+        Raises:
+            Failed, StoreError: see `activate`.
+        """
+        try:
+            work()
+        except DamagedError as error:
+            if not self._found:
+                raise self._for_us(error) from error
+            raise self._anew(_what(error), whole=self._shortened) from error
 
     def _for_us(self, error: DamagedError) -> StoreError:
         """An error of the index, with the remedy for Kafka."""

@@ -25,8 +25,9 @@ from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.rows.deleted_rows import newly_deleted
 from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.segments.segment import FOLDER, Segment
-from stream_lsh.index.shard import NO_NUMBERS, Shard
+from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
 from stream_lsh.index.source_positions import Places
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.rocksdb import DELETED_MARKS, name_key
@@ -72,6 +73,7 @@ class Replica(Copy):
     ) -> None:  # fmt: skip
         super().__init__(settings, shard, folder, erase_after=erase_after, foreign=foreign)
         self._activated = False
+        self._in_files = Manifest(self.store, shard, self._base).in_files
         self._cleaning: Cleaning | None = None
         self._workers: Workers | None = None
         self._shard: Shard | None = None
@@ -155,6 +157,26 @@ class Replica(Copy):
         finally:
             workers.close()
             shard.close()
+
+    def flush(self, ends: Callable[[], bool]) -> None:
+        """Of a shard that follows the changelog: write its rows and postings into files if they fill a memtable, and
+        merge runs, as its owner does. So `activate` has at most a memtable to rebuild, whatever the number of rows.
+
+        Args:
+            ends: whether to leave the merging for later.
+
+        Raises:
+            DamagedError, StoreError: see `activate`.
+        """
+        if self.cycle.taking is not None or self.gap or self.count - self._in_files <= most_in_memory(self.settings):
+            return
+        self.activate()
+        try:
+            if self._shard is not None:
+                self._shard.merge(ends)
+        finally:
+            self.deactivate()
+        self._in_files = Manifest(self.store, self.number, self._base).in_files
 
     @property
     def pause(self) -> float:

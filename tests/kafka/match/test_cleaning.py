@@ -133,6 +133,7 @@ def followed(settings: Settings, folder: Path, log: Changelog, after: int | None
         replica = Replica(settings, 0, folder, erase_after=after)
         replica.apply(log.since(replica.changelog_offset), start=log.start)
     assert not replica.gap and replica.cycle.taking is None
+    replica.flush(lambda: False)
     return replica
 
 

@@ -34,6 +34,7 @@ async def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(m
     ConsumerThread._create_worker_consumer(thread, app.transport)
     assert given["max_poll_interval_ms"] > 20 * 86_400_000
     assert given["rebalance_timeout_ms"] < 120_000  # a join does not wait as long
+    assert given["heartbeat_interval_ms"] <= 500  # a standby learns that soon that the owner has gone
 
 
 async def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, stre
 from support.long_form import rotating
 
 from stream_lsh.errors import DamagedError, StoreError
+from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.store import rocksdb
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match import held as module
 from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match.held import Held
@@ -133,6 +135,13 @@ async def test_closing_applies_what_was_taken(tmp_path: Path, whole: Whole) -> N
     replica = Replica(settings, 0, settings.data_folder / "shard-0")
     assert replica.changelog_offset == replica.last == FRAMES - 1
     replica.close()
+
+
+async def test_standby_leaves_a_memtable_to_rebuild(tmp_path: Path, whole: Whole) -> None:
+    settings = settings_of(tmp_path, memtable_documents=16)
+    await kept(settings, whole[1], FRAMES)
+    with closing(Store(settings.data_folder / "shard-0" / "db", read_only=True)) as store:
+        assert Manifest(store, 0, 0).in_files >= SIZE * (FRAMES - 3)
 
 
 async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, caplog: Any) -> None:

@@ -190,3 +190,4 @@ def disturbed(settings: Settings, log: Sequence[bytes], whole: Sequence[Answer],
 def follow(copy: Replica, changelog: Sequence[bytes], start: int) -> None:
     read = -1 if copy.changelog_offset is None else copy.changelog_offset
     copy.apply(list(enumerate(changelog))[max(start, read + 1) :], start=start)
+    copy.flush(lambda: False)
