@@ -38,7 +38,7 @@ LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
 SHARDED = ("frames", "changelog")
 SINGLE = ("signatures", "matches", "decisions", "memberships", "groups", "alerts", "group_changelog")
 """Topics with one partition, because their records have one total order."""
-_TIMESTAMPS = "message.timestamp.type"
+TIMESTAMPS = "message.timestamp.type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ def wanted(
     internal = largest_record(settings)
     safe = {"min.insync.replicas": "2"} if (settings.replication_factor or 0) >= 3 else {}
     # Append time: with old event times as timestamps, retention would delete records before they are read.
-    arrival = {_TIMESTAMPS: "LogAppendTime", **safe}
+    arrival = {TIMESTAMPS: "LogAppendTime", **safe}
     # Copies of documents keep the documents' own timestamps.
-    original = {_TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
+    original = {TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
     decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
         TopicSpec(topics.documents, count, "delete", kept, largest, safe),

@@ -38,7 +38,7 @@ MOST_DECIDED = 32_768
 """Where they do and ids are updated: a verdict may name as many representatives as a block has documents."""
 
 MAX_FUTURE = "10m"
-"""With a window, how far ahead of its signing an event time may be, if nothing else is said."""
+"""With a window, how far ahead of its frame's append time an event time may be, if nothing else is said."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.

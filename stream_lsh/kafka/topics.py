@@ -16,7 +16,7 @@ from stream_lsh.errors import BrokerError, StreamLshError
 from stream_lsh.kafka.client.clients import MOST_BATCH_BYTES
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
-from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, SINGLE, Topics, TopicSpec, wanted
+from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, SINGLE, TIMESTAMPS, Topics, TopicSpec, wanted
 from stream_lsh.kafka.settings import KafkaSettings
 
 logger = logging.getLogger("stream_lsh.kafka.topics")
@@ -156,6 +156,12 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
         copied = name in (topics.unique, topics.dead_letters)
         why = f", so that it takes what {topics.documents} takes, with some headers more" if copied else ""
         found.append(f"the topic {name} has max.message.bytes = {limit}, which is too small; set it to {least}{why}")
+    stamps = state.configs.get(TIMESTAMPS, "LogAppendTime")
+    if name == topics.signatures and stamps != "LogAppendTime":
+        found.append(
+            f"the topic {name} has {TIMESTAMPS} = {stamps}, so that the clocks of signers would decide; set it to "
+            "LogAppendTime"
+        )
     return found
 
 

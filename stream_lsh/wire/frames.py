@@ -21,7 +21,7 @@ from stream_lsh.index.batch import owners, text_frames
 from stream_lsh.index.rows.texts import TextFrame
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, pack, undefined, unpack
-from stream_lsh.wire.source import Source, facts_of
+from stream_lsh.wire.source import Source
 
 VERSION = 2
 PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
@@ -147,8 +147,8 @@ class Places(NamedTuple):
     Attributes:
         segments: of the frame.
         partitions, offsets: of its n documents.
-        times: with a window, int64[n], the event times of documents and deletions that count for stream time; NO_TIME
-            for rejected ones.
+        times: with a window, int64[n], the event times of documents and deletions; NO_TIME for rejected ones, which do
+            not count for stream time.
     """
 
     segments: NDArray[np.int64]
@@ -169,8 +169,6 @@ class Places(NamedTuple):
         if settings.window is not None:
             sizes = column(sections[1 + Source.count(settings)], np.uint32, n)
             times = column(sections[5], np.int64, n)
-            if settings.max_future_ms is not None:
-                times = np.minimum(times, facts_of(sections[6])["signed_at"] + settings.max_future_ms)
             counts = sizes > 0
             counts[np.flatnonzero(_actions(sections[-1], n) & DELETE)] = True
             times = np.where(counts, times, NO_TIME)

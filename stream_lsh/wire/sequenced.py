@@ -15,7 +15,7 @@ from stream_lsh.wire.envelope import Sections, column, pack, undefined
 from stream_lsh.wire.source import numbers
 
 VERSION = 2
-_PLACE = struct.Struct(f"<qqq{KEY_BYTES}s")  # offset, predecessor, first, key
+_PLACE = struct.Struct(f"<qqqq{KEY_BYTES}s")  # offset, predecessor, first, appended, key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +31,8 @@ class Sequenced:
         frame: as it was signed.
         decisions: about the shard's documents of the block before the last (`wire.decisions`), if a block begins in it.
         log: int64[n], stream times, with a window.
+        appended: when the broker appended the frame to `signatures`, ms since 1970. The log has it, so whatever
+            sequencer sends the frame, it is the same.
     """
 
     offset: int
@@ -41,10 +43,11 @@ class Sequenced:
     frame: memoryview
     decisions: bytes | memoryview = b""
     log: NDArray[np.int64] | None = None
+    appended: int = 0
 
     def encode(self, settings: Settings) -> bytes:
         accepted = b"" if self.accepted is None else self.accepted.astype(np.uint8)
-        place = _PLACE.pack(self.offset, self.predecessor, self.first, self.key)
+        place = _PLACE.pack(self.offset, self.predecessor, self.first, self.appended, self.key)
         log = b"" if self.log is None else self.log
         return pack(b"S", VERSION, settings.fingerprint, [place, self.decisions, log, accepted, self.frame])
 
@@ -56,7 +59,7 @@ class Sequenced:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = Sections(b"S", VERSION, settings.fingerprint, data)
-        offset, predecessor, first, key = sections.numbers(_PLACE)
+        offset, predecessor, first, appended, key = sections.numbers(_PLACE)
         decisions, times, mask, frame = sections.several(4)
         sections.end()
         if not settings.late:
@@ -65,7 +68,7 @@ class Sequenced:
             undefined(times, "sequenced frame", "stream times")
         log = None if settings.window is None else column(times, np.int64)
         accepted = column(mask, np.uint8).astype(np.bool_) if len(mask) else None
-        return cls(offset, predecessor, first, key, accepted, frame, decisions, log)
+        return cls(offset, predecessor, first, key, accepted, frame, decisions, log, appended)
 
     def numbers(self, n: int) -> NDArray[np.int64]:
         """The numbers (seq) of the frame's n documents."""

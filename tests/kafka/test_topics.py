@@ -130,12 +130,12 @@ async def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: s
     settings = settings_for(broker, prefix, tmp_path, shards=1)
     await add(settings, f"{prefix}.match-shards-changelog", cleanup_policy="compact")
     await add(settings, f"{prefix}.matches", max_message_bytes="1048588")
-    await add(settings, f"{prefix}.signatures", 2)
+    await add(settings, f"{prefix}.signatures", 2, message_timestamp_type="CreateTime")
     states = by_name(await create(settings))
     assert "cleanup.policy: compact, not delete" in states[f"{prefix}.match-shards-changelog"].differences
     with pytest.raises(BrokerError, match=r"changelog has cleanup.policy = compact.*max.message.bytes = 1048588"):
         await check(settings, ["match"])
-    with pytest.raises(BrokerError, match="signatures has 2 partitions, but it is one sequence"):
+    with pytest.raises(BrokerError, match=r"signatures has 2 partitions.*type = CreateTime.*set it to Log"):
         await check(settings, ["sign"])
 
 

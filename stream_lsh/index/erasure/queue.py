@@ -58,6 +58,11 @@ class QueueEntry:
     letters_erased: bool = False
     swept: bool = False
 
+    def waits(self, now: float) -> bool:
+        """Whether it is too early to erase the versions. A deletion that is further in the future than versions wait
+        was recorded by a wrong clock: they are due, too."""
+        return abs(now - self.since) < self.due - self.since
+
 
 def facts_of(
     versions: NDArray[np.int64], shard: int, now: int, after: int, *, named: bool

@@ -55,12 +55,12 @@ class Cleaning:
         one.
 
         Args:
-            now: seconds since 1970.
+            now: by the append times of frames, seconds since 1970. It may go back.
         """
         if self._records is not None:
             return next(self._records, None)  # after the last one it waits for the acknowledgement: `ended`
         if self._before is None:
-            if now < self._looked + LOOK_SECONDS:
+            if abs(now - self._looked) < LOOK_SECONDS:
                 return None
             self._looked = now
             self._before = self._due(now)
@@ -81,10 +81,10 @@ class Cleaning:
         Once a frame's records are acknowledged, its answer is in the topics for good.
         """
         last = self._cycle.last_frame
-        if last is None or now < self._cycle.at + self._every:
+        if last is None or abs(now - self._cycle.at) < self._every:
             return None
         count, waiting = self._shard.count, self._erasing.queue
-        early = min((item.there for item in waiting if item.due > now), default=count)
+        early = min((item.there for item in waiting if item.waits(now)), default=count)
         before = min(early, self._answers.first_row(count, behind=last))
         self._answered = last
         return before if any(item.there < before for item in waiting) else None

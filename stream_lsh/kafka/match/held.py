@@ -69,6 +69,7 @@ class Held:
         self._emptied = False
         self._active = self._broken = self._closed = False
         self._gap_since: float | None = None
+        self._matched = time.monotonic()  # when a frame was last matched, or the shard opened
         self._replica: Replica | None = None
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
         self.backlog = Backlog(lambda records: self._thread.submit(self._apply, records))
@@ -271,6 +272,7 @@ class Held:
                 "shard %d: its changelog begins at offset %d; the shard lacks the %d records before, which "
                 "are missing", self.shard, self.start, self.start,
             )  # fmt: skip
+        self._matched = time.monotonic()
         self._intact(replica.activate)
         if replica.missing and self.settings.window is not None:
             log.warning(
@@ -332,7 +334,7 @@ class Held:
         replica = self._opened()
         self._confirmed(replica, confirmed)
         try:
-            return replica.clean(time.time())
+            return replica.clean(time.monotonic() - self._matched)
         except DamagedError as error:
             raise self._for_us(error) from error
 
@@ -352,7 +354,7 @@ class Held:
             if answer is not None and answer.documents and replica.pause:  # lets merges keep up
                 time.sleep(replica.pause * answer.documents / 1000)
             if replica.last > last:
-                self._gap_since = None
+                self._gap_since, self._matched = None, time.monotonic()
             elif answer is None and self._gap_since is None:
                 self._gap_since = time.monotonic()
                 log.warning(

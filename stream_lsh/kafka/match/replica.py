@@ -75,6 +75,7 @@ class Replica(Copy):
         self._activated = False
         self._in_files = Manifest(self.store, shard, self._base).in_files
         self._cleaning: Cleaning | None = None
+        self._appended = 0.0  # append time of the last frame, as far as it is known, in seconds since 1970
         self._workers: Workers | None = None
         self._shard: Shard | None = None
         self._signer: Signs
@@ -124,18 +125,19 @@ class Replica(Copy):
             )  # fmt: skip
             every = self._erase_after
             self._cleaning = Cleaning(self.store, shard, key, self._answers, erasing, self.cycle, every)
+            self._appended = max((float(item.since) for item in erasing.queue), default=self._appended)
         return shard
 
-    def clean(self, now: float) -> tuple[Mark, bytes] | None:
+    def clean(self, elapsed: float) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the next snapshot record to be sent, after all that was matched before.
 
         Args:
-            now: seconds since 1970.
+            elapsed: seconds since the last frame was matched, or since `activate`.
 
         Raises:
             OutputError, DamagedError: see `Erasing.step`.
         """
-        if self._cleaning is None or (base := self._cleaning.step(now, self.last)) is None:
+        if self._cleaning is None or (base := self._cleaning.step(self._appended + elapsed, self.last)) is None:
             return None
         return base.mark, base.encode(self.settings)
 
@@ -200,6 +202,7 @@ class Replica(Copy):
             return self._again(sequenced.offset)
         if sequenced.predecessor != self.last:
             return None
+        self._appended = sequenced.appended / 1000
         shard = self._active()
         frame = Frame.decode(sequenced.frame, self.settings)
         batch = signed_batch(frame, sequenced, self.settings, self._hashes, self._signer)
@@ -230,7 +233,7 @@ class Replica(Copy):
             expired = self._forgotten(shard, forgetting, sequenced.offset)
         waits: dict[str, Any] = {}
         if self._erase_after is not None and forgetting is None:
-            waits = left_by(shard, frame.source.signed_at // 1000, self._erase_after)
+            waits = left_by(shard, sequenced.appended // 1000, self._erase_after)
         local, passed = shard.take()
         local |= self._places.take()
         values.update((key, taken) for key, taken in local.items() if not key.startswith((name_key(""), DELETED_MARKS)))

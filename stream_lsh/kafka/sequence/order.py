@@ -82,8 +82,11 @@ class Accepted:
     documents: int = 0
     log: Mapping[str, Any] | None = None
 
-    def accept(self, frame: Places) -> Decision:
+    def accept(self, frame: Places, latest: int | None = None) -> Decision:
         """Decide on a frame.
+
+        Args:
+            latest: for stream time, a later event time counts as this one (ms since 1970). None: there is no limit.
 
         Raises:
             FormatError: a segment ends before it begins.
@@ -91,10 +94,10 @@ class Accepted:
         decision = self._accept(frame.segments, frame.partitions, frame.offsets)
         if frame.times is None or not decision.documents:
             return decision
-        time = StreamTime(self.log)
-        log = begun(
-            time.advance(frame.times if decision.mask is None else np.where(decision.mask, frame.times, NO_TIME))
-        )
+        time, times = StreamTime(self.log), frame.times
+        if latest is not None:
+            times = np.minimum(times, latest)
+        log = begun(time.advance(times if decision.mask is None else np.where(decision.mask, times, NO_TIME)))
         return replace(decision, after=replace(decision.after, log=time.facts), log=log)
 
     def _accept(

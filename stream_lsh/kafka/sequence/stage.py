@@ -162,8 +162,11 @@ class SequenceStage(Stage):
 
     async def _decide(self, record: ConsumerRecord) -> Decision:
         """The decision on the next frame."""
+        future = self.settings.max_future_ms
+        # The broker's append time is in the log: no clock of a worker decides, and every sequencer says the same.
+        latest = None if future is None else record.timestamp + future
         try:
-            return self._accepted.accept(Places.of(record.value or b"", self.settings))
+            return self._accepted.accept(Places.of(record.value or b"", self.settings), latest)
         except FormatError as error:
             await self._unreadable.pass_over(record.topic, 0, record.offset, error)
             return Decision(self._accepted, 0, None, (), 0)
@@ -181,7 +184,7 @@ class SequenceStage(Stage):
         if decision.documents:
             if offset > self._done:
                 place = offset, after.last, after.documents, after.key
-                frame = Sequenced(*place, decision.mask, memoryview(value), log=decision.log)
+                frame = Sequenced(*place, decision.mask, memoryview(value), log=decision.log, appended=record.timestamp)
                 same = frame.encode(self.settings)
                 copies = [
                     (shard, replace(frame, decisions=decisions).encode(self.settings) if decisions else same)

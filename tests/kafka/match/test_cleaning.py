@@ -44,8 +44,9 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Mark
 from stream_lsh.wire.changes import Change
+from stream_lsh.wire.sequenced import Sequenced
 
-NOW = 10**6  # seconds since 1970: long behind all signing
+NOW = 10**6  # seconds since the last frame: everything is due
 
 
 @pytest.fixture(autouse=True)
@@ -473,6 +474,20 @@ def test_what_others_have_written_meanwhile_has_to_be_read(tmp_path: Path) -> No
     owner.replica.close()
     owner = Owner(settings, tmp_path / "owner", log)  # what it reads says that it counts nevertheless
     assert owner.replica.cycle.cleaned is not None and list(queue_entries(owner.replica.store)) == []
+    owner.replica.close()
+
+
+def test_erasing_follows_append_times(tmp_path: Path) -> None:
+    """Versions wait from their frame's append time on. Those of a broker's clock that was wrong do not wait for it."""
+    settings, after, log = settings_of(**UPDATES), 100, Changelog()
+    owner = Owner(settings, tmp_path / "owner", log, after)
+    data = [Sequenced.decode(frame, settings) for frame in frames(settings, changing(200))]
+    for number, frame in enumerate(data):
+        year = 31_536_000 if number == len(data) // 2 else 0
+        owner.match(replace(frame, appended=1000 * (10**9 + number + year)).encode(settings))
+    assert list(queue_entries(owner.replica.store)) and owner.clean(9, after - len(data)) == []
+    owner.cycle(after)
+    assert list(queue_entries(owner.replica.store)) == []
     owner.replica.close()
 
 

@@ -41,6 +41,7 @@ from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.wire.frames import CONTINUES, STARTS
+from stream_lsh.wire.sequenced import Sequenced
 
 
 @pytest.fixture
@@ -99,6 +100,20 @@ async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) 
     order = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
     assert offsets(settings, copies[1]) == order
     assert probe.commits > 0
+
+
+async def test_event_times_are_bounded_by_the_append_time(make: Make) -> None:
+    """Signers' clocks are years ahead, and so are the times of the documents: stream time is not."""
+    settings, ahead = await make(window="1h", max_future="10s", time_field="ts", shards=1), 4 * 10**12
+    topics = Topics.of(settings)
+    documents = [(b'{"id": %d, "text": "a b c", "ts": %d}' % (i, ahead)) for i in range(3)]
+    await sign(settings, [frame(settings, (0, 0, 3, STARTS), values=documents, signed_at=ahead)])
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, 1)
+    [signed], [copy] = [await records(settings, topic, 0) for topic in (topics.signatures, topics.frames)]
+    found = Sequenced.decode(copy.value, settings)
+    assert found.log is not None and found.log.tolist() == 3 * [signed.timestamp + 10_000]
+    assert (found.appended, signed.timestamp_type) == (signed.timestamp, 1)  # LogAppendTime
 
 
 async def test_it_waits_for_the_judge(make: Make) -> None:

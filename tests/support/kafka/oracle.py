@@ -99,7 +99,7 @@ def answers(
             sources = [(int(partitions[i]), int(offsets[i])) for i in rows]
             columns = _parsed(settings, [records[source] for source in sources])
             seqs = sequenced.numbers(n)[rows]
-            signed, clock = index.sign(columns), frame.source.signed_at
+            signed, clock = index.sign(columns), sequenced.appended
             signed.documents.words[columns.stamped, TIME] = np.int64(NO_TIME).view(np.uint64)
             index.times = columns.times
             matches = index.match(signed, seqs, count + np.arange(len(rows)), clock=clock)

@@ -110,12 +110,12 @@ def modelled(
     records = {record.source: record for record in documents}
     model = model_of(settings)
     steps, log = list[tuple[int, Source, Said, Verdict, int]](), list[int]()
-    for seq, source, signed_at in _accepted(frames):
+    for seq, source, appended in _accepted(frames):
         record = records[source]
         found = said(record, settings)
         time = record.timestamp if found.time is None else found.time
         assert time is not None
-        stamp = min(time, signed_at + (settings.max_future_ms or 0))  # that only a window asks for
+        stamp = min(time, appended + (settings.max_future_ms or 0))  # that only a window asks for
         if found.deleted:
             verdict = model.delete(seq, found.id, found.time, stamp)
         else:
@@ -132,13 +132,13 @@ def modelled(
 
 
 def _accepted(frames: Iterable[tuple[Sequenced, Frame]]) -> Iterator[tuple[int, Source, int]]:
-    """Of each document its number, where it stood, and when it was signed."""
+    """Of each document its number, where it stood, and when its frame was appended."""
     for sequenced, frame in frames:
         source, n = frame.source, len(frame.source)
         counts = np.ones(n, np.bool_) if sequenced.accepted is None else sequenced.accepted
         numbers = sequenced.numbers(n).tolist()
         for i in np.flatnonzero(counts).tolist():
-            yield numbers[i], (int(source.partitions[i]), int(source.offsets[i])), source.signed_at
+            yield numbers[i], (int(source.partitions[i]), int(source.offsets[i])), sequenced.appended
 
 
 def verdict_of(line: dict[str, Any]) -> Verdict:

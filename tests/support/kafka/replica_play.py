@@ -84,6 +84,9 @@ def timed(n: int, updates: bool) -> list[Document]:
     return out
 
 
+WRONG_CLOCK = 4 * 10**15  # ms; of signers, on which nothing depends
+
+
 def feed_of(settings: Settings, n: int) -> list[Document]:
     """Documents of all sorts that these settings know of."""
     if settings.window is not None:
@@ -102,7 +105,7 @@ def frames(settings: Settings, documents: Sequence[Document], seed: int = 0, key
         part = columns(list(documents[at : at + n]))
         count = len(part.ids)
         source = Source(
-            np.zeros(count, np.int32), np.arange(at, at + count), part.ids, part.times, 1000 + at, part.rejected
+            np.zeros(count, np.int32), np.arange(at, at + count), part.ids, part.times, WRONG_CLOCK, part.rejected
         )
         frame = Frame.of(signer, settings, part, np.array([[0, at, at + count, 0]], np.int64), source)
         accepted = None
@@ -112,7 +115,9 @@ def frames(settings: Settings, documents: Sequence[Document], seed: int = 0, key
         if settings.window is not None:
             log = begun(time.advance(part.times if accepted is None else np.where(accepted, part.times, NO_TIME)))
         data = memoryview(frame.encode(settings))
-        out.append(Sequenced(offset, predecessor, first, key, accepted, data, log=log).encode(settings))
+        out.append(
+            Sequenced(offset, predecessor, first, key, accepted, data, log=log, appended=1000 + at).encode(settings)
+        )
         first += count if accepted is None else int(accepted.sum())
         predecessor, offset, at = offset, offset + chance.choice((1, 1, 2)), at + count
     return out
