@@ -46,10 +46,12 @@ SECTIONS = {
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
 COMMON = (*SETTINGS, "source_field")
+OF_TOPICS = ("partitions", "replication_factor", "retention_hours", "unique_timestamps")
+"""What only `topics create` looks at."""
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
     KAFKA: ("bootstrap_servers", "topic_prefix", "documents_topic"),
-    TOPICS: ("partitions", "replication_factor", "retention_hours"),
+    TOPICS: OF_TOPICS,
     RECORDS: ("document_format", "key_is_id", "partitioner"),
     FOLDING: ("groups", "alerts"),
     DELIVERY: ("accept_loss",),

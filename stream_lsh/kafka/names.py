@@ -144,14 +144,15 @@ def wanted(
     safe = {"min.insync.replicas": "2"} if (settings.replication_factor or 0) >= 3 else {}
     # Append time: with old event times as timestamps, retention would delete records before they are read.
     arrival = {TIMESTAMPS: "LogAppendTime", **safe}
-    # Copies of documents keep the documents' own timestamps.
+    # Dead letters keep the documents' own timestamps: `kafka replay` sends them again.
     original = {TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
+    unique = original if settings.unique_timestamps == "CreateTime" else arrival
     decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
         TopicSpec(topics.documents, count, "delete", kept, largest, safe),
         TopicSpec(topics.verdicts, count, "delete", kept, _OUTPUT_BYTES, arrival),
         TopicSpec(topics.pairs, count, "delete", kept, _OUTPUT_BYTES, arrival),
-        TopicSpec(topics.unique, count, "delete", kept, copied, original),
+        TopicSpec(topics.unique, count, "delete", kept, copied, unique),
         TopicSpec(topics.dead_letters, count, "delete", kept, copied, original),
         TopicSpec(topics.signatures, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),

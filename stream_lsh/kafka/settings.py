@@ -71,6 +71,10 @@ class KafkaSettings(Settings):
         le=2_000_000,
         description="hours for which topics keep records; tables and changelogs keep them longer",
     )
+    unique_timestamps: Literal["LogAppendTime", "CreateTime"] = Field(
+        default="LogAppendTime",
+        description="timestamps in the topic unique: when the broker writes a record, or those of the documents",
+    )
     erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
         description="hours until deleted and replaced versions are erased from shards and changelogs "

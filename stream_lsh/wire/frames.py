@@ -21,7 +21,7 @@ from stream_lsh.index.batch import owners, text_frames
 from stream_lsh.index.rows.texts import TextFrame
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, pack, undefined, unpack
-from stream_lsh.wire.source import Source
+from stream_lsh.wire.source import Source, facts_of
 
 VERSION = 2
 PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
@@ -149,12 +149,14 @@ class Places(NamedTuple):
         partitions, offsets: of its n documents.
         times: with a window, int64[n], the event times of documents and deletions; NO_TIME for rejected ones, which do
             not count for stream time.
+        signed_at: by the signer's clock, ms since 1970.
     """
 
     segments: NDArray[np.int64]
     partitions: NDArray[np.int32]
     offsets: NDArray[np.int64]
     times: NDArray[np.int64] | None = None
+    signed_at: int = 0
 
     @classmethod
     def of(cls, data: bytes | memoryview, settings: Settings) -> Places:
@@ -172,4 +174,4 @@ class Places(NamedTuple):
             counts = sizes > 0
             counts[np.flatnonzero(_actions(sections[-1], n) & DELETE)] = True
             times = np.where(counts, times, NO_TIME)
-        return cls(segments, column(sections[1], np.int32, n), offsets, times)
+        return cls(segments, column(sections[1], np.int32, n), offsets, times, facts_of(sections[6])["signed_at"])

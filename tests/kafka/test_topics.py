@@ -55,6 +55,10 @@ def test_what_is_wanted_follows_the_settings() -> None:
     assert specs["documents"].max_message_bytes == 10**8 + 64 * 2**10
     assert specs["unique"].max_message_bytes > specs["documents"].max_message_bytes
     assert specs["signatures"].max_message_bytes == largest_record(settings) > 10**8 + 10**8 // 256
+    stamps = "message.timestamp.type"
+    assert [specs[name].configs[stamps] for name in ("signatures", "unique")] == ["LogAppendTime"] * 2
+    specs = {spec.name.partition(".")[2]: spec for spec in wanted(KafkaSettings(unique_timestamps="CreateTime"))}
+    assert specs["unique"].configs[stamps] == specs["dead-letters"].configs[stamps] == "CreateTime"
     assert "min.insync.replicas" not in specs["verdicts"].configs
     assert wanted(KafkaSettings(replication_factor=3))[0].configs["min.insync.replicas"] == "2"
 

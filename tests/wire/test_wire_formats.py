@@ -171,7 +171,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def test_places_are_read_without_the_rest_of_a_frame() -> None:
-    segments, partitions, offsets, times = Places.of(frame().encode(SETTINGS), SETTINGS)
+    segments, partitions, offsets, times, _ = Places.of(frame().encode(SETTINGS), SETTINGS)
     assert np.array_equal(segments, frame().segments)
     assert partitions.tolist() == [0, 0, 7, 7] and offsets.tolist() == [5, 6, 1 << 40, 2 << 40]
     assert times is None

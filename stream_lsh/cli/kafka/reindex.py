@@ -15,7 +15,15 @@ from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.kafka.command import log_level_option
 from stream_lsh.cli.kafka.tail import FOLDED, OUTPUTS
-from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, RUNNING, load_settings, quiet_option, settings_options
+from stream_lsh.cli.options import (
+    COMMON,
+    KAFKA_SETTINGS,
+    OF_TOPICS,
+    RUNNING,
+    load_settings,
+    quiet_option,
+    settings_options,
+)
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.embedded.report import Progress
 from stream_lsh.embedded.signals import interruption
@@ -151,7 +159,7 @@ def _options(context: click.Context) -> str:
     words = []
     for name in (*KAFKA_SETTINGS, *COMMON, "properties", "config"):
         if name in context.params and _given(context, name):
-            if name in ("topic_prefix", "documents_topic", "data_folder", "replication_factor", "retention_hours"):
+            if name in ("topic_prefix", "documents_topic", "data_folder") or name in OF_TOPICS:
                 continue
             value, flag = context.params[name], name.replace("_", "-")
             if name == "properties":

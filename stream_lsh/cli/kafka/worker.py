@@ -10,13 +10,12 @@ from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.kafka.command import log_level_option
-from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, RUNNING, load_settings, settings_options
+from stream_lsh.cli.options import COMMON, KAFKA_SETTINGS, OF_TOPICS, RUNNING, load_settings, settings_options
 from stream_lsh.embedded.signals import ignore, interruption, postponed
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import GROUP, ROLES, KafkaSettings
 
 PROCESSES = ("groups", "roles", "one")
-NOT_HERE = ("partitions", "replication_factor", "retention_hours")  # what only `topics create` looks at
 
 EXAMPLES = """
 stream-lsh kafka worker
@@ -83,7 +82,7 @@ variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
             help="groups: sign, match and the rest; roles: one for each role; one: this process alone",
         ),
         log_level_option("info"),
-        *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in NOT_HERE], KafkaSettings),
+        *settings_options([name for name in KAFKA_SETTINGS + COMMON if name not in OF_TOPICS], KafkaSettings),
     ],
 )  # fmt: skip
 @click.pass_context

@@ -69,6 +69,9 @@ class Registry:
         )
         self.stream_time = gauge("stream_time_timestamp_seconds", "With a window: stream time, since 1970.")
         self.jumps = counter("stream_time_jumps", "Jumps of stream time by more than the window at once.")
+        self.clocks = gauge(
+            "clock_difference_seconds", "From a frame's time of signing to its append time, by two clocks."
+        )
         self.oldest = gauge(
             "oldest_segment_timestamp_seconds", "Stream time of the oldest segment of a shard.", "shard"
         )
@@ -195,6 +198,10 @@ class Probe:
         """Stream time (ms), and how often it has newly advanced by more than the window at once."""
         self.registry.stream_time.labels(self.role).set(time / 1000)
         self.registry.jumps.labels(self.role).inc(jumps)
+
+    def clocks(self, appended: int, signed: int) -> None:
+        """Append time and time of signing of a frame (ms)."""
+        self.registry.clocks.labels(self.role).set((appended - signed) / 1000)
 
     def ignored(self, reason: str, number: int = 1) -> None:
         """`number` records were not applied, for a reason of a fixed set."""

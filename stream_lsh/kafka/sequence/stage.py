@@ -166,7 +166,9 @@ class SequenceStage(Stage):
         # The broker's append time is in the log: no clock of a worker decides, and every sequencer says the same.
         latest = None if future is None else record.timestamp + future
         try:
-            return self._accepted.accept(Places.of(record.value or b"", self.settings), latest)
+            places = Places.of(record.value or b"", self.settings)
+            self.probe.clocks(record.timestamp, places.signed_at)
+            return self._accepted.accept(places, latest)
         except FormatError as error:
             await self._unreadable.pass_over(record.topic, 0, record.offset, error)
             return Decision(self._accepted, 0, None, (), 0)
@@ -268,6 +270,7 @@ class SequenceStage(Stage):
             self.probe.in_flight(len(self._window))
 
     def _forget(self) -> None:
+        self.probe.clocks(0, 0)  # the member that works now reports it
         self._window = Window(self.settings.decision_lag)
 
     def _asked_for(self) -> None:

@@ -91,6 +91,7 @@ def settings_for(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Kafk
         "topic_prefix": prefix,
         "data_folder": tmp_path / "data",
         "give_up_seconds": 60,
+        "unique_timestamps": "CreateTime",
     }
     return KafkaSettings(**{**values, **several_shards(given), **given})
 

@@ -152,6 +152,7 @@ class Pipeline:
         self.folder = folder
         self.through = through or bootstrap
         defaults = {"text_field": POSTS[1], "max_matches": 0, "session_timeout_ms": 6000, "give_up_seconds": 120}
+        defaults["unique_timestamps"] = "CreateTime"  # so that all of a record can be compared
         self.given: dict[str, Any] = {**defaults, **several_shards(given), "topic_prefix": prefix, **given}
         self.settings = KafkaSettings(bootstrap_servers=bootstrap, **self.given)
         self.topics = Topics.of(self.settings)
