@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -238,8 +238,16 @@ class MatchApp(Host):
             self._positions[tp.partition] = found[tp]
         return found
 
+    @property
+    def answering(self) -> Collection[int]:
+        return self._flows.keys()
+
+    async def activate(self, ends: Mapping[int, int]) -> None:
+        await self.store.activate(ends)
+
     def answer_for(self, shards: set[int]) -> None:
-        for shard in sorted(shards - set(self._flows)):
+        shards = shards - self._flows.keys()
+        for shard in sorted(shards):
             self._flows[shard] = Flow(
                 self.store.held[shard], self._positions[shard], self._underway.send, self.names.changelog,
                 self.names.matches, self.fail, self.probe, self._unreadable,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -17,7 +19,7 @@ from faust.tables.manager import TableManager as FaustTableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, EventT, Message
 from mode import Service
-from mode.utils.queues import ThrowableQueue
+from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
 from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.client import private
@@ -36,6 +38,7 @@ PARTITION_BYTES = 4 << 20  # of FETCH_BYTES in one response; a larger record is 
 FETCH_RECORDS = 64  # limit of a poll, all partitions together
 ASK_SECONDS, ASK_PATIENCE = 2.0, 5.0  # between two requests for the bounds of the frames, and time limit of one
 FULL_SECONDS = 0.02  # until the next poll of a shard that had no room
+RECOVERED_SECONDS = 0.1  # between two looks for a shard that is recovered
 
 
 class Host(faust.App):
@@ -52,6 +55,19 @@ class Host(faust.App):
     hand_overs: int
     consumer: Consumer
     tables: TableManager
+
+    @cached_property
+    def flow_control(self) -> FlowControlEvent:
+        return FlowControl(loop=self.loop)
+
+    @property
+    @abstractmethod
+    def answering(self) -> Collection[int]:
+        """The shards whose frames are being matched."""
+
+    @abstractmethod
+    async def activate(self, ends: Mapping[int, int]) -> None:
+        """Open shards for matching. ends: of each, the last offset of its changelog. Errors end this run."""
 
     @abstractmethod
     def fail(self, error: BaseException) -> None:
@@ -80,6 +96,16 @@ class Host(faust.App):
     @abstractmethod
     async def hand_over(self) -> None:
         """Finish and commit what is in flight: this member may lose its shards, or is stopping."""
+
+
+class FlowControl(FlowControlEvent):
+    """Lets records into the queues of tables and streams."""
+
+    def resume(self) -> None:
+        # Faust resumes several times in a recovery, and each time drops what is queued, also frames of the shards that
+        # are recovered already.
+        if not self.is_active():
+            super().resume()
 
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -148,6 +174,12 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         except (KafkaError, TimeoutError):
             return {}
         return {TP(*place): (begins[place], ends[place]) for place in places}
+
+    async def seek_committed(self, places: Iterable[TP]) -> Mapping[TP, int]:
+        """Seek these partitions to what is committed, and return it. Called from another thread."""
+        found = [aiokafka.TopicPartition(*place) for place in places]
+        committed = await self.call_thread(self._ensure_consumer().seek_to_committed, *found) if found else {}
+        return {TP(*place): offset for place, offset in committed.items()}
 
     def read_again(self, place: TP, offset: int, hand_overs: int) -> None:
         """Seek to an offset soon, unless shards are handed over before. Called from another thread."""
@@ -273,14 +305,15 @@ class Consumer(driver.Consumer):
         """Do nothing: a full queue makes Faust wait, and `_getmany` has its own limit."""
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        # aiokafka does not seek where nothing, or 0, is committed: it keeps its current position.
-        committed = await super().seek_to_committed()
-        frames = {tp: offset for tp, offset in committed.items() if tp.topic == self.app.names.frames}
+        # Only where no frame is read yet: Faust also calls this when some shards have begun.
+        places = {tp for tp in self.assignment() if tp.topic == self.app.names.frames}
+        frames = await self._thread.seek_committed(tp for tp in places if tp.partition not in self.app.answering)
         positions = await self.app.positions(frames)
+        # aiokafka does not seek where nothing, or 0, is committed: it keeps its current position.
         begin = {tp: offset for tp, offset in positions.items() if not frames[tp]}
         if begin:
             await self.seek_wait(begin)
-        return committed
+        return frames
 
     async def bounds(self, positions: Mapping[TP, int]) -> Mapping[TP, Bounds]:
         """The first and end offsets of these partitions; see `position.bounds`."""
@@ -313,11 +346,15 @@ class Transport(driver.Transport):
 
 
 class Recovery(recovery.Recovery):
-    """A recovery that does not end silently, and starts the flows."""
+    """A recovery that does not end silently, and starts the flow of each shard as soon as it is recovered."""
 
     app: Host
     _hand_overs = 0  # at the time of the assignment
     _recovered = -1  # generation of the last completed recovery
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._beginning = asyncio.Lock()
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
         # Faust takes a timeout (the broker is down for a while) for a stop: the task ends, and recovery never
@@ -336,13 +373,45 @@ class Recovery(recovery.Recovery):
         self._hand_overs = self.app.hand_overs
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
+    @Service.task
+    async def _look_for_recovered(self) -> None:
+        while not self.should_stop:
+            await self.sleep(RECOVERED_SECONDS)
+            if self.in_recovery and self.app.consumer.flow_active:
+                with suppress(KafkaError):  # the next look tries again, unless the partitions were revoked
+                    await self.begin_recovered()
+
+    async def begin_recovered(self) -> None:
+        """Match the frames of the shards that have read their changelog, while others are still reading. Faust would
+        begin with all of them at once."""
+        async with self._beginning:
+            left, generation, consumer = self.remaining(), self._generation_id, self.app.consumer
+            done = {tp for tp in self.active_tps if not left[tp.partition] and tp.partition not in self.app.answering}
+            if not done or self._handed_over(generation):
+                return
+            # Not by Faust's ends, which may be those of the recovery before.
+            ends = {tp: (end or 0) - 1 for tp, end in (await consumer.highwaters(*done)).items()}
+            has = {tp: self.tp_to_table[tp].persisted_offset(tp) for tp in ends}
+            done = {tp for tp, offset in has.items() if offset is not None and offset >= ends[tp]}
+            await self.app.activate({tp.partition: ends[tp] for tp in done})
+            if not self._handed_over(generation):
+                await consumer.perform_seek()
+            if not self._handed_over(generation):
+                consumer.pause_partitions(done)
+                consumer.resume_partitions({TP(self.app.names.frames, tp.partition) for tp in done})
+                self.app.answer_for({tp.partition for tp in done})
+
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        await super().on_recovery_completed(generation_id)
-        self._recovered = generation_id
+        async with self._beginning:
+            await super().on_recovery_completed(generation_id)
+            self._recovered = generation_id
+            if not self._handed_over(generation_id):
+                self.app.answer_for({tp.partition for tp in self.active_tps})
+
+    def _handed_over(self, generation_id: int) -> bool:
         # The generation changes only with the next assignment. The shards may be handed over long before.
-        handed_over = self._hand_overs != self.app.hand_overs or self.app.consumer_generation_id != generation_id
-        if not handed_over and not self.app.should_stop:
-            self.app.answer_for({tp.partition for tp in self.active_tps})
+        changed = self._hand_overs != self.app.hand_overs or self.app.consumer_generation_id != generation_id
+        return changed or self.app.should_stop
 
     @property
     def recovered(self) -> set[int]:

@@ -48,6 +48,7 @@ class Held:
     Attributes:
         read: offset of the last changelog record that was taken, or None. It is applied soon, in order.
         start: first offset of the changelog.
+        active: whether it has been opened for matching since the last `check`.
         erases: whether `clean` may have work.
         backlog: records that were taken but not applied yet.
     """
@@ -67,7 +68,7 @@ class Held:
         # Whether the changelog is empty but once had records that this replica does not have. Then no record shows
         # whether this state is the end of the chain.
         self._emptied = False
-        self._active = self._broken = self._closed = False
+        self.active = self._broken = self._closed = False
         self._gap_since: float | None = None
         self._matched = time.monotonic()  # when a frame was last matched, or the shard opened
         self._replica: Replica | None = None
@@ -115,7 +116,7 @@ class Held:
         Raises:
             StoreError: the replica is ahead of the changelog.
         """
-        self.start, self._active = start, False
+        self.start, self.active = start, False
         offset, reached = self._opened().changelog_offset, self.reached
         if reached:
             self.read = reached - 1
@@ -207,7 +208,7 @@ class Held:
         Raises:
             FormatError, StoreError, OutputError: from applying an earlier record, see `Replica.apply`.
         """
-        if self._active:
+        if self.active:
             return True
         if offset > self.expected:
             return False
@@ -237,7 +238,7 @@ class Held:
             raise self._anew(f"all that {self.folder} holds has left the window", whole=True)
         if replica.outrun:
             raise self._anew(f"the changelog was cleaned since {self.folder} was left", whole=True)
-        self._intact(lambda: replica.flush(lambda: self._active or self._closed))
+        self._intact(lambda: replica.flush(lambda: self.active or self._closed))
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ class Held:
             Failed: the local state did not fit the changelog, or was damaged, and is deleted. Begin again.
             StoreError: as `_delete`; or a newly built state is damaged, or cannot be opened.
         """
-        self._active = True
+        self.active = True
         self.backlog.flush()
         await self.backlog.wait(0)
         await self._run(self._activate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -102,8 +102,12 @@ class FrameStore(Store[bytes, bytes]):
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Open the active shards for matching. Faust waits for it, but ignores errors."""
         ends = self.app.tables.recovery.active_highwaters
-        mine = [(held, ends.get(tp, -1)) for tp in active_tps if (held := self.held.get(tp.partition)) is not None]
-        await asyncio.gather(*[self._activate(held, end) for held, end in mine])
+        await self.activate({tp.partition: ends.get(tp, -1) for tp in active_tps})
+
+    async def activate(self, ends: Mapping[int, int]) -> None:
+        """See `Host.activate`."""
+        mine = [(held, end) for shard, end in ends.items() if (held := self.held.get(shard)) is not None]
+        await asyncio.gather(*[self._activate(held, end) for held, end in mine if not held.active])
 
     async def _activate(self, held: Held, end: int) -> None:
         try:

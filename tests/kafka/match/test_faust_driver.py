@@ -112,7 +112,7 @@ async def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
     monkeypatch.setattr(recovery.Recovery, "on_recovery_completed", completed)
 
     found: Recovery = object.__new__(Recovery)
-    found.app = app
+    found.app, found._beginning = app, asyncio.Lock()
     await found.on_rebalance(set(), set(), set(), 7)
     if handed_over == "before":
         app.hand_overs += 1
@@ -120,10 +120,51 @@ async def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
     assert answering == ([{0}] if handed_over == "never" else [])
 
 
+async def test_recovered_shard_answers_before_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shard 0 has read its changelog, shard 1 is reading, shard 2 looks so by the ends of an earlier recovery."""
+    app = MatchApp(KafkaSettings(shards=3), Probe("match"))
+    places = [TP(app.names.changelog, shard) for shard in range(3)]
+    app.consumer_generation_id, found = 7, app.tables.recovery
+    found.active_tps, found._generation_id = set(places), 7
+    found.active_highwaters.update(dict.fromkeys(places, 9))
+    found.active_offsets.update(dict(zip(places, (9, 4, 9), strict=True)))
+    found.tp_to_table.update(dict.fromkeys(places, app.table))
+    held: Any = {shard: SimpleNamespace(expected=expected) for shard, expected in enumerate((10, 5, 10))}
+    app.store.held = held
+    said: list[object] = []
+
+    async def highwaters(*tps: TP) -> dict[TP, int]:
+        return {tp: 12 if tp.partition == 2 else 10 for tp in tps}
+
+    async def activate(ends: Any) -> None:
+        said.append(ends)
+
+    async def sought() -> None:
+        said.append("sought")
+
+    monkeypatch.setattr(app.consumer, "highwaters", highwaters)
+    monkeypatch.setattr(app.consumer, "perform_seek", sought)
+    monkeypatch.setattr(app, "activate", activate)
+    monkeypatch.setattr(app, "answer_for", said.append)
+    await found.begin_recovered()
+    assert said == [{0: 9}, "sought", {0}]
+    assert app.consumer._get_active_partitions() == {TP(app.names.frames, 0)}
+
+
+def test_resumed_flow_keeps_queued_frames() -> None:
+    """Faust resumes several times in a recovery, when frames of recovered shards are queued."""
+    app = MatchApp(KafkaSettings(), Probe("match"))
+    queue = app.FlowControlQueue(8, clear_on_resume=True)
+    app.flow_control.resume()
+    queue.put_nowait("frame")
+    app.flow_control.resume()
+    assert queue.qsize() == 1
+
+
 class Shard:
     """A shard that cannot be activated, because it is closed while that is tried."""
 
-    shard, expected = 0, 5
+    shard, expected, active = 0, 5, False
 
     def __init__(self, meanwhile: Any) -> None:
         self._meanwhile = meanwhile

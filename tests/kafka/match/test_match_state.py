@@ -87,6 +87,34 @@ async def test_changelog_records_that_faust_loses_are_read_again(
     assert replies.found == expected(settings, log, tmp_path)
 
 
+async def test_recovered_shard_answers_while_another_reads(
+    broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
+) -> None:  # fmt: skip
+    settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
+    log = frames(settings, stream(1, 800), SIZE)
+    replies, real, held_back = Replies(settings), Consumer.getmany, {("shards-changelog", 1)}
+
+    async def getmany(self: Consumer, timeout: float) -> AsyncIterator[Any]:
+        async for tp, message in real(self, timeout):
+            if (tp.topic[-16:], tp.partition) not in held_back:
+                yield tp, message
+
+    def look() -> None:
+        if len(replies.found[0]) == len(log):
+            held_back.clear()
+
+    async def more() -> None:
+        await produce(settings, log[40:])
+        await replies.read(len(log), look)
+
+    await create(settings)
+    await with_match(settings, lambda: feed(settings, log[:40], replies))
+    shutil.rmtree(settings.data_folder / "shard-1")
+    monkeypatch.setattr(Consumer, "getmany", getmany)
+    await with_match(settings, more)
+    assert replies.found == expected(settings, log, tmp_path)
+
+
 async def write(settings: KafkaSettings, topic: str, *values: bytes) -> None:
     """Records of somebody else's, for shard 0."""
     async with AIOKafkaProducer(**client_options(settings)) as producer:
