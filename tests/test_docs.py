@@ -10,6 +10,7 @@ from markup import FENCE, LINK, blocks
 
 from stream_lsh import __version__
 from stream_lsh.cli import main
+from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.judging.events import Change
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
@@ -56,7 +57,8 @@ def test_menu_of_the_site_has_every_page_once() -> None:
 def test_every_kind_event_and_reason_is_described() -> None:
     text = page("docs/reference/outputs.md") + page("docs/reference/errors.md")
     sources = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "stream_lsh").rglob("*.py")))
-    reasons = set(re.findall(r'(?:Refused|Rejection)\(\s*"(\w+)"', sources)) | {EMPTY.reason, ID_REUSED.reason}
+    reasons = set(re.findall(r'(?:Refused|Rejection)\(\s*"(\w+)"', sources))
+    reasons |= {EMPTY.reason, ID_REUSED.reason, ENGINE_ERROR}
     assert {"not_json", "too_large", "bad_time"} <= reasons
     for name in reasons | {kind.label for kind in Kind} | {change.label for change in Change}:
         assert f"| `{name}` |" in text, name

@@ -22,7 +22,7 @@ from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.stored import Stored, stored
 from stream_lsh.errors import UsageError
-from stream_lsh.judging.verdicts import EMPTY, Kind, judge
+from stream_lsh.judging.verdicts import judge, reasons
 
 Wanted = str | bytes | int | Sequence[str] | Set[str] | Mapping[str, float] | Sequence[float] | NDArray[Any]
 """What can be looked for: a text, or what the index has instead: a set, weights, a vector or bits."""
@@ -97,11 +97,12 @@ class Questions:
 
     def _answers(self, found: Columns) -> Iterator[list[Match]]:
         with self._guard.whole():
-            matches = self._index.query(self._index.sign(found))
+            signed = self._index.sign(found)
+            matches = self._index.query(signed)
             seqs = np.full(len(found), self._engine.seq)
             judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)
-            if (judgement.kinds == Kind.REJECTED).any():
-                raise UsageError(EMPTY.detail)
+            for rejection in reasons(judgement, signed.rejected).values():
+                raise UsageError(rejection.detail)
             answers = [list(matches_of(judgement, self._index, i)) for i in range(len(found))]
         return iter(answers)
 

@@ -18,6 +18,7 @@ REASONS = {
     "empty": "no text",
     "too_large": "too large",
     "id_reused": "id of another text",
+    "engine_error": "engine error",
 }
 
 

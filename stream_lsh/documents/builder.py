@@ -9,6 +9,7 @@ import numpy as np
 
 from stream_lsh.documents.columns import Columns, Rejection, joined
 from stream_lsh.documents.document import Document, record_of
+from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, Record
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import NO_TIME
@@ -39,8 +40,12 @@ class Builder:
             TypeError: it is neither, or a value has a type that it cannot have. In a mapping these are types that JSON
                 does not have; null in place of a text is rejected, as in a file.
         """
+        if isinstance(document, Mapping) and not isinstance(document, dict):
+            document = dict(document)  # here: an exception of the caller's mapping is the caller's
         try:
             record = self._record(document)
+        except TypeError:
+            raise
         except Refused as refused:
             if refused.reason == "wrong_type" and isinstance(document, Document):
                 raise TypeError(refused.detail) from None
@@ -48,19 +53,22 @@ class Builder:
                 raise TypeError(refused.detail) from None
             self._rejected[len(self._records)] = Rejection(refused.reason, refused.detail)
             record = Record(refused.id, "", NO_TIME)
+        except Exception as error:
+            self._rejected[len(self._records)] = rejection_of(error)
+            record = Record(b"null", "", NO_TIME)
         self._records.append(record)
 
     def _record(self, document: object) -> Record:
         if isinstance(document, Document):
             record = record_of(document, self._fields)
-        elif not isinstance(document, Mapping):
+        elif not isinstance(document, dict):
             raise TypeError(
                 f"this is a {type(document).__name__}, not a Document or a mapping with the fields of a document"
             )
         elif self._fields.id_field == LINE_ID:
             raise TypeError(f"a mapping has no line to be its id (id_field = {LINE_ID!r}): give a Document")
         else:
-            record = self._fields.extract(document if isinstance(document, dict) else dict(document))
+            record = self._fields.extract(document)
         if not record.deleted:
             self._check(record)
         return record

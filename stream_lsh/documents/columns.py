@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +93,8 @@ class Columns:
 
     def part(self, begin: int, end: int) -> Columns:
         """The documents [begin, end)."""
+        if begin == 0 and end == len(self):
+            return self
         start = int(self.ends[begin - 1]) if begin else 0
         stop = int(self.ends[end - 1]) if end > begin else start
         return Columns(
@@ -98,6 +102,17 @@ class Columns:
             {i - begin: why for i, why in self.rejected.items() if begin <= i < end}, self.sources[begin:end],
             self.scopes[begin:end], [i - begin for i in self.deleted if begin <= i < end],
             [i - begin for i in self.stamped if begin <= i < end],
+        )  # fmt: skip
+
+    def rejecting(self, found: Mapping[int, Rejection]) -> Columns:
+        """The same documents, with these rejected, by place."""
+        if not found:
+            return self
+        bounds = pairwise([0, *self.ends.tolist()])
+        texts = [b"" if i in found else self.texts[start:end] for i, (start, end) in enumerate(bounds)]
+        return replace(
+            self, texts=b"".join(texts), ends=np.cumsum(list(map(len, texts)), dtype=np.int64),
+            rejected={**self.rejected, **found}, deleted=[i for i in self.deleted if i not in found],
         )  # fmt: skip
 
 

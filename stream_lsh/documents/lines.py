@@ -13,6 +13,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection, joined
+from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.documents.fields import (
     LINE_ID,
     LITERALS,
@@ -45,14 +46,27 @@ def parse_lines(
 
     Args:
         input, line_numbers: for ids made of them (`Fields.id_field` = LINE_ID; numbered from 1 by default).
-        rejected: lines that the reader has rejected already; they are not parsed.
+        rejected: lines that the reader has rejected already; they are not parsed. Lines with which parsing fails are
+            rejected, too.
     """
+    numbers = np.arange(1, len(starts) + 1) if line_numbers is None else line_numbers
+
+    def parse(begin: int, end: int, found: Mapping[int, Rejection]) -> Columns:
+        given = {i - begin: why for i, why in (rejected or {}).items() if begin <= i < end} | dict(found)
+        return _parsed(data, starts[begin:end], ends[begin:end], fields, input, numbers[begin:end], given)
+
+    return isolating(parse, len(starts))
+
+
+def _parsed(
+    data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], fields: Fields, input: str,
+    line_numbers: NDArray[np.int64], given: dict[int, Rejection],
+) -> Columns:  # fmt: skip
+    """As `parse_lines`; given: the rejected lines, to which more are added."""
     count = len(starts)
-    given = dict(rejected or {})
     line_ids = None
     if fields.id_field == LINE_ID:
-        numbers = np.arange(1, count + 1) if line_numbers is None else line_numbers
-        line_ids = [id_text(f"{input}:{number}") for number in numbers.tolist()]
+        line_ids = [id_text(f"{input}:{number}") for number in line_numbers.tolist()]
     if given:
         ends = ends.copy()
         for i in given:

@@ -130,14 +130,15 @@ class Engine:
                 times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, columns.times, NO_TIME)
                 alerts = self.alerts.add(judgement, times, signed.documents.log, columns.sources, events)
         self.seq += len(columns)
-        return Judged(found, judgement, reasons(judgement, columns.rejected), events, alerts)
+        return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts)
 
     def check(self, columns: Columns) -> Judged:
         """The verdict that each document would get as the next one. Nothing is stored."""
-        found = self.index.query(self.index.sign(columns, want_texts=False), known=True)
+        signed = self.index.sign(columns, want_texts=False)
+        found = self.index.query(signed, known=True)
         seqs = np.full(len(columns), -1, np.int64)
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, self.index)
-        return Judged(found, judgement, reasons(judgement, columns.rejected), None, b"")
+        return Judged(found, judgement, reasons(judgement, signed.rejected), None, b"")
 
     def commit(
         self,

@@ -111,7 +111,7 @@ class _Run:
         seqs = np.full(len(batch), -1, np.int64)
         found = self._index.query(signed, known=True)
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
-        why = reasons(judgement, batch.rejected)
+        why = reasons(judgement, signed.rejected)
         self._output.write(_lines(judgement, batch, why))
         self._counts.add(judgement, [rejection.reason for rejection in why.values()])
 

@@ -49,9 +49,10 @@ def grouped(settings: Settings, inputs: Sequence[str], label_field: str, limit: 
         try:
             for batch in read_batches(settings, inputs, label_field):
                 seqs = np.arange(taken, taken + len(batch))
-                judgement = judge(index.match(index.sign(batch), seqs), batch.ids, seqs, 0, index)
+                signed = index.sign(batch)
+                judgement = judge(index.match(signed, seqs), batch.ids, seqs, 0, index)
                 taken += len(batch)
-                why = reasons(judgement, batch.rejected)
+                why = reasons(judgement, signed.rejected)
                 for i, (kind, group, label) in enumerate(
                     zip(judgement.kinds.tolist(), judgement.groups.tolist(), batch.sources, strict=True)
                 ):

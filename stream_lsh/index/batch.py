@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns
+from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.families.family import Signs
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index.rows import layout
@@ -75,6 +76,7 @@ class SignedBatch:
         owner: int64[n], the shard that stores each document.
         documents: without the flag `OWNED`, which `owned_by` sets.
         frames: the compressed texts, a list for each shard; empty without exact verification.
+        rejected: by place, rejected in parsing or signing.
     """
 
     ids: list[bytes]
@@ -82,6 +84,7 @@ class SignedBatch:
     documents: layout.Batch
     frames: tuple[list[TextFrame], ...]
     shingles: Shingles
+    rejected: Mapping[int, Rejection]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -95,7 +98,16 @@ class SignedBatch:
 def sign_batch(
     signer: Signs, hashes: Hashes, settings: Settings, columns: Columns, *, want_texts: bool = True
 ) -> SignedBatch:
-    """Signatures, hashes, keys and, if wanted, compressed texts of documents."""
+    """Signatures, hashes, keys and, if wanted, compressed texts of documents. Documents with which this fails are
+    rejected."""
+
+    def sign(begin: int, end: int, found: Mapping[int, Rejection]) -> SignedBatch:
+        return _signed(signer, hashes, settings, columns.part(begin, end).rejecting(found), want_texts)
+
+    return isolating(sign, len(columns))
+
+
+def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns, want_texts: bool) -> SignedBatch:
     exact = settings.verify == "exact"
     signed = signer.sign(columns.texts, columns.ends, columns.scope_hashes(signer.key), want_shingles=exact)
     sizes = signed.sizes
@@ -111,7 +123,7 @@ def sign_batch(
     if exact:
         sets = ShingleSets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
         shingles = AllShingles(sets, columns.texts, columns.ends)
-    return SignedBatch(columns.ids, owner, documents, frames, shingles)
+    return SignedBatch(columns.ids, owner, documents, frames, shingles, columns.rejected)
 
 
 def text_frames(

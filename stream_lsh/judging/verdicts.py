@@ -215,7 +215,7 @@ def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int, Rejection]:
-    """Why documents were rejected: in parsing (`rejected`), or in matching."""
+    """Why documents were rejected: in parsing or signing (`rejected`), or in matching."""
     found = dict(rejected)
     for i in np.flatnonzero(judgement.kinds == Kind.REJECTED).tolist():
         if i not in found:

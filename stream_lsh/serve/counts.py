@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 
 from stream_lsh import __version__
+from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.embedded.report import Counts
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.serve.writer import Round
@@ -63,6 +64,7 @@ class Tally:
             Gauge(f"stream_lsh_{name}", text, registry=registry).set_function(function)
         for kind in Kind:
             self._verdicts.labels(kind.label)
+        self._rejected.labels(ENGINE_ERROR)  # from 0 on: a series that begins with 1 shows no increase
 
     def _second(self) -> Second:
         now = int(time.time())

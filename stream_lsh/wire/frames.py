@@ -6,13 +6,15 @@ gives a frame its place in the total order, and decides which of its documents a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns
+from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.components import components_of
@@ -62,14 +64,20 @@ class Frame:
     def of(
         cls, signer: Signs, settings: Settings, columns: Columns, segments: NDArray[np.int64], source: Source
     ) -> Frame:
-        """Sign documents. Rejected ones have the size 0."""
-        signed = signer.sign(columns.texts, columns.ends, columns.scope_hashes(signer.key), want_shingles=False)
-        sizes = signed.sizes
-        sizes[list(columns.rejected)] = 0
-        texts = text_frames(settings, columns, sizes, owners(columns.ids, settings.shards))
-        deleted = np.array([i for i in columns.deleted if i not in columns.rejected], np.int64)
-        stamped = np.array(columns.stamped if settings.updates else [], np.int64)
-        return cls(segments, source, sizes, signed.fingerprints, signed.signatures, texts, deleted, stamped)
+        """Sign documents. Rejected ones have the size 0; so have those with which signing fails."""
+
+        def sign(begin: int, end: int, found: Mapping[int, Rejection]) -> Frame:
+            part = columns.part(begin, end).rejecting(found)
+            signed = signer.sign(part.texts, part.ends, part.scope_hashes(signer.key), want_shingles=False)
+            sizes = signed.sizes
+            sizes[list(part.rejected)] = 0
+            texts = text_frames(settings, part, sizes, owners(part.ids, settings.shards))
+            deleted = np.array([i for i in part.deleted if i not in part.rejected], np.int64)
+            stamped = np.array(part.stamped if settings.updates else [], np.int64)
+            where = replace(source, rejected={**source.rejected, **found})
+            return cls(segments, where, sizes, signed.fingerprints, signed.signatures, texts, deleted, stamped)
+
+        return isolating(sign, len(columns))
 
     def encode(self, settings: Settings) -> bytes:
         texts = [(shard, frame) for shard, frames in enumerate(self.texts) for frame in frames]

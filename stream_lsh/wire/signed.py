@@ -118,4 +118,4 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
             )
         documents.log[:] = sequenced.log
     owner = owners(source.ids, settings.shards)
-    return SignedBatch(source.ids, owner, documents, frame.texts, shingles)
+    return SignedBatch(source.ids, owner, documents, frame.texts, shingles, source.rejected)

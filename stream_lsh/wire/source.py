@@ -55,7 +55,7 @@ class Source:
         ids: JSON text.
         times: int64[n], event times in ms, or NO_TIME.
         signed_at: ms since 1970.
-        rejected: by place, rejected in parsing.
+        rejected: by place, rejected in parsing or signing.
         headers: by place, those that are passed through.
         sources: JSON text of `source_field`, b"" for none; empty without `source_field`.
     """

@@ -13,10 +13,12 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from support.models.dense import dense
+from support.poison import WORDS, poison
 from support.waiting import until
 
 import stream_lsh
 from stream_lsh import Deduplicator, Document, OutputError, Settings, StoreError, UsageError, Verdict, errors, prepare
+from stream_lsh.documents.fields import Fields
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.index.index import Index
 from stream_lsh.index.kernel import compiling
@@ -400,3 +402,22 @@ def test_it_starts_no_process_and_changes_no_limit(monkeypatch: pytest.MonkeyPat
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == expected and len(started) == 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+def test_a_document_that_the_engine_fails_on_is_rejected(batch: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    documents: list[Any] = [Document("a", FOX), Document("odd", WORDS), {"id": 1, "text": FOX}, Document("b", FOX)]
+    poison(monkeypatch)
+    monkeypatch.setattr(Fields, "extract", broken)
+    with Deduplicator() as deduplicator:
+        verdicts = list(deduplicator.process(documents, batch=batch))
+        with pytest.raises(UsageError, match="the engine raised ValueError"):
+            deduplicator.query(WORDS)
+    assert [verdict.kind for verdict in verdicts] == ["unique", "rejected", "rejected", "exact_duplicate"]
+    assert [verdict.id for verdict in verdicts] == ["a", "odd", None, "b"]
+    assert [verdict.reason for verdict in verdicts[1:3]] == ["engine_error"] * 2
+    assert "raised ValueError in stream_lsh.text.preparation" in (verdicts[1].detail or "")
+    assert "raised ZeroDivisionError in stream_lsh.documents.builder" in (verdicts[2].detail or "")

@@ -10,7 +10,9 @@ import pytest
 from support.deploy_files import DEPLOY, load
 from support.exposition import exposition
 
+from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.judging.verdicts import Kind
+from stream_lsh.kafka.run.metrics import FOREIGN
 from stream_lsh.kafka.settings import GROUP, ROLES
 
 pytestmark = pytest.mark.long  # the gate has the tools
@@ -58,7 +60,8 @@ def selectors(expression: str) -> list[Any]:
 
 def test_expressions_ask_for_what_there_is(samples: dict[str, set[str]]) -> None:
     jobs = {job["job_name"] for job in load(PROMETHEUS)["scrape_configs"]}
-    known = {"role": {*ROLES, GROUP}, "kind": {kind.label for kind in Kind}, "job": jobs, "reason": {"foreign"}}
+    reasons = {FOREIGN, ENGINE_ERROR}
+    known = {"role": {*ROLES, GROUP}, "kind": {kind.label for kind in Kind}, "job": jobs, "reason": reasons}
     for expression in expressions():
         found = selectors(expression)
         assert found, expression

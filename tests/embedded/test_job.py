@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.json_lines import read_lines
 from support.long_form import rotating
+from support.poison import WORDS, poison
 
 from stream_lsh import Settings
 from stream_lsh.documents.columns import Batch
@@ -20,6 +22,7 @@ from stream_lsh.embedded import job as module
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.querying import query
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.errors import OutputError
@@ -155,3 +158,28 @@ def test_no_thread_is_left_after_a_failure(tmp_path: Path, feeds: list[str], mon
     for thread in left:
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_a_document_that_signing_raises_on_is_a_dead_letter(
+    tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, paths = line("odd", WORDS), {name: tmp_path / name for name in ("verdicts", "dead_letters", "asked")}
+    lines = Path(feeds[0]).read_text().splitlines(keepends=True)
+    Path(feeds[0]).write_text("".join([*lines[:20], odd, *lines[20:]]))
+    outputs = {name: str(paths[name]) for name in ("verdicts", "dead_letters")}
+    Job(Settings(), feeds, outputs | {"verdicts": str(tmp_path / "whole")}).run()
+    poison(monkeypatch)
+    summary = Job(Settings(), feeds, outputs, tmp_path / "index", overwrite=True).run()
+    assert summary.rejected == {"engine_error": 1} and summary.documents == 33 * FILES + 1
+    [letter] = read_lines(paths["dead_letters"])
+    assert (letter["reason"], letter["line"], letter["original"] + "\n") == ("engine_error", 21, odd)
+    assert letter["detail"].startswith("the engine raised ValueError in stream_lsh.text.preparation, line ")
+    whole, found = read_lines(tmp_path / "whole"), read_lines(paths["verdicts"])
+    assert found[:20] + found[21:] == whole[:20] + whole[21:]
+    assert (whole[20]["kind"], found[20]["kind"], found[20]["id"]) == ("unique", "rejected", "odd")
+
+    (tmp_path / "odd.jsonl").write_text(odd)
+    query(Settings(), [str(tmp_path / "odd.jsonl")], str(paths["asked"]), tmp_path / "index")
+    assert read_lines(paths["asked"])[0]["reason"] == "engine_error"
+    monkeypatch.undo()
+    assert Job(Settings(), [str(tmp_path / "odd.jsonl")], {}, tmp_path / "index").run().unique == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.poison import WORDS, poison
 from support.waiting import PATIENCE
 
 from stream_lsh.errors import StreamLshError, UsageError
@@ -273,3 +274,23 @@ async def test_an_index_that_cannot_be_opened_ends_the_service(tmp_path: Path) -
     listening, address = listen(Address(port=0))
     with pytest.raises(UsageError, match="documents over HTTP have no line numbers"):
         await server.run(service_of, address, listening, asyncio.Event(), lambda _: None)
+
+
+async def test_a_document_that_the_engine_fails_on_is_answered_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch)
+    async with serving(tmp_path) as (port, service):
+        odd = json.dumps({"id": "odd", "text": WORDS}).encode()
+        body = line("a") + odd + b"\n" + line("b")
+        close = b"Connection: close\r\n\r\n"
+        answer = await say(port, head(len(body)).replace(b"\r\n\r\n", b"\r\n" + close) + body)
+        kinds = [json.loads(found)["kind"] for found in answer.splitlines() if found.startswith(b'{"id')]
+        assert kinds == ["unique", "rejected", "unique"] and b'"reason":"engine_error"' in answer
+        for path in ("/v1/documents", "/v1/check"):
+            asked = head(len(odd), path, "application/json").replace(b"\r\n\r\n", b"\r\n" + close)
+            said, _, problem = (await say(port, asked + odd)).partition(b"\r\n\r\n")
+            assert said.startswith(b"HTTP/1.1 422 ")
+            assert json.loads(problem)["verdict"]["reason"] == "engine_error"
+        assert await added(port, "honest")
+        assert b'stream_lsh_rejected_total{reason="engine_error"} 2.0' in service.tally.exposition

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh import __version__
+from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.kafka.run.health import Health
 
 Handler = Callable[[Any], Awaitable[Any]]
@@ -149,6 +150,7 @@ class Probe:
         self._last_commit = registry.last_commit.labels(role)
         self._stopped = registry.stopped.labels(role)
         registry.ignored.labels(role, FOREIGN)  # from 0 on: a series that begins with 1 shows no increase
+        registry.rejected.labels(role, ENGINE_ERROR)
         self.excluded = registry.excluded.labels(role)
         self._lags: set[int] = set()
         self._shards: set[int] = set()

@@ -182,9 +182,7 @@ class Framer:
             return self._signed(batch.part(0, n // 2), now) + self._signed(batch.part(n // 2, n), now)
         if n == 1 and len(data) > self._largest:
             why = Rejection("too_large", f"its frame would have {len(data)} bytes, more than {self._largest}")
-            found = batch.columns
-            refused = Columns(found.ids, b"", np.zeros(1, np.int64), found.times, {0: why}, found.sources)
-            data = self._encoded(_Batch(batch.chunks, refused, batch.headers), now)
+            data = self._encoded(_Batch(batch.chunks, batch.columns.rejecting({0: why}), batch.headers), now)
         positions = {chunk.partition: chunk.ends for chunk in batch.chunks}
         lasts = {chunk.partition: chunk.records[-1] for chunk in batch.chunks if chunk.records}
         return [Signed(data, positions, n, {partition: Last.of(record) for partition, record in lasts.items()})]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, check_ink, id_text
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
@@ -38,8 +39,8 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
                 columns.ids[i] = key_id(record.key, settings.key_is_id)
                 deleted.append(i)
                 del rejected[i]
-            except Refused as refused:
-                rejected[i] = Rejection(refused.reason, refused.detail)
+            except Exception as error:
+                rejected[i] = rejection_of(error)
     return replace(columns, deleted=sorted(deleted))
 
 
@@ -109,9 +110,8 @@ def _texts(
             id = _place(record) if settings.id_field == LINE_ID else key_id(record.key, "string")
             if i not in rejected:
                 check_ink(_utf8(values[i], "value"), id)
-        except Refused as refused:
-            if i not in rejected:
-                rejected[i] = Rejection(refused.reason, refused.detail)
+        except Exception as error:
+            rejected.setdefault(i, rejection_of(error))
             values[i] = b""
         ids.append(id)
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import orjson
 
 from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
@@ -151,8 +152,8 @@ class PipelineService(Interface):
                 continue
             try:
                 key, value = self._reader.record(lines.data[start:end])
-            except Refused as refused:
-                found.append(Rejection(refused.reason, refused.detail))
+            except Exception as error:
+                found.append(rejection_of(error))
             else:
                 found.append(Line(key, value, "", i + 1))
         return found

@@ -1,5 +1,6 @@
 """Micro-batches: records are cut into frames that continue one another, within the limits."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from aiokafka.structs import ConsumerRecord
+from support.poison import WORDS, poison
 
+from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -190,3 +193,34 @@ def test_what_waits_is_taken_in_order_and_counted() -> None:
     pending.add(chunk(0, range(5), 0, 5))
     pending.clear()
     assert (pending.documents, pending.bytes, bool(pending)) == (0, 0, False)
+
+
+@pytest.mark.parametrize("given", [{}, {"match_within": ["text"]}, {"measure": "containment"}], ids=str)
+def test_a_document_that_signing_raises_on_is_rejected_however_frames_are_cut(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = KafkaSettings(shards=2, compare_with="all", **given)
+    records = [record(0, offset, WORDS if offset == 7 else words(9)) for offset in range(20)]
+
+    def rows(most: int) -> list[tuple[Any, ...]]:
+        framer = Framer(settings.model_copy(update={"frame_documents": most}), signer_of(settings.signing), 2**26)
+        frames = [Frame.decode(frame.data, settings) for frame in framer.frames([Chunk(0, records, 0, 20, STARTS)], 1)]
+        return [
+            (f.source.ids[i], int(f.sizes[i]), f.signatures[i].tobytes(), f.source.rejected.get(i))
+            for f in frames for i in range(len(f.source))
+        ]  # fmt: skip
+
+    whole = rows(20)
+    poison(monkeypatch)
+    found = rows(20)
+    assert found == rows(6) == rows(1)
+    assert found[:7] + found[8:] == whole[:7] + whole[8:]
+    id, size, _, why = found[7]
+    assert (id, size, why.reason) == (b'"0-7"', 0, "engine_error")
+    assert re.fullmatch(r"the engine raised ValueError in stream_lsh\.text\.preparation, line \d+: .{200}", why.detail)
+
+
+def test_what_no_document_causes_ends_signing(monkeypatch: pytest.MonkeyPatch) -> None:
+    poison(monkeypatch, MemoryError())
+    with pytest.raises(MemoryError):
+        framed(KafkaSettings(), [Chunk(0, [record(0, 0, WORDS)], 0, 1, STARTS)])

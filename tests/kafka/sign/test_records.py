@@ -10,6 +10,7 @@ from aiokafka.structs import ConsumerRecord
 from stream_lsh.documents.columns import NO_TIME
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign import records
 from stream_lsh.kafka.sign.records import columns_of, headers_of
 
 LINES = [
@@ -186,3 +187,18 @@ def test_only_the_named_headers_are_passed_on() -> None:
 def test_no_records_are_no_documents() -> None:
     for format in ("json", "text"):
         assert len(columns_of([], KafkaSettings(document_format=format))) == 0
+
+
+def test_a_raw_text_that_raises_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.check_ink
+
+    def check(text: str, id: bytes) -> None:
+        if "odd" in text:
+            raise LookupError
+        real(text, id)
+
+    monkeypatch.setattr(records, "check_ink", check)
+    given = [record(text, b"%d" % i) for i, text in enumerate([b"plain", b"odd", b"plain too"])]
+    found = columns_of(given, KafkaSettings(document_format="text"))
+    assert {i: why.reason for i, why in found.rejected.items()} == {1: "engine_error"}
+    assert (found.ids, found.texts) == ([b'"0"', b'"1"', b'"2"'], b"plainplain too")
