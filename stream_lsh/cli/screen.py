@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from stream_lsh.kafka.tools.status import Report, Role, Shard
+from stream_lsh.kafka.tools.status import FULL, Report, Role, Shard
 from stream_lsh.wording import aligned, count, duration, per_second, share, size
 
-CRITICAL, WARNING = "CRITICAL", "warning"
+CRITICAL, WARNING, BLOCKED = "CRITICAL", "warning", "WAITING FOR"
 RUNBOOK = "docs/how-to/runbook/index.md"
 Row = tuple[str, ...]
 _RIGHT = {"waiting", "for", "rows", "bytes", "still to read"}  # columns of figures
@@ -17,8 +17,8 @@ _RIGHT = {"waiting", "for", "rows", "bytes", "still to read"}  # columns of figu
 def lines(report: Report, title: str, before: Report | None = None) -> list[str]:
     """The screen. title: which pipeline; before: an earlier report, from which speed is known."""
     when = datetime.fromtimestamp(report.time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return [f"{title}  {when}", "", *_wrong(report), "", *_documents(report, before), "", *_roles(report), "",
-            *_shards(report), "", *_workers(report)]  # fmt: skip
+    return [f"{title}  {when}", "", *_wrong(report), "", *_blocked(report), *_documents(report, before), "",
+            *_roles(report), "", *_shards(report), "", *_workers(report)]  # fmt: skip
 
 
 def _wrong(report: Report) -> Iterator[str]:
@@ -31,13 +31,17 @@ def _wrong(report: Report) -> Iterator[str]:
     )
 
 
+def _blocked(report: Report) -> Sequence[str]:
+    return [f"{BLOCKED}  {report.blocked.text}", ""] if report.blocked is not None else []
+
+
 def _documents(report: Report, before: Report | None) -> Iterator[str]:
     late = f"the oldest arrived {duration(report.oldest)} ago" if report.provisional else ""
     rows = [("without a verdict", count(report.provisional), late)]
     if report.under_way is None:
         rows.append(("being compared", "not known", "no commits of sequence and judge that this version can read"))
     else:
-        full = report.under_way >= 0.9 * report.window
+        full = report.under_way >= FULL * report.window
         room = f"{share(report.under_way, report.window)} of {count(report.window)} (decision_lag)"
         room += "; sequence waits for judge" if full else ""
         rows.append(("being compared", count(report.under_way), room + (f"; {report.waits}" if report.waits else "")))

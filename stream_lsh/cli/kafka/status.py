@@ -23,7 +23,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 if TYPE_CHECKING:
     from stream_lsh.kafka.tools.status import Report
 
-SECONDS = 2.0  # between two screens
+SECONDS = 2.0  # between two screens, and between two looks that show what moves
 HOME, REST, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"  # to the top; delete what is left of the line, of the screen
 CANNOT = "CANNOT LOOK"
 EXAMPLES = """
@@ -99,10 +99,14 @@ def status(settings: KafkaSettings, once: bool, as_json: bool, workers: str, ser
 
 async def _once(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> Report:
     from stream_lsh.kafka.tools.observer import observing
-    from stream_lsh.kafka.tools.status import report
+    from stream_lsh.kafka.tools.status import report, waits_long
 
     async with observing(settings, firsts) as observer:
-        return report(await observer.look(), settings.decision_lag)
+        before, seen = None, await observer.look()
+        if waits_long(seen):
+            await asyncio.sleep(SECONDS)
+            before, seen = seen, await observer.look()
+        return report(seen, settings.decision_lag, before)
 
 
 async def _watch(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> None:
@@ -131,12 +135,12 @@ async def _watch(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> 
 
 def _draw(lines: Sequence[str]) -> None:
     """Replace the screen before in one write, which does not flicker. Lines below WRONG are folded, others are cut."""
-    from stream_lsh.cli.screen import CRITICAL, WARNING
+    from stream_lsh.cli.screen import BLOCKED, CRITICAL, WARNING
 
     columns, rows = shutil.get_terminal_size()
     drawn: list[str] = []
     for line in lines:
-        if line.startswith((CANNOT, CRITICAL, WARNING)):
+        if line.startswith((CANNOT, BLOCKED, CRITICAL, WARNING)):
             folded = textwrap.wrap(line, columns, subsequent_indent=" " * 10)
             loud = not line.startswith(WARNING)
             drawn += [click.style(part, bold=True, fg="red") if loud else part for part in folded]

@@ -16,6 +16,7 @@ from stream_lsh.kafka.tools.workers import Answer
 from stream_lsh.wording import count, duration
 
 WAITED = 10.0  # seconds after which a frame that waits for a shard is named
+FULL = 0.9  # of `decision_lag`: from here on sequence waits for judge
 LATE = 60.0  # seconds that a document may wait for its verdict; as deploy/prometheus/alerts.yml has it
 LEFT = 0.25  # of the retention: what has less before a record goes is about to be overtaken
 STABLE = ("Stable", "Empty", "Dead")
@@ -70,12 +71,24 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocked:
+    """The first stage, from the document to the verdict, that has work and does not move. topic, partition, offset: of
+    the record that it has to process next. text: a sentence that says so, with the cause."""
+
+    role: str
+    topic: str
+    partition: int
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """provisional: documents without a verdict; oldest: seconds since the first of them came. under_way: from the
     sequencer to the judge, of at most `window`. unread: why frames cannot be read, so that waiting is counted in them.
     paused: seconds since which the signers read nothing; None: they read. behind: with a window, seconds that stream
     time is behind the clock. waits: the frame that nothing goes on without, and the shards that have not answered it;
-    None if there is none, or none has waited for long.
+    None if there is none, or none has waited for long. blocked: None if all stages move, or there was one look only.
     """
 
     time: float
@@ -91,6 +104,7 @@ class Report:
     paused: float | None = None
     behind: float | None = None
     waits: Waits | None = None
+    blocked: Blocked | None = None
     troubles: Sequence[Trouble] = ()
 
     @property
@@ -99,8 +113,18 @@ class Report:
         return sorted({worker.version for worker in self.workers or () if worker.version})
 
 
-def report(seen: Seen, window: int) -> Report:
-    """What was seen, put together; what is wrong, the worst first. window: `decision_lag`."""
+def waits_long(seen: Seen) -> bool:
+    """Whether a record has waited so long that it matters whether its reader moves."""
+    return any(_age(seen, reader.since) >= WAITED for reader in seen.readers)
+
+
+def report(seen: Seen, window: int, before: Seen | None = None) -> Report:
+    """What was seen, put together; what is wrong, the worst first.
+
+    Args:
+        window: `decision_lag`.
+        before: an earlier look, which shows what moves.
+    """
     shards = [_shard(seen, reader) for reader in seen.readers if reader.topic == "frames"]
     under_way = None
     if seen.accepted is not None and seen.decided is not None:
@@ -121,7 +145,8 @@ def report(seen: Seen, window: int) -> Report:
         behind=_behind(seen),
         waits=_waits(seen),
     )
-    return replace(found, troubles=sorted(_troubles(seen, found), key=lambda trouble: not trouble.critical))
+    found = replace(found, troubles=sorted(_troubles(seen, found), key=lambda trouble: not trouble.critical))
+    return found if before is None else replace(found, blocked=_blocked(seen, before, found))
 
 
 def _age(seen: Seen, since: float | None) -> float:
@@ -139,6 +164,48 @@ def _waits(seen: Seen) -> Waits | None:
     since = {reader.partition: _age(seen, reader.since) for reader in seen.readers if reader.topic == "frames"}
     found = [shard for shard in sorted(following) if since[shard] >= WAITED]
     return Waits(tuple(found), following[found[0]].offset) if found else None
+
+
+def _blocked(seen: Seen, before: Seen, found: Report) -> Blocked | None:
+    stood = {(reader.role, reader.topic, reader.partition): reader.next for reader in before.readers}
+    full = found.under_way is not None and found.under_way >= FULL * found.window
+    for role in found.roles:
+        # These wait for a later or an earlier stage: the window is full, or replies are missing.
+        if (role.name == "sequence" and full) or (role.name == "judge" and found.waits is not None):
+            continue
+        still = [
+            reader for reader in seen.readers
+            if (reader.role, reader.topic) == (role.name, INPUTS[role.name]) and _age(seen, reader.since) >= WAITED
+            and stood.get((reader.role, reader.topic, reader.partition)) == reader.next
+            and (role.name != "match" or found.waits is None or reader.partition in found.waits.shards)
+        ]  # fmt: skip
+        if still:
+            reader = max(still, key=lambda reader: _age(seen, reader.since))
+            place = f"{seen.names[reader.topic]}, partition {reader.partition}, offset {reader.next}"
+            what = f"shard {reader.partition} does" if role.name == "match" else f"{role.name} does"
+            text = f"{what} not move: {place}, waits for {duration(_age(seen, reader.since))}"
+            if role.name == "match" and found.waits is not None:
+                text += f" (frame {found.waits.frame})"
+            return Blocked(role.name, seen.names[reader.topic], reader.partition, reader.next,
+                           f"{text}; {_cause(found, role, reader.partition)}")  # fmt: skip
+    return None
+
+
+def _cause(found: Report, role: Role, partition: int) -> str:
+    """Why a role does not move, as far as it is known."""
+    if role.name == "sign" and found.paused is not None:
+        return "the pipeline is paused"
+    shard = next((shard for shard in found.shards if role.name == "match" and shard.number == partition), None)
+    if shard is not None and shard.recovering:
+        return f"it is recovering: {count(shard.recovering, 'changelog record')} to read"
+    hosts = role.working if shard is None else [host for host in [shard.owner] if host is not None]
+    if not hosts:
+        return "it has no worker"
+    stopped = [
+        f"{worker.address} has stopped: {worker.roles[role.name]['stopped']}"
+        for worker in found.workers or () if worker.host in hosts and "stopped" in worker.roles.get(role.name, ())
+    ]  # fmt: skip
+    return stopped[0] if stopped else f"look at the log of {', '.join(sorted(set(hosts)))}"
 
 
 def _role(seen: Seen, name: str, shards: Sequence[Shard]) -> Role:

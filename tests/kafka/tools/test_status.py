@@ -31,6 +31,7 @@ NOW = 1_795_000_000.0
 HOUR = 3600.0
 NAMES = {name: f"news.{name}" for name in Topics.__dataclass_fields__ if name != "prefix"}
 LIVE = {"live": True, "seconds_since": {}}
+STOPPED = {"judge": {"live": False, "stopped": "replies were deleted", "seconds_since": {}}}
 
 
 def group(role: str, *hosts: str, state: str = "Stable") -> Group:
@@ -189,8 +190,44 @@ def nobody(role: str) -> dict[str, Group]:
     return {name: group(name, "10.0.0.1") if name != role else Group("Empty", []) for name in ROLES}
 
 
+def old(found: Seen, role: str, topic: str, position: int) -> Seen:
+    return replace(found, readers=waiting(found, role, topic, 0, position, 90))
+
+
+RECOVERING = [Answer("10.0.0.1", 8080, shards={1: {"recovering": 7}})]
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (old(seen(groups=nobody("sign")), "sign", "documents", 90),
+         "sign does not move: news.documents, partition 0, offset 90, waits for 1 min 30 s; it has no worker"),
+        (old(seen(), "sequence", "signatures", 40),
+         "sequence does not move: news.signatures, partition 0, offset 40, waits for 1 min 30 s; "
+         "look at the log of 10.0.0.1"),
+        # Judge waits for the shard, and sequence for judge.
+        (old(old(stuck(20.0), "judge", "matches", 90), "sequence", "signatures", 40),
+         "shard 1 does not move: news.frames, partition 1, offset 48, waits for 20 s (frame 1234); "
+         "look at the log of 10.0.0.1"),
+        (stuck(20.0, answers=RECOVERING),
+         "shard 1 does not move: news.frames, partition 1, offset 48, waits for 20 s (frame 1234); "
+         "it is recovering: 7 changelog records to read"),
+        (old(seen(answers=[Answer("10.0.0.1", 8080, roles=STOPPED)]), "judge", "matches", 90),
+         "judge does not move: news.matches, partition 0, offset 90, waits for 1 min 30 s; "
+         "10.0.0.1:8080 has stopped: replies were deleted"),
+    ],
+    ids=["sign", "sequence", "match", "recovering", "judge"],
+)  # fmt: skip
+def test_first_stage_that_does_not_move_is_named(found: Seen, text: str) -> None:
+    window = 10 if found.decided == 190 else 1000
+    got = report(found, window, found)
+    assert got.blocked is not None and got.blocked.text == text
+    assert f"\nWAITING FOR  {text}\n" in screen(got)
+    moved = replace(found, readers=[replace(r, position=r.next - 1) for r in found.readers])
+    assert report(found, window, moved).blocked is None
+
+
 SHARED = {"state": "PreparingRebalance"}
-STOPPED = {"judge": {"live": False, "stopped": "replies were deleted", "seconds_since": {}}}
 STILL = {"judge": {"live": False, "seconds_since": {}}}
 
 
