@@ -10,12 +10,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import NotEnoughReplicasError
 from support.kafka.brokers import Make
+from support.kafka.oracle import order
 from support.kafka.sequence_play import frame
 from support.kafka.stages import (
     KEY,
     PATIENCE,
     begun,
-    chained,
     commit,
     commits,
     delete_before,
@@ -64,7 +64,7 @@ async def sign(settings: KafkaSettings, frames: Sequence[bytes]) -> None:
 def offsets(settings: KafkaSettings, copies: Sequence[Any]) -> list[tuple[int, int]]:
     """The documents that a shard takes from its copies, in their order."""
     found = []
-    for sequenced, signed in chained(settings, copies):
+    for sequenced, signed in order(settings, copies):
         rows = zip(signed.source.partitions.tolist(), signed.source.offsets.tolist(), strict=True)
         mask = np.ones(len(signed.source), bool) if sequenced.accepted is None else sequenced.accepted
         found += [row for row, yes in zip(rows, mask, strict=True) if yes]
@@ -87,7 +87,7 @@ async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) 
         await until_sequenced(settings, len(log))
     copies = [await records(settings, topics.frames, shard) for shard in (0, 1)]
     assert [r.value for r in copies[0]] == [r.value for r in copies[1]]
-    found = [sequenced for sequenced, _ in chained(settings, copies[0])]
+    found = [sequenced for sequenced, _ in order(settings, copies[0])]
     assert [(f.offset, f.predecessor, f.first) for f in found] == [(1, -1, 0), (2, 1, 3), (4, 2, 6), (5, 4, 10)]
     assert {f.key for f in found} == {KEY}
     assert [None if f.accepted is None else f.accepted.tolist() for f in found] == [
@@ -97,8 +97,8 @@ async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) 
         None,
     ]
     assert [bytes(f.frame) for f in found] == [log[f.offset] for f in found]
-    order = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
-    assert offsets(settings, copies[1]) == order
+    wanted = [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (1, 5), (1, 6), (0, 6), (0, 7), (1, 7), (1, 8)]
+    assert offsets(settings, copies[1]) == wanted
     assert probe.commits > 0
 
 
@@ -123,7 +123,7 @@ async def test_it_waits_for_the_judge(make: Make) -> None:
     log.append(frame(settings, (0, 19, 40, CONTINUES)))  # more than may be under way: alone
 
     async def passed() -> int:
-        return len(chained(settings, await records(settings, topics.frames)))
+        return len(order(settings, await records(settings, topics.frames)))
 
     await sign(settings, log)
     for last, decided, expected in ((-1, 0, 6), (3, 4, 10), (8, 9, 15), (9, 10, 16)):
@@ -263,7 +263,7 @@ async def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, 
                 await produce(settings, [line(i) for i in range(10, 20)], 1)
                 await until(lambda: _passed_on(settings, 20), "all documents are passed on")
         assert await key() == made
-        found = [sequenced for sequenced, _ in chained(settings, await records(settings, topics.frames))]
+        found = [sequenced for sequenced, _ in order(settings, await records(settings, topics.frames))]
         assert {sequenced.key for sequenced in found} == {made}
     assert caplog.text.count("waiting for a sequencer") == 1
 

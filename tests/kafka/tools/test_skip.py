@@ -9,8 +9,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
+from support.kafka.oracle import order
 from support.kafka.sequence_play import frame
-from support.kafka.stages import begun, chained, commit, records, running, until_sequenced
+from support.kafka.stages import begun, commit, records, running, until_sequenced
 
 from stream_lsh.cli import main
 from stream_lsh.errors import FormatError
@@ -86,7 +87,7 @@ def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> No
     assert run("signatures", 0, 4, "--yes").exit_code == 0
     asyncio.run(sequenced())
     copies = asyncio.run(records(settings, topics.frames))
-    assert [sequenced.offset for sequenced, _ in chained(settings, copies)] == [0, 3]
+    assert [sequenced.offset for sequenced, _ in order(settings, copies)] == [0, 3]
     ignored = probe.registry.ignored
     assert ignored.labels("sequence", "skipped")._value.get() >= 2
     assert ignored.labels("sequence", "foreign")._value.get() >= 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaProducer
 
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import Topics
@@ -109,10 +109,6 @@ async def write_verdicts(settings: KafkaSettings, documents: Sequence[Written]) 
             await producer.commit_transaction()
 
 
-async def committed_records(settings: KafkaSettings, topic: str, partition: int) -> list[ConsumerRecord]:
-    return await records(settings, topic, partition, "read_committed")
-
-
 def expected(
     settings: KafkaSettings, documents: Sequence[Written], partition: int
 ) -> dict[str, list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]]:
@@ -134,8 +130,8 @@ def expected(
 async def check(settings: KafkaSettings, documents: Sequence[Written], partitions: int = PARTITIONS) -> None:
     for partition in range(partitions):
         for topic, rows in expected(settings, documents, partition).items():
-            records = await committed_records(settings, topic, partition)
-            got = [(record.key, record.value, list(record.headers), record.timestamp) for record in records]
+            found = await records(settings, topic, partition, "read_committed")
+            got = [(record.key, record.value, list(record.headers), record.timestamp) for record in found]
             assert got == rows, (topic, partition)
 
 

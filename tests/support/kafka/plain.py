@@ -13,6 +13,7 @@ import numpy as np
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
+from support.indexes import comparable, same
 from support.kafka.feeding import Record, Source
 from support.kafka.oracle import Outputs
 from support.models.forgetting import Verdict, model_of
@@ -153,21 +154,13 @@ def verdict_of(line: dict[str, Any]) -> Verdict:
     )  # fmt: skip
 
 
-def comparable(verdict: Verdict, settings: KafkaSettings) -> tuple[Any, ...]:
-    """What several shards say alike: under `all` none of them knows the first verdict of what is redelivered."""
-    several = settings.shards > 1 and not settings.late
-    return verdict[:1] if several and verdict.kind == "redelivered" else tuple(verdict)
-
-
 def check(settings: KafkaSettings, frames: Iterable[tuple[Sequenced, Frame]], found: Outputs) -> None:
     """The verdicts and the events of groups are those of the models."""
     expected, events = modelled(settings, frames, found.documents)
     lines = sorted((json.loads(record.value or b"") for record in found.verdicts), key=itemgetter("seq"))
     assert len(lines) == len(expected)
-    for line in lines:
-        source = line["source"]["partition"], line["source"]["offset"]
-        mine, theirs = comparable(verdict_of(line), settings), comparable(expected[source], settings)
-        assert (line["seq"], source, *mine) == (line["seq"], source, *theirs)
+    theirs = [expected[line["source"]["partition"], line["source"]["offset"]] for line in lines]
+    same(comparable(list(map(verdict_of, lines)), settings), comparable(theirs, settings))
     reported = [json.loads(record.value) for record in found.groups if record.value is not None]
     for one, other in zip(reported, events, strict=True):
         assert one == other, f"{one}\n{other}"

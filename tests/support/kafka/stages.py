@@ -22,8 +22,7 @@ from stream_lsh.kafka.run.process import COMPILED
 from stream_lsh.kafka.run.restarts import Stage, keep_running
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.frames import Frame, Places
-from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.frames import Places
 
 KEY = bytes(range(16))  # of an index
 PATIENCE = 300  # seconds for what should take a few: the machine may be slow, or busy with other things
@@ -239,17 +238,6 @@ def accepted_documents(settings: KafkaSettings, frames: Sequence[ConsumerRecord]
         accepted = decision.after
         rows = list(zip(frame.partitions.tolist(), frame.offsets.tolist(), strict=True))
         found += rows if decision.mask is None else [r for r, yes in zip(rows, decision.mask, strict=True) if yes]
-    return found
-
-
-def chained(settings: KafkaSettings, copies: Sequence[ConsumerRecord]) -> list[tuple[Sequenced, Frame]]:
-    """The frames that a shard applies: each the successor of the last one."""
-    last, found = -1, []
-    for record in copies:
-        frame = Sequenced.decode(record.value, settings)
-        if frame.predecessor == last and frame.offset > last:
-            last = frame.offset
-            found.append((frame, Frame.decode(frame.frame, settings)))
     return found
 
 
