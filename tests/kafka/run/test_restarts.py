@@ -74,14 +74,25 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     yield found
 
 
-def fails(error: BaseException, after: float = 0.0) -> Callable[[Stage], None]:
+def fails(error: BaseException, after: float = 0.0, idle: float | None = None) -> Callable[[Stage], None]:
+    """A run that fails after so many seconds, before which it is idle, once, when so many have passed."""
+
     def act(run: Stage) -> None:
         clock = run.probe.health.clock
         assert isinstance(clock, Clock)
+        if idle is not None:
+            clock.now += idle
+            run.probe.idle()
         clock.now += after
         raise error
 
     return act
+
+
+def caused(error: Exception, cause: Exception | None = None) -> Exception:
+    """An error with a cause; without another one it is its own."""
+    error.__cause__ = cause or error
+    return error
 
 
 def commits_and_fails(run: Stage) -> None:
@@ -114,10 +125,12 @@ async def test_begins_anew_after_progress(delays: list[float]) -> None:
         ConnectionResetError(),
         TimeoutError(),
         OSError(errno.EHOSTUNREACH, "no route"),
+        caused(errors.KafkaConnectionError("raised from itself")),
+        None,  # a run that ends by itself
     ],
 )
-async def test_what_may_pass_is_tried_again(error: BaseException) -> None:
-    play = Play(fails(error))
+async def test_what_may_pass_is_tried_again(error: BaseException | None) -> None:
+    play = Play((lambda _: None) if error is None else fails(error))
     await play.run()
     assert play.runs == 2
 
@@ -147,27 +160,15 @@ async def test_progress_sets_the_clock_of_giving_up() -> None:
 
 
 async def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
-    def quiet(run: Stage) -> None:
-        clock = run.probe.health.clock
-        assert isinstance(clock, Clock)
-        clock.now += 3600
-        run.probe.idle()
-        raise Failed("the broker is restarted once an hour")
-
-    play = Play(*[quiet] * 5)
+    play = Play(*[fails(Failed("the broker is restarted once an hour"), idle=3600)] * 5)
     await play.run()
     assert play.runs == 6 and delays == pytest.approx([0.1] * 5)
 
 
 async def test_time_in_which_all_was_well_is_no_failure() -> None:
-    def idle_then_away(run: Stage) -> None:
-        clock = run.probe.health.clock
-        assert isinstance(clock, Clock)
-        clock.now += 50
-        run.probe.idle()
-        fails(errors.KafkaTimeoutError(), after=30)(run)
-
-    play = Play(idle_then_away, *[fails(errors.KafkaTimeoutError(), after=90)] * 3)
+    play = Play(
+        fails(errors.KafkaTimeoutError(), after=30, idle=50), *[fails(errors.KafkaTimeoutError(), after=90)] * 3
+    )
     with pytest.raises(BrokerError, match="Given up after 300 s"):
         await play.run()
     assert play.runs == 4
@@ -184,11 +185,7 @@ async def test_a_repeated_failure_is_logged_at_intervals(caplog: pytest.LogCaptu
 
 
 async def test_a_glance_at_an_empty_input_is_no_progress() -> None:
-    def glance(run: Stage) -> None:
-        run.probe.idle()
-        fails(errors.NotEnoughReplicasError(), after=50)(run)
-
-    play = Play(*[glance] * 9)
+    play = Play(*[fails(errors.NotEnoughReplicasError(), after=50, idle=0)] * 9)
     with pytest.raises(BrokerError):
         await play.run()
     assert play.runs == 6
@@ -199,6 +196,7 @@ async def test_a_glance_at_an_empty_input_is_no_progress() -> None:
     [
         (errors.SaslAuthenticationFailed("wrong password"), "refuses the login"),
         (errors.TopicAuthorizationFailedError("stream-lsh.frames"), "stream-lsh.frames"),
+        (caused(Failed("a send was refused"), errors.TopicAuthorizationFailedError("the.frames")), r"the\.frames"),
     ],
 )
 async def test_refusals_end_it_at_once(error: Exception, words: str) -> None:
@@ -206,21 +204,6 @@ async def test_refusals_end_it_at_once(error: Exception, words: str) -> None:
     with pytest.raises(BrokerError, match=words):
         await play.run()
     assert play.runs == 1
-
-
-async def test_the_cause_of_a_failure_counts() -> None:
-    failed = Failed("a send was refused")
-    failed.__cause__ = errors.TopicAuthorizationFailedError("stream-lsh.frames")
-    with pytest.raises(BrokerError, match=r"stream-lsh\.frames"):
-        await Play(fails(failed)).run()
-
-
-async def test_an_error_that_is_raised_from_itself_ends_nowhere_else() -> None:
-    error = errors.KafkaConnectionError("the line is cut")
-    error.__cause__ = error
-    play = Play(fails(error))
-    await play.run()
-    assert play.runs == 2
 
 
 async def test_a_missing_topic_has_a_little_time_to_appear() -> None:
@@ -238,21 +221,18 @@ async def test_a_missing_topic_has_a_little_time_to_appear() -> None:
     assert play.runs == 9
 
 
-async def test_a_life_that_ends_by_itself_is_a_failure() -> None:
-    play = Play(lambda run: None)
-    await play.run()
-    assert play.runs == 2
+@pytest.mark.parametrize("error", [errors.KafkaTimeoutError(), Stopped()])
+async def test_an_error_while_stopping_is_no_error(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
+    """Also of a stage that has not begun yet, which just stops."""
 
-
-async def test_an_error_while_stopping_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     def stopped(run: Stage) -> None:
         play.stop.set()
-        raise errors.KafkaTimeoutError()
+        raise error
 
     play = Play(stopped)
     with caplog.at_level("WARNING"):
         await play.run()
-    assert play.runs == 1 and "stopped with an error" in caplog.text
+    assert play.runs == 1 and ("stopped with an error" in caplog.text) != isinstance(error, Stopped)
 
 
 async def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,16 +243,6 @@ async def test_a_stop_does_not_wait_for_the_reason_of_a_failure(monkeypatch: pyt
     monkeypatch.setattr(restarts, "cause", never)
     play = Play(fails(errors.KafkaConnectionError()))
     await asyncio.wait_for(play.run(), 2)
-    assert play.runs == 1
-
-
-async def test_a_stage_that_has_not_begun_yet_just_stops() -> None:
-    def stopped(run: Stage) -> None:
-        play.stop.set()
-        raise Stopped
-
-    play = Play(stopped)
-    await play.run()
     assert play.runs == 1
 
 
