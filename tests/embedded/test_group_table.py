@@ -1,14 +1,13 @@
-"""Groups of a job without updates: members in order, orders of the table, what memory and a window change."""
+"""Groups of a job without updates: orders of the table, what memory and a window change."""
 
 import json
 import random
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import jobs
-from support.jobs import read, written
+from support.jobs import written
 
 from stream_lsh import Settings
 from stream_lsh.documents.times import NO_TIME
@@ -48,30 +47,6 @@ def run(
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(row.group.json) for row in table(folder / "index")]
-
-
-def test_members_are_those_of_the_verdicts(tmp_path: Path) -> None:
-    inputs, settings = feed(tmp_path, 800, 4), {"shards": 3, "decision_lag": 64}
-    run(tmp_path, inputs[:3], settings)
-    run(tmp_path, inputs, settings)
-    events, verdicts = read(tmp_path / "groups"), read(tmp_path / "verdicts")
-    dropped = [verdict for verdict in verdicts if verdict["kind"] in ("near_duplicate", "exact_duplicate")]
-    assert [(event["seq"], event["id"], event["group"]) for event in events] == [
-        (verdict["seq"], verdict["id"], verdict["group"]) for verdict in dropped
-    ]
-    expected = defaultdict(list)
-    for verdict in verdicts:
-        if verdict["kind"] in ("unique", "near_duplicate", "exact_duplicate"):
-            expected[verdict["group"]].append(
-                (verdict["seq"], verdict["id"], verdict["kind"], verdict["similarity"])
-            )  # fmt: skip
-    found = rows(tmp_path)
-    assert len(found) > 50 and max(row["sources"] for row in found) > 16
-    for row in found[:20]:
-        with whole(tmp_path / "index", row["group"]) as (group, stored):
-            members = [(m.seq, json.loads(m.id), m.kind.label, m.similarity) for m in stored]
-        assert members == expected[group.group]
-        assert group.total_members == len(members)
 
 
 def test_orders(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def healthy(folder: Path) -> None:
     assert facts["health"]["problems"] == []
 
 
-@pytest.mark.parametrize(("compare_with", "shards"), cases(product(MODES, (1, 2, 3)), [("kept", 2)], 2))
+@pytest.mark.parametrize(("compare_with", "shards"), cases(product(MODES, (1, 2, 3)), [("kept", 1), ("kept", 2)], 2))
 @hypothesis_settings(max_examples=100 if LONG else 20, deadline=None)
 @given(
     short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
