@@ -1,7 +1,9 @@
-"""bench/weights.py: its recipe, and a small run of the engine."""
+"""bench/weights.py and bench/levenshtein.py: recipes, and small runs of the engine beside brute force."""
 
+import orjson
 from support.models.distances import weighted_jaccard
 
+from bench.levenshtein import beside
 from bench.weights import baskets, ours, scored, streamed, true_pairs
 
 
@@ -28,3 +30,13 @@ def test_a_stream_is_scored_by_what_was_kept() -> None:
     assert usual["recall"] == 1.0
     assert narrow["not_compared"] > usual["not_compared"]
     assert narrow["kept"] >= usual["kept"]
+
+
+def test_the_engine_and_brute_force_find_the_same() -> None:
+    titles = [f"{'abcdefgh'[i % 8] * (5 + i % 30)} title {i % 97}" for i in range(400)]
+    engine, brute = beside(titles, 2)
+    assert (engine["system"], brute["system"]) == ("stream-lsh", "rapidfuzz, brute force")
+    assert engine["recall"] == engine["precision"] == 1
+    assert 0 < engine["dropped"] < 100
+    assert engine["disk"] > 0
+    assert orjson.dumps([engine, brute])

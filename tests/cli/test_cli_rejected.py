@@ -1,14 +1,18 @@
-"""Feeds that are wrong as a whole: the first line that is wrong is shown, and the exit code says so."""
+"""The summary, in words; of a feed that is wrong as a whole the first wrong line, and the exit code."""
 
 import gzip
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.json_lines import read_lines, write_lines
+
+from stream_lsh.cli.summary import summary_lines
+from stream_lsh.embedded.report import Summary
 
 Run = Callable[..., Any]
 BAD = [{"doc": "a", "body": "one two three", "meta": {"lang": "en"}}, {"doc": "b", "body": "four five six"}]
@@ -78,3 +82,79 @@ def test_an_index_is_no_input(run: Run, tmp_path: Path) -> None:
         assert f"{folder} is the folder of an index" in run("dedup", folder, code=4).stderr
     assert f"contains the index {index}" in run("dedup", tmp_path, "--index", tmp_path / "other", code=4).stderr
     assert not (tmp_path / "other").exists()
+
+
+SUMMARY = Summary(
+    documents=120_000, unique=118_000, near_duplicates=1_500, exact_duplicates=480, redelivered=10,
+    rejected={"empty": 3, "not_json": 7}, pairs=2_345, truncated=0, not_compared=0, index_documents=0, index_bytes=None,
+    seconds=3.4, resumed_from=0, already_done=(), unfinished={}, compare_with="kept", folder=None,
+)  # fmt: skip
+
+
+def lines(summary: Summary, dead_letters: str | None = None) -> list[str]:
+    return list(summary_lines(summary, max_matches=100, dead_letters=dead_letters))
+
+
+def test_a_run() -> None:
+    assert lines(SUMMARY, "dead.jsonl") == [
+        "120,000 documents in 3.4 s (35,294/s)",
+        "  118,000   98 %  unique",
+        "    1,500    1 %  near-duplicates",
+        "      480  0.4 %  exact duplicates",
+        "       10 <0.1 %  redelivered (same id, same text)",
+        "       10 <0.1 %  rejected: 7 not JSON, 3 no text",
+        "2,345 pairs of similar documents",
+        "rejected documents are in dead.jsonl",
+    ]
+
+
+def test_where_rejected_documents_are() -> None:
+    assert "--dead-letters FILE" in lines(SUMMARY)[-1]
+    kept = replace(SUMMARY, folder="index", index_documents=119_980, index_bytes=70_000_000)
+    assert lines(kept)[-2:] == [
+        "rejected documents are in index/dead-letters.jsonl",
+        "index index: 119,980 documents, 70 MB",
+    ]
+    assert "standard output" in lines(SUMMARY, "-")[-1]
+
+
+FINISHED = "feed.jsonl was finished by an earlier run: nothing to add"
+NOTHING = {"documents": 0, "already_done": ("feed.jsonl",)}
+NO_END = "the last line of feed.jsonl has no end yet: its {} left for the next run"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({**NOTHING, "folder": "index", "index_documents": 5}, [FINISHED, "index index: 5 documents"]),
+        ({**NOTHING, "again": 7}, [FINISHED, "the lines of 7 documents of earlier runs were written again"]),
+        ({"resumed_from": 30_000}, ["continued after 30,000 documents of an earlier run"]),
+        ({"truncated": 1}, ["1 document has more than 100 matches", "--max-matches 0"]),
+        ({"not_compared": 1200},
+         ["1,200 documents were not compared with every possible match", "--max-bucket-rows and --max-candidates"]),
+        ({"unfinished": {"feed.jsonl": 7}}, [NO_END.format("7 bytes are")]),
+        ({"documents": 10}, ["were read before"]),  # they are known, and the output is empty
+    ],
+)  # fmt: skip
+def test_what_is_said_only_where_it_happened(given: dict[str, Any], said: list[str]) -> None:
+    text, usual = "\n".join(lines(replace(SUMMARY, **given))), "\n".join(lines(SUMMARY))
+    assert all(words in text and words not in usual for words in said), text
+
+
+def test_what_did_not_happen_is_excluded() -> None:
+    calm = replace(SUMMARY, redelivered=0, rejected={})
+    assert not any("redelivered" in line or "rejected" in line for line in lines(calm))
+    again = replace(SUMMARY, documents=0, unfinished={"feed.jsonl": 1}, already_done=("feed.jsonl",))
+    assert lines(again) == [NO_END.format("1 byte is")]
+
+
+def test_pairs_of_an_index_of_kept_documents() -> None:
+    found = summary_lines(SUMMARY, max_matches=100, dead_letters=None, pairs=True)
+    assert "2,345 pairs of similar documents with kept documents only (compare_with = kept)" in list(found)
+    found = summary_lines(replace(SUMMARY, compare_with="all"), max_matches=100, dead_letters=None, pairs=True)
+    assert "2,345 pairs of similar documents" in list(found)
+
+
+def test_a_query_adds_nothing() -> None:
+    found = list(summary_lines(replace(SUMMARY, index_documents=7), max_matches=100, dead_letters=None, queried=True))
+    assert found[-2:] == ["2,345 pairs of similar documents", "nothing was added to the index: 7 documents"]

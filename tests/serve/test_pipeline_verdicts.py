@@ -1,8 +1,15 @@
-"""What a service of a pipeline remembers of verdicts."""
+"""What a service makes of the records of the outputs, over its runs, and remembers of verdicts."""
 
 import json
+import logging
 from typing import Any
 
+import pytest
+from aiokafka import ConsumerRecord, TopicPartition
+
+from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.events import KINDS, Kind, Ring
+from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.serve.pipeline.verdicts import ARRIVED, Verdicts, parsed
 
 
@@ -88,3 +95,101 @@ def test_repeats_and_rejections_take_nothing_back() -> None:
 
 def test_lone_surrogates_are_read() -> None:
     assert parsed(b'{"id":"\\ud800"}')["id"] == "\ud800"
+
+
+ALL = frozenset(KINDS)
+PLACES: dict[Kind, TopicPartition] = {
+    "verdict": TopicPartition("verdicts", 0), "pair": TopicPartition("pairs", 0), "group": TopicPartition("groups", 0),
+    "alert": TopicPartition("alerts", 0),
+}  # fmt: skip
+
+
+class Made:
+    """Outputs, and what came of them."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.ring, self.verdicts = Ring(0, most), Verdicts(most, keeps=True)
+        self.tally = Tally(lambda: 0, lambda: 0, lambda: 0)
+        self.outputs = Outputs(self.ring, self.verdicts, self.tally, most)
+
+    def begin(self, *partial: Kind) -> None:
+        whole = [place for kind, place in PLACES.items() if kind not in partial]
+        self.outputs.begin({place: kind for kind, place in PLACES.items()}, whole)
+
+    def take(self, kind: Kind, offset: int, value: bytes | dict[str, Any] | None) -> None:
+        place, data = PLACES[kind], json.dumps(value).encode() if isinstance(value, dict) else value
+        record = ConsumerRecord(place.topic, place.partition, offset, 0, 0, None, data, None, 0, 0, ())
+        self.outputs.take(record)
+
+    def verdict(self, seq: int) -> None:
+        source = {"topic": "documents", "partition": 0, "offset": seq}
+        said = {"id": f"d{seq}", "seq": seq, "kind": "unique", "duplicate_of": None, "similarity": None, "group": seq}
+        self.take("verdict", seq, {**said, "matches": [], "source": source, "time": None})
+
+    @property
+    def sent(self) -> list[str]:
+        place, found = self.ring.begin, []
+        while place != self.ring.end:
+            text, place = self.ring.after(place, ALL)
+            found += [line[4:].decode() for line in text.splitlines() if line.startswith(b"id: ")]
+        return [id for id in found if not id.endswith(".0")]
+
+
+def test_a_partition_in_which_nothing_comes_holds_nothing_up_and_loses_nothing() -> None:
+    made = Made()
+    made.begin("alert")  # before where it is read from there was something, nobody knows with which document
+    made.verdict(10)
+    made.outputs.reach(20, 1)
+    assert made.ring.begin == made.ring.end == (20, 0)
+    for seq in (20, 25, 31):
+        made.verdict(seq)
+        made.outputs.reach(seq + 1, seq)
+    assert made.sent == ["20.1", "25.1", "31.1"] and made.ring.begin == (20, 0)
+
+
+def test_a_life_goes_on_where_the_one_before_ended_and_counts_nothing_twice() -> None:
+    made = Made()
+    made.begin()
+    made.verdict(1)
+    made.outputs.reach(2, 1)  # what was there before the service began is no work of its time
+    made.verdict(2)
+    made.take("pair", 0, b'{"older":"\\"newer_seq\\":9","newer":"d2","older_seq":1,"newer_seq":2,"similarity":0.9}')
+    assert made.outputs.waiting == 2
+    made.begin("verdict")
+    made.verdict(1)
+    made.verdict(2)
+    made.take("pair", 0, b'{"older":"d1","newer":"d2","older_seq":1,"newer_seq":2,"similarity":0.9}')
+    made.take("group", 0, b'{"event":"created","seq":2,"id":"d2","group":1}')
+    made.take("group", 1, None)
+    made.verdict(3)
+    made.outputs.reach(4, 3)
+    assert made.sent == ["1.1", "2.1", "2.2", "2.3", "3.1"]
+    totals = made.tally.totals
+    assert (totals["documents"], totals["pairs"], totals["group_events"]) == (2, 1, 1)
+
+
+def test_other_topics_under_the_same_names_are_a_gap() -> None:
+    made = Made()
+    made.begin()
+    for seq in range(100):
+        made.verdict(seq)
+    made.outputs.reach(100, 100)
+    made.begin()
+    made.verdict(5)
+    made.outputs.reach(6, 1)
+    assert made.ring.after((100, 0), ALL)[0].startswith(b"event: gap") and made.verdicts.of("d50") is None
+
+
+def test_what_cannot_be_read_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    made = Made()
+    made.begin()
+    with caplog.at_level(logging.WARNING, "stream_lsh.serve"):
+        made.take("verdict", 0, b"\xff")
+        made.take("verdict", 1, b'{"seq":0}')
+        made.take("pair", 0, b"{}")
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "verdicts, partition 0, offset 0", "verdicts, partition 0, offset 1", "pairs, partition 0, offset 0",
+    ]  # fmt: skip
+    made.verdict(2)
+    made.outputs.reach(3, 1)
+    assert made.sent == ["2.1"]

@@ -1,13 +1,14 @@
-"""The store: what is deleted leaves the disk, keys are found by rows, folders are durable with their names."""
+"""The store: what is deleted leaves the disk, keys are found by rows, folders are durable, one cache for all."""
 
 import os
 import random
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from support.feeds import WORDS, nasty
@@ -15,6 +16,7 @@ from support.indexes import fed, opened
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.index import Index
+from stream_lsh.index.store import column_families
 from stream_lsh.index.store import files as files_module
 from stream_lsh.index.store.files import checksum, disk_bytes, fill, make_folder
 from stream_lsh.index.store.rocksdb import ANSWERS, GROUP, IDS, ROWS, TEXTS, Store, name_key, rows_key
@@ -258,3 +260,34 @@ def test_a_segment_goes_with_its_files_and_out_of_the_log(tmp_path: Path) -> Non
         assert store.named("n") == 2
     finally:
         store.close()
+
+
+SEGMENTS, VALUES, VALUE_BYTES = 8, 64, 8_192
+LIMIT = 1 << 20
+
+
+@pytest.fixture
+def small_cache() -> Iterator[None]:
+    before = column_families.cached_bytes()
+    column_families.limit_cache(LIMIT)
+    yield
+    column_families.limit_cache(max(before, 32 << 20))
+
+
+@pytest.mark.usefixtures("small_cache")
+def test_memory_does_not_grow_with_segments(tmp_path: Path) -> None:
+    """Ids of eight segments, half a megabyte each, are read: together the cached blocks stay below the limit."""
+    noise = np.random.default_rng(1).bytes(VALUE_BYTES)
+    store = Store(tmp_path / "db", sync=False)
+    try:
+        for segment in range(SEGMENTS):
+            store.write({rows_key(IDS, 0, segment, row): noise for row in range(VALUES)})
+        store.shorten(wait=True)
+        held = []
+        for segment in range(SEGMENTS):
+            assert sum(len(value) for _, value in store.rows_of(IDS, 0, segment)) == VALUES * VALUE_BYTES
+            held.append(column_families.cached_bytes())
+    finally:
+        store.close()
+    assert held[0] > VALUES * VALUE_BYTES // 2  # the cache is used
+    assert max(held) <= 2 * LIMIT

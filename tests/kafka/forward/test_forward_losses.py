@@ -1,16 +1,42 @@
-"""Forward, where documents, verdicts or positions are gone: it says so, and goes on without only if that is allowed."""
+"""Forward, where documents, verdicts or positions are gone: a loss is said, and what was compacted is none."""
 
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
-from support.kafka.brokers import Make
-from support.kafka.forward_play import NOW, OPTIONS, Written, check, until_forwarded, verdict, write_plain
-from support.kafka.stages import commit, delete_before, ended, running, send
+from support.kafka.brokers import Make, settings_for
+from support.kafka.forward_play import (
+    NOW,
+    OPTIONS,
+    Written,
+    check,
+    until_forwarded,
+    verdict,
+    write_plain,
+    write_verdicts,
+)
+from support.kafka.stages import (
+    COMPACTED,
+    commit,
+    delete_before,
+    ended,
+    make_topics,
+    positions,
+    records,
+    running,
+    send,
+    until,
+)
 
 from stream_lsh.errors import StoreError
+from stream_lsh.kafka.forward.partition import SourcePartition
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.topics import create
 
 
 @pytest.fixture
@@ -22,7 +48,7 @@ def plain_documents(number: int) -> list[Written]:
     return [Written(0, i, b"k", b"%d" % i, [], NOW, "unique") for i in range(number)]
 
 
-async def write_verdicts(settings: KafkaSettings, documents: list[Written]) -> None:
+async def write_bare_verdicts(settings: KafkaSettings, documents: list[Written]) -> None:
     """Without markers of transactions between them: offsets are counted here."""
     await send(settings, Topics.of(settings).verdicts, [verdict(settings, document) for document in documents])
 
@@ -39,10 +65,10 @@ async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepte
 ) -> None:
     settings, documents, place = await scene(make, lost)
     await write_plain(settings, documents)
-    await write_verdicts(settings, documents[:3])
+    await write_bare_verdicts(settings, documents[:3])
     async with running(ForwardStage, settings):
         await until_forwarded(settings, documents[:3])
-    await write_verdicts(settings, documents[3:])
+    await write_bare_verdicts(settings, documents[3:])
     await delete_before(settings, place, 7)
     with pytest.raises(StoreError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
         await ended(ForwardStage, settings)
@@ -58,7 +84,7 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
     """Every time, as long as the loss is not accepted: where it begins was committed by the first run."""
     settings, documents, place = await scene(make, lost)
     await write_plain(settings, documents)
-    await write_verdicts(settings, documents[:10])
+    await write_bare_verdicts(settings, documents[:10])
     await delete_before(settings, place, 7)
     for _ in range(2):
         with pytest.raises(StoreError, match=rf"partition 0: 7 {lost}.* were deleted.*--accept-loss"):
@@ -68,7 +94,7 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
             await until_forwarded(settings, documents[:10])
     assert "7 documents of" in caplog.text
     async with running(ForwardStage, settings):
-        await write_verdicts(settings, documents[10:])
+        await write_bare_verdicts(settings, documents[10:])
         await until_forwarded(settings, documents)
     await check(settings, documents[7:], 1)
 
@@ -78,7 +104,7 @@ async def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None
     documents = plain_documents(5)
     await write_plain(settings, documents)
     await delete_before(settings, Topics.of(settings).documents, 3)
-    await write_verdicts(settings, documents[3:])
+    await write_bare_verdicts(settings, documents[3:])
     async with running(ForwardStage, settings):
         await until_forwarded(settings, documents)
     await check(settings, documents[3:], 1)
@@ -91,3 +117,73 @@ async def test_a_topic_that_was_made_anew(make: Make) -> None:
     await commit(settings, "forward", topics.verdicts, 0)
     with pytest.raises(StoreError, match=r"ends at offset 0, but has been forwarded up to 5.*reindex"):
         await ended(ForwardStage, settings)
+
+
+KEYS, NUMBER = 7, 40
+
+
+@pytest.fixture
+async def settings(broker: Any, prefix: str, tmp_path: Path) -> KafkaSettings:
+    """Of a pipeline whose documents topic, with one partition, is compacted."""
+    found = settings_for(broker, prefix, tmp_path, **{**OPTIONS, "partitions": 1})
+    await make_topics(found, COMPACTED, Topics.of(found).documents)
+    await create(found)
+    return found
+
+
+def few_keys() -> list[Written]:
+    """Documents that replace one another, and one of a later time: it closes the segment of the others."""
+    kinds = ("unique", "unique", "near_duplicate", "rejected")
+    found = [Written(0, i, b"k%d" % (i % KEYS), b"%d" % i, [], NOW, kinds[i % 4]) for i in range(NUMBER)]
+    return [*found, Written(0, NUMBER, b"last", b"last", [], NOW + 10_000, "unique")]
+
+
+async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> list[Written]:
+    """Those that are left, when Kafka has done its work."""
+    left: set[int] = set()
+
+    async def done() -> bool:
+        left.clear()
+        left.update(record.offset for record in await records(settings, Topics.of(settings).documents))
+        return len(left) == KEYS + 1
+
+    await until(done, "the documents are compacted")
+    return [document for document in documents if document.offset in left]
+
+
+async def test_documents_that_were_compacted_before_they_were_forwarded(settings: KafkaSettings) -> None:
+    probe, documents = Probe("forward"), few_keys()
+    await write_plain(settings, documents)
+    await write_verdicts(settings, documents)
+    left = await compacted(settings, documents)
+    async with running(ForwardStage, settings, probe):
+        await until_forwarded(settings, documents)
+    await check(settings, left, 1)
+    assert probe.registry.ignored.labels("forward", "compacted")._value.get() == NUMBER - KEYS
+
+
+async def test_documents_that_were_compacted_before_they_were_signed(
+    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forward had read them already, and waits for verdicts that will not come."""
+    offered = 0
+    offer = SourcePartition.offer
+
+    def offering(self: SourcePartition, documents: Sequence[Any], verdicts: Sequence[Any]) -> None:
+        nonlocal offered
+        offered += len(documents)
+        offer(self, documents, verdicts)
+
+    monkeypatch.setattr(SourcePartition, "offer", offering)
+    documents = few_keys()
+
+    await write_plain(settings, documents[:-1])
+    async with running(ForwardStage, settings):
+        await until(lambda: offered == NUMBER, "forward has the documents")
+        await write_plain(settings, documents[-1:])
+        left = await compacted(settings, documents)
+        await write_verdicts(settings, left)
+        await until_forwarded(settings, left)
+        found = await positions(settings, "forward", Topics.of(settings).verdicts)
+        assert found[0] >= len(left)
+    await check(settings, left, 1)

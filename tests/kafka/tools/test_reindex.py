@@ -1,13 +1,27 @@
-"""Rebuilding under a new prefix: what there is to do, when it is done, and that other work is not mixed up with it."""
+"""Rebuilding under a new prefix: what there is to do, when it is done or cannot be told, topics and positions."""
 
+import asyncio
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
+from support.kafka.brokers import Make, settings_for
+from support.kafka.proxy import Proxied
+from support.kafka.stages import PATIENCE, commit, delete_before, send, transaction, until
 
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.reindex import Goal, target
+from stream_lsh.kafka.tools import reindex
+from stream_lsh.kafka.tools.reindex import Goal, _anything, follow, prepare, target
+from stream_lsh.kafka.tools.topics import create, show
+from stream_lsh.wire.envelope import pack
 
 
 def test_what_there_is_to_do() -> None:
@@ -60,3 +74,170 @@ def test_the_old_documents_may_not_be_an_output_of_the_new() -> None:
     old = KafkaSettings(topic_prefix="a", documents_topic="b.unique")
     with pytest.raises(UsageError, match=r"b\.unique"):
         target(old, "b")
+
+
+@pytest.fixture
+def old(broker: Any, prefix: str) -> KafkaSettings:
+    settings = KafkaSettings(bootstrap_servers=broker.bootstrap, topic_prefix=prefix, partitions=2)
+    asyncio.run(create(settings))
+    return settings
+
+
+async def test_the_topics_are_made_and_the_work_is_known(old: KafkaSettings) -> None:
+    new = target(old, f"{old.topic_prefix}-2", None)
+    await send(old, Topics.of(old).documents, [b"{}"] * 5, partition=1)
+    goal = await prepare(new)
+    assert goal.begins == {0: 0, 1: 0} and goal.ends == {0: 0, 1: 5} and goal.total == 5
+    states = {state.wanted.name: state for state in await show(new)}
+    assert states[Topics.of(new).verdicts].partitions == 2 and states[Topics.of(new).frames].partitions == 1
+    assert await prepare(new) == goal  # again, as after an interruption
+
+
+async def test_it_is_done_when_everything_is_passed_on(old: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a transaction takes an offset, too: nobody ever gets there."""
+    monkeypatch.setattr(reindex, "LOOK", 0.05)
+    new = target(old, f"{old.topic_prefix}-2", None)
+    documents = Topics.of(old).documents
+    await send(old, documents, [b"{}"] * 4)
+    await transaction(old, documents, 1, *[b"{}"] * 3)
+    goal = await prepare(new)
+    assert goal.ends == {0: 4, 1: 4}
+    done: list[int] = []
+    watching = asyncio.create_task(follow(new, goal, asyncio.Event(), done.append))
+    while not done:
+        await asyncio.sleep(0.05)
+    await commit(new, "forward", documents, 4)
+    await commit(new, "forward", documents, 2, partition=1)
+    while 6 not in done:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(3)
+    assert not watching.done()
+    await commit(new, "forward", documents, 3, partition=1)
+    assert await asyncio.wait_for(watching, PATIENCE)
+    assert done[0] == 0 and done[-1] == 7
+
+
+async def test_it_can_be_stopped(old: KafkaSettings) -> None:
+    new = target(old, f"{old.topic_prefix}-2", None)
+    await send(old, Topics.of(old).documents, [b"{}"])
+    stop = asyncio.Event()
+    assert not await follow(new, await prepare(new), stop, lambda done: stop.set())
+
+
+async def test_other_work_under_the_prefix_is_refused(old: KafkaSettings) -> None:
+    new = target(old, f"{old.topic_prefix}-2", None)
+    await prepare(new)
+    await send(new, Topics.of(new).signatures, [pack(b"F", 2, new.fingerprint, [b""] * 15)])
+    await prepare(new)
+    other = KafkaSettings.model_validate(
+        {name: getattr(new, name) for name in KafkaSettings.model_fields} | {"threshold": 0.5}
+    )
+    with pytest.raises(StoreError, match=r"is in use.*Give another --to-prefix"):
+        await prepare(other)
+
+
+def test_without_documents(broker: Any, prefix: str) -> None:
+    settings = KafkaSettings(bootstrap_servers=broker.bootstrap, topic_prefix=prefix)
+    with pytest.raises(StoreError, match=f"no topic {prefix}.documents"):
+        asyncio.run(prepare(target(settings, f"{prefix}-2", None)))
+
+
+@pytest.fixture
+async def settings(make: Make) -> KafkaSettings:
+    return await make(partitions=2)
+
+
+async def anything(settings: KafkaSettings, goal: Goal, positions: dict[int, int]) -> bool:
+    return await _anything(settings, goal, positions, asyncio.Event())
+
+
+async def test_marks_are_no_documents(settings: KafkaSettings) -> None:
+    await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b")
+    await transaction(settings, Topics.of(settings).documents, 1, b"c")
+    goal = Goal({0: 0, 1: 0}, {0: 3, 1: 2})
+    assert not await anything(settings, goal, {0: 2, 1: 1})
+    assert await anything(settings, goal, {0: 2, 1: 0})
+    assert await anything(settings, goal, {0: 1})
+    assert not await anything(settings, Goal({0: 0}, {0: 1}), {0: 1})
+
+
+async def test_no_answer_is_not_the_end(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a partition without a leader: nothing comes, and no error."""
+    await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b")
+
+    async def nothing(*_: object, timeout_ms: int, **__: object) -> dict[TopicPartition, list[Any]]:
+        await asyncio.sleep(timeout_ms / 1000)
+        return {}
+
+    monkeypatch.setattr(reindex, "READ_MS", 1000)
+    monkeypatch.setattr(AIOKafkaConsumer, "getmany", nothing)
+    assert await anything(settings, Goal({0: 0}, {0: 3}), {0: 0})
+
+
+async def test_deleted_documents_are_reported_and_are_not_the_end(
+    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reindex, "LOOK", 0.02)
+    await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b", b"c")
+    await delete_before(settings, Topics.of(settings).documents, 2)
+
+    stop = asyncio.Event()
+    watching = asyncio.create_task(follow(settings, Goal({0: 0}, {0: 4}), stop, lambda _: None))
+    reported = "were deleted before they were known to be done"
+    await until(lambda: watching.done() or caplog.text.count(reported) > 1, "it is told twice")
+    assert not watching.done()
+    stop.set()
+    assert not await watching
+    assert f"{settings.topic_prefix}.documents at offset 0 of partition 0 were deleted" in caplog.text
+
+
+async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reindex, "READ_MS", 3_600_000)
+    await transaction(settings, Topics.of(settings).documents, 0, b"a")
+    stop = asyncio.Event()
+
+    async def look(*_: object, **__: object) -> dict[TopicPartition, list[Any]]:
+        stop.set()
+        return {}
+
+    monkeypatch.setattr(AIOKafkaConsumer, "getmany", look)
+    assert await _anything(settings, Goal({0: 0}, {0: 100}), {0: 0}, stop)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_second_signal_ends_it_without_an_answer(
+    proxied: Proxied, prefix: str, tmp_path: Path, number: int
+) -> None:
+    proxy = proxied.proxies[0]
+    settings = settings_for(proxied.broker, prefix, tmp_path, partitions=1)
+    await create(settings)
+    words = ["kafka", "reindex", "--to-prefix", f"{prefix}-2", "--topic-prefix", prefix, "--log-level", "info"]
+    words += ["--bootstrap-servers", f"127.0.0.1:{proxy.port}"]
+
+    await send(settings, f"{prefix}.documents", [b"{"])
+    running = subprocess.Popen(
+        [sys.executable, "-m", "stream_lsh.cli", *words], stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")},
+    )  # fmt: skip
+    try:
+        assert running.stderr is not None
+        said = ""
+        while "started sequence" not in said:
+            line = running.stderr.readline()
+            said += line
+            assert line, said
+        proxy.freeze()
+        running.send_signal(number)
+        while "stopping" not in said:
+            line = running.stderr.readline()
+            said += line
+            assert line, said
+        running.send_signal(number)
+        said += running.stderr.read()
+        assert running.wait(PATIENCE) == 128 + number, said
+        assert "Traceback" not in said and "run the same command again to go on" in said
+    finally:
+        proxy.thaw()
+        running.kill()
+        running.communicate()
