@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaTimeoutError
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import client_options
@@ -74,6 +75,25 @@ def read_from(consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int
     consumer.assign(list(positions))
     for place, offset in positions.items():
         consumer.seek(place, offset)
+
+
+async def between(
+    consumer: AIOKafkaConsumer, here: TopicPartition, first: int, end: int
+) -> list[ConsumerRecord[bytes, bytes]]:  # fmt: skip
+    """All records of a partition from offset `first` to before `end`, without deleted ones.
+
+    Raises:
+        KafkaTimeoutError: the broker does not answer.
+    """
+    begins = await consumer.beginning_offsets([here])
+    read_from(consumer, {here: max(first, begins[here])})
+    found: list[ConsumerRecord[bytes, bytes]] = []
+    late = time.monotonic() + READ_MS / 1000
+    while await consumer.position(here) < end:
+        found += (await consumer.getmany(here, timeout_ms=SLICE_MS)).get(here, ())
+        if time.monotonic() > late:
+            raise KafkaTimeoutError(f"no answer for {here.topic}, partition {here.partition}")
+    return [record for record in found if record.offset < end]
 
 
 async def passed(

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from faust import stores
 from faust.app.base import BootStrategy as FaustBootStrategy
@@ -30,6 +31,7 @@ from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.store.heap import map_large
 from stream_lsh.kafka.client.clients import heartbeat_ms, producing, shorten
 from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.client.reading import between, reading
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.consumer.position import Reading
 from stream_lsh.kafka.consumer.unreadable import Unreadable
@@ -63,6 +65,7 @@ SIZE_TICKS = 15  # between two measurements of the shards' folders
 # Faust would keep 1,000 changelog records after the shards have them, of any size. With 1 it would go on reading the
 # changelogs of active shards.
 RECORDS_KEPT = 2
+HOLE_RECORDS = 1000  # of a changelog, read at a time
 REQUEST_SECONDS = 30.0  # time limit for any response of a broker
 
 
@@ -111,6 +114,7 @@ class MatchApp(Host):
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
         self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
+        self._unfilled: dict[int, int] = {}  # by shard, where a hole begins that recovery has to read
         self._unreadable = Unreadable(settings, probe)
         for stall in Stall:
             probe.stalled(stall, 0)  # a series that begins with 1 shows no increase
@@ -296,6 +300,7 @@ class MatchApp(Host):
             if not busy:
                 self.probe.idle()
             await self._shorten()
+            await self._fill_hole()
             if ticks % SIZE_TICKS == 0:
                 for shard, held in list(self.store.held.items()):
                     documents, size = await asyncio.to_thread(held.size)
@@ -342,6 +347,27 @@ class MatchApp(Host):
                 await shorten(client, firsts)
         except (KafkaError, OSError, StreamLshError) as error:
             log.info("%s could not be trimmed; it is tried again: %s", self.names.changelog, error)
+
+    async def _fill_hole(self) -> None:
+        """Read what others have written between our own changes of a shard. Otherwise recovery would begin there."""
+        holes = {shard: hole for shard, flow in self._flows.items() if (hole := flow.held.hole) is not None}
+        shard = next((shard for shard, (first, _) in holes.items() if self._unfilled.get(shard) != first), None)
+        if shard is None:
+            return
+        first, end = holes[shard][0], min(holes[shard][1], holes[shard][0] + HOLE_RECORDS)
+        try:
+            async with reading(self.settings) as consumer:
+                records = await between(consumer, TopicPartition(self.names.changelog, shard), first, end)
+        except (KafkaError, OSError, StreamLshError) as error:
+            log.info("%s, partition %d could not be read; it is tried again: %s", self.names.changelog, shard, error)
+            return
+        values = [(record.offset, record.value or b"") for record in records]
+        if (flow := self._flows.get(shard)) is not None and not await flow.held.fill(first, end, values):
+            self._unfilled[shard] = first
+            log.warning(
+                "shard %d: at offset %d or later its changelog has a record of another worker or version; after a "
+                "restart the shard reads the changelog again from there", shard, first,
+            )  # fmt: skip
 
 
 def create(settings: KafkaSettings, probe: Probe | None = None) -> MatchApp:

@@ -114,6 +114,9 @@ class Copy:
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
         self._torn = False  # whether the store may lag behind the state in memory
+        self._own: tuple[int, int] | None = (
+            None  # behind a hole: first and last offset of our latest contiguous records
+        )
 
     def _open_format(self) -> dict[str, Any]:
         facts = self.store.named("replica")
@@ -172,6 +175,7 @@ class Copy:
             StoreError: a change does not continue the rows of the store.
         """
         applied = _Applied()
+        self._own = None
         self._torn = True  # if a write below fails, closing must not store the newer state
         for offset, data in records:
             if self.changelog_offset is not None and offset <= self.changelog_offset:
@@ -364,9 +368,49 @@ class Copy:
         counts = follows and isinstance(what, Mark) and self.cycle.base(changelog_offset, what)
         if follows:
             self.changelog_offset = changelog_offset
+        elif changelog_offset > (-1 if self.changelog_offset is None else self.changelog_offset):
+            continues = self._own is not None and changelog_offset == self._own[1] + 1
+            self._own = (self._own[0] if self._own is not None and continues else changelog_offset, changelog_offset)
         if isinstance(what, Mark) and what.part == ENDS and not counts:
             raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
         return counts
+
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """First and end offset of records of the changelog that came between ours and that nothing has read; None if
+        there are none. Recovery would begin there, however long ago that was."""
+        own, offset = self._own, self.changelog_offset  # the shard's thread may change them
+        return None if own is None else (0 if offset is None else offset + 1, own[0])
+
+    def fill(self, first: int, end: int, records: Iterable[tuple[int, bytes]]) -> bool:
+        """Take note of what is in the beginning of the hole.
+
+        Args:
+            first, end: offsets of the part that was read; first is that of the hole.
+            records: offset and value of all records there.
+
+        Returns:
+            False if one of them may be needed: recovery has to read it.
+        """
+        if self.hole is None or first != self.hole[0]:  # it was filled meanwhile, or the changelog is followed again
+            return True
+        for offset, data in records:
+            try:
+                change = None if is_base(data) else Change.decode(data, self.settings)
+            except ForeignError as error:
+                self._foreign(offset, error)
+            except FormatError:
+                return False
+            else:
+                if change is None or (change.shard, change.key) != (self.number, self._key):
+                    return False
+                if change.offset > self.last:
+                    return False
+                self.cycle.change(change.offset, change.predecessor)
+        self.changelog_offset = end - 1
+        if self._own is not None and end >= self._own[0]:
+            self.changelog_offset, self._own = self._own[1], None
+        return True
 
     def _facts(self) -> dict[bytes, bytes]:
         facts: dict[str, Any] = {

@@ -322,6 +322,15 @@ class Held:
         except OtherOwner as error:  # the other owner's records must be read first
             raise Failed(str(error)) from None
 
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """See `Copy.hole`."""
+        return None if self._replica is None else self._replica.hole
+
+    async def fill(self, first: int, end: int, records: Sequence[tuple[int, bytes]]) -> bool:
+        """See `Copy.fill`."""
+        return await self._run(lambda: self._opened().fill(first, end, records))
+
     async def clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the snapshot record to be sent next, after all that was matched.
 

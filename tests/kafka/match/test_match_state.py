@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
 from support.kafka.replica_play import stream
-from support.kafka.stages import warm
+from support.kafka.stages import until, warm
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import client_options
@@ -34,10 +34,12 @@ PATIENT = {"session_timeout_ms": 60_000}
 """Settings where offsets are exact: on a slow machine a member may seem dead, and what it does again counts twice."""
 
 
-async def with_match(settings: KafkaSettings, work: Callable[[], Awaitable[object]]) -> Probe:
+async def with_match(
+    settings: KafkaSettings, work: Callable[[], Awaitable[object]], probe: Probe | None = None
+) -> Probe:  # fmt: skip
     """Do `work` while the match role runs in this event loop; raises what ends the role."""
     warm()
-    stop, probe = asyncio.Event(), Probe("match")
+    stop, probe = asyncio.Event(), probe or Probe("match")
     running = asyncio.create_task(keep_running(lambda: MatchStage(settings, probe), stop, settings, probe))
     working = asyncio.ensure_future(work())
     await asyncio.wait([running, working], return_when=asyncio.FIRST_COMPLETED)
@@ -144,12 +146,20 @@ async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any
     assert counted(probe, "foreign") == 2
     await write(settings, topics.changelog, b"hello", b"")
     await write(settings, topics.frames, b"hello")
-    probe = await with_match(settings, lambda: more(log[20:30], 3))
-    assert counted(probe, "foreign") == 3
+    probe = Probe("match")
+
+    async def meanwhile() -> None:
+        """Also between the changes of the owner, which reads what nothing else has read."""
+        await more(log[20:25], 3)
+        await write(settings, topics.changelog, b"hello")
+        await more(log[25:30], 3)
+        await until(lambda: counted(probe, "foreign") == 4, "it is read")
+
+    await with_match(settings, meanwhile, probe)
     shutil.rmtree(settings.data_folder)
     await write(settings, topics.changelog, b"hello")
     probe = await with_match(settings, lambda: more(log[30:], 3))
-    assert counted(probe, "foreign") == 3 and counted(probe, "gap") == 0
+    assert counted(probe, "foreign") == 4 and counted(probe, "gap") == 0
     assert replies.found == expected(settings, log, tmp_path)
 
 

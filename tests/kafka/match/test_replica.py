@@ -124,6 +124,25 @@ def test_confirmed_counts_only_without_a_hole(tmp_path: Path) -> None:
     replica.close()
 
 
+@pytest.mark.parametrize("what", ["foreign", "known", "new"])
+def test_hole_in_changelog_is_read_once(tmp_path: Path, what: str) -> None:
+    """An owner counts its records behind a foreign one, if nothing before them may be needed."""
+    settings = settings_of()
+    log = frames(settings, DOCUMENTS)
+    (source, changes), owner = played(settings, log[:8], tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
+    owner.activate()
+    offsets = [answer(owner, data).offset for data in log[:6]]
+    for place, frame in zip((0, 1, 3, 4), offsets, strict=False):
+        owner.confirmed(frame, place)
+    assert owner.changelog_offset == 1 and owner.hole == (2, 3)
+    record = {"foreign": b"hello", "known": changes[1], "new": changes[7]}[what]
+    assert owner.fill(2, 3, [(2, record)]) is (what != "new")
+    owner.confirmed(offsets[4], 5)
+    assert (owner.changelog_offset, owner.hole) == ((5, None) if what != "new" else (1, (2, 3)))
+    source.close()
+    owner.close()
+
+
 def pairs_of(matches: Matches) -> set[tuple[int, int]]:
     return {*zip(matches.document.tolist(), matches.seq.tolist(), strict=True)}
 
