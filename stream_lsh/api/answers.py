@@ -64,12 +64,14 @@ def _verdict(judgement: Judgement, index: Index, i: int, why: Rejection | None) 
         new_representative=Representative(known_id(representative), int(judgement.representative_seqs[i]))
         if representative
         else None,
-        new_representatives=tuple(
-            (group, known_id(index.id_of(shard, row)), seq)
-            for _, group, shard, row, seq in judgement.later[judgement.later[:, 0] == i].tolist()
-        ),
+        new_representatives=_new_representatives(judgement, index, i) if len(judgement.later) else (),
         detail=why.detail if why is not None else _detail(kind, replaces, not_compared, index.settings),
     )
+
+
+def _new_representatives(judgement: Judgement, index: Index, i: int) -> tuple[tuple[int, str | int, int], ...]:
+    found = judgement.later[judgement.later[:, 0] == i].tolist()
+    return tuple((group, known_id(index.id_of(shard, row)), seq) for _, group, shard, row, seq in found)
 
 
 def _detail(kind: int, replaces: int, not_compared: int, settings: Settings) -> str | None:

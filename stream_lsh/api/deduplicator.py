@@ -6,8 +6,8 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -24,13 +24,16 @@ from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.document import Document, Time
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.groups import opened
+from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.settings.model import Settings
 
 COMMIT_SECONDS = 0.4  # and the commit itself takes less than a tenth of a second
+AHEAD = 256  # documents of a feed that wait for the next batch
 MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
+_Given = Document | Mapping[str, Any]
 
 
 class Deduplicator(Questions):
@@ -129,8 +132,11 @@ class Deduplicator(Questions):
         Args:
             documents: each a `Document`, or a mapping with the fields that the settings name (`id_field`, `text_field`,
                 `time_field` and so on), which is read like a JSON line.
-            batch: documents processed at a time, 1,024 at most. The default is 1,024 for a sequence, and 1 otherwise,
-                so that a live feed has each verdict at once.
+            batch: documents processed at a time, 1,024 at most. The default is 1,024 for a sequence. For another
+                iterable it is as many as have arrived, so that a live feed has each verdict at once and a fast one is
+                not slowed down: a thread iterates over it, up to 1,280 documents ahead of the verdicts. If you break
+                off, these are lost. With a number, or `commit="manual"` (then it is 1), your own thread takes each
+                batch when the verdicts before it are delivered.
 
         Raises:
             TypeError: `documents`, or one of them, has a wrong type.
@@ -151,44 +157,48 @@ class Deduplicator(Questions):
             raise TypeError(f"documents is a {type(documents).__name__}, not an iterable of documents")
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise UsageError(f"batch = {batch!r}: documents are taken one or more at a time")
-        size = batch or (BATCH if isinstance(documents, Sequence) else 1)
-        return self._verdicts(iter(documents), min(size, BATCH))
+        if batch is None and isinstance(documents, Sequence):
+            batch = BATCH
+        elif batch is None and not self._automatic:  # the caller commits between two verdicts
+            batch = 1
+        return self._verdicts(iter(documents), batch)
 
-    def _verdicts(self, documents: Iterator[Document | Mapping[str, Any]], size: int) -> Iterator[Verdict]:
+    def _verdicts(self, documents: Iterator[_Given], size: int | None) -> Iterator[Verdict]:
         count = 0
-        while True:
-            builder, error = self._taken(documents, size, count)
-            count += len(builder)
-            if len(builder):
-                batch = _Batch()
-                try:
-                    self._judge(builder.columns(), batch)
-                    if batch.jumped:
-                        warnings.warn(
-                            f"stream time jumped by more than the window of {self.settings.window}, and the documents "
-                            "before are forgotten: if event times were wrong, feed a new index with max_future",
-                            RuntimeWarning, stacklevel=2,
-                        )  # fmt: skip
-                    for verdict in batch.verdicts:
-                        batch.left -= 1
-                        yield verdict
-                finally:
-                    batch.left = 0  # a caller that breaks off does not want the rest
-                    self._under_way.discard(batch)
-                if batch.pause:  # merges have to keep up
-                    time.sleep(batch.pause)
-            if error is not None:
-                raise error
-            if not len(builder):
-                return
+        with _batches(documents, size) as some:
+            while True:
+                self._guard.check_process()  # where the thread of a feed is, too
+                builder, error = self._taken(some, count)
+                count += len(builder)
+                if len(builder):
+                    batch = _Batch()
+                    try:
+                        self._judge(builder.columns(), batch)
+                        if batch.jumped:
+                            warnings.warn(
+                                f"stream time jumped by more than the window of {self.settings.window}, and the "
+                                "documents before are forgotten: if event times were wrong, feed a new index with "
+                                "max_future",
+                                RuntimeWarning, stacklevel=2,
+                            )  # fmt: skip
+                        for verdict in batch.verdicts:
+                            batch.left -= 1
+                            yield verdict
+                    finally:
+                        batch.left = 0  # a caller that breaks off does not want the rest
+                        self._under_way.discard(batch)
+                    if batch.pause:  # merges have to keep up
+                        time.sleep(batch.pause)
+                if error is not None:
+                    raise error
+                if not len(builder):
+                    return
 
-    def _taken(
-        self, documents: Iterator[Document | Mapping[str, Any]], size: int, count: int
-    ) -> tuple[Builder, Exception | None]:
-        """The next documents, `size` at most, and the error that ended them. count: those before."""
+    def _taken(self, some: Callable[[], Iterable[_Given]], count: int) -> tuple[Builder, Exception | None]:
+        """The next documents, and the error that ended them. count: those before."""
         builder = Builder(self._engine.fields)
         try:
-            for document in islice(documents, size):
+            for document in some():
                 try:
                     builder.add(document)
                 except TypeError as error:
@@ -346,6 +356,19 @@ class Deduplicator(Questions):
     def _check_writable(self, what: str) -> None:
         if self._read_only:
             raise UsageError(f"this Deduplicator is read-only: it answers questions and {what}")
+
+
+@contextmanager
+def _batches(documents: Iterator[_Given], size: int | None) -> Iterator[Callable[[], Iterable[_Given]]]:
+    """What gives the documents of the next batch, none at the end: so many, or as many as have arrived."""
+    if size is not None:
+        yield lambda: islice(documents, min(size, BATCH))
+        return
+    feed = Stage(zip(documents), "documents", AHEAD)  # in tuples: None would be no item
+    try:
+        yield lambda: [document for (document,) in feed.take(BATCH)]
+    finally:
+        feed.stop()
 
 
 class _Batch:

@@ -97,7 +97,7 @@ class Questions:
 
     def _answers(self, found: Columns) -> Iterator[list[Match]]:
         with self._guard.whole():
-            signed = self._index.sign(found)
+            signed = self._index.sign(found, want_texts=False)
             matches = self._index.query(signed)
             seqs = np.full(len(found), self._engine.seq)
             judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +148,6 @@ def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:
     """Texts concatenated as UTF-8 ('surrogatepass'), and where each ends."""
     together = "".join(texts)
     if together.isascii():
-        lengths = [len(text) for text in texts]
-        return together.encode("ascii"), np.cumsum(lengths, dtype=np.int64)
+        return together.encode("ascii"), np.fromiter(accumulate(map(len, texts)), np.int64, len(texts))
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    return b"".join(encoded), np.cumsum([len(text) for text in encoded], dtype=np.int64)
+    return b"".join(encoded), np.fromiter(accumulate(map(len, encoded)), np.int64, len(encoded))

@@ -83,7 +83,7 @@ class Groups:
         """Fold a batch. times, log: int64[n], event times (NO_TIME for none) and, with a window, stream times; sources:
         of all n, or nothing."""
         self._view = None
-        kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
+        kept = judgement.of_kind(Kind.UNIQUE)
         if sources or (times[kept] != NO_TIME).any():
             self._cache.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
         before, reached = (
@@ -91,8 +91,9 @@ class Groups:
         )
         events = fold(judgement, times, sources, self._cache, reached)
         self._cache.put(events.groups)
-        self._remember(judgement, events, times, sources)
-        accepted = np.flatnonzero(judgement.kinds <= Kind.EXACT_DUPLICATE)
+        if len(events.places):
+            self._remember(judgement, events, times, sources)
+        accepted = judgement.kinds <= np.uint8(Kind.EXACT_DUPLICATE)
         latest = int(times[accepted].max(initial=NO_TIME))
         if latest != NO_TIME:
             self._fact["latest"] = max(latest, self._fact.get("latest") or 0)
@@ -123,12 +124,12 @@ class Groups:
 
     def _remember(self, judgement: Judgement, events: Events, times: NDArray[np.int64], sources: list[bytes]) -> None:
         """Note the documents that were dropped for a group, and the versions that left it."""
-        came = events.changes <= Change.UPDATED
-        self._join(judgement, events, came & (judgement.kinds[events.places] != Kind.UNIQUE), times, sources)
-        late = (events.changes == Change.REPRESENTATIVE_CHANGED) & (
+        came = events.changes <= np.uint8(Change.UPDATED)
+        self._join(judgement, events, came & (judgement.kinds[events.places] != np.uint8(Kind.UNIQUE)), times, sources)
+        late = (events.changes == np.uint8(Change.REPRESENTATIVE_CHANGED)) & (
             judgement.representative_seqs[events.places] < 0
         )  # no version leaves with it
-        for event in np.flatnonzero((events.changes >= Change.UPDATED) & ~late).tolist():
+        for event in np.flatnonzero((events.changes >= np.uint8(Change.UPDATED)) & ~late).tolist():
             i, group = int(events.places[event]), events.groups[events.of[event]].group
             id = judgement.ids[i] if judgement.was_representative[i] else b""
             key = departure_key(group, int(judgement.replaces[i]))

@@ -75,6 +75,27 @@ class Stage(Generic[A]):
             raise StopIteration
         return item
 
+    def take(self, most: int) -> list[A]:
+        """The next items: waits for one, and adds those that are there by then, at most `most` together. Empty at the
+        end, or after `stop`.
+
+        Raises the error that ended the items, after these.
+        """
+        found = list[A]()
+        while len(found) < most:
+            try:
+                item = self.get(0 if found else None)
+            except StopIteration:
+                break
+            except Exception:
+                if found:  # the next call raises it again
+                    break
+                raise
+            if item is None:
+                break
+            found.append(item)
+        return found
+
     def __iter__(self) -> Iterator[A]:
         while True:
             try:

@@ -76,7 +76,7 @@ class Sink:
         judgement, events = judged.judgement, judged.events
         removed, lines = removals(judgement, place_of), dict[str, bytes]()
         if "unique" in self._outputs:
-            kept = np.flatnonzero(judgement.kinds == Kind.UNIQUE)
+            kept = judgement.of_kind(Kind.UNIQUE)
             self.put("unique", kept_lines(batch.data, batch.line_starts, batch.line_ends, kept, removed))
         if "pairs" in self._outputs:
             lines["pairs"] = pair_lines(judgement, self._verified)

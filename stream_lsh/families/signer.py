@@ -14,7 +14,7 @@ from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
 from stream_lsh.text.ascii import GROUP, quick_of
-from stream_lsh.text.preparation import prepared
+from stream_lsh.text.preparation import lengths_of, prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.shingles import (
     MAX_K,
@@ -148,7 +148,7 @@ class Signer:
         """
         settings, n = self.settings, len(ends)
         text, ends, _, _ = prepared(texts, ends, settings)
-        lengths = np.diff(ends, prepend=0)
+        lengths = lengths_of(ends)
         sizes = np.empty(n, dtype=np.uint32)
         fingerprints = np.empty((n, 2), dtype=np.uint64)
         signatures = np.empty((n, settings.signature_size * want_signatures), dtype=self._component)

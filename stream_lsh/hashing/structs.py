@@ -15,7 +15,8 @@ attributes are ordinary values; kernels can read all of them and write numbers, 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
+import ctypes
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, get_args, get_type_hints
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -29,10 +30,10 @@ from numba.extending import (
     lower_setattr_generic,
     models,
     register_model,
-    typeof_impl,
     unbox,
 )
 from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
 _I64 = ir.IntType(64)
@@ -55,7 +56,7 @@ Numbers = Annotated[NDArray[np.int64], _array(types.int64, 1)]
 Numbers2 = Annotated[NDArray[np.int64], _array(types.int64, 2)]
 Reals = Annotated[NDArray[np.float64], _array(types.float64, 1)]
 
-_NUMPY = {types.int64: np.int64, types.uint64: np.uint64, types.float64: np.float64}
+_VIEWED = types.int64, types.uint64, types.float64
 
 
 class StructType(types.Type):
@@ -71,6 +72,21 @@ class StructType(types.Type):
         super().__init__(f"struct {name} {fields}")
 
 
+def _address(array: NDArray[Any]) -> int:
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+    except (TypeError, ValueError):  # it is read-only, or empty
+        return int(array.ctypes.data)  # takes three times as long
+
+
+class _Array(NamedTuple):
+    """Place and kind of an array among the fields of a struct."""
+
+    at: int
+    kind: np.dtype[Any]
+    dimensions: int
+
+
 class Struct:
     """Base of structs. Fields are annotated with the types above, or with another struct.
 
@@ -78,6 +94,12 @@ class Struct:
     """
 
     numba_type: ClassVar[StructType]
+    _numba_type_: ClassVar[StructType]  # the same under the name by which numba finds it without calling Python
+    _arrays: ClassVar[dict[str, _Array]]
+    _structs: ClassVar[dict[str, tuple[int, StructType]]]
+    _numbers: ClassVar[dict[str, tuple[int, int]]]  # place, and place in `_views`
+    address: int
+    _views: tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float64]]  # of the same words
 
     def __init_subclass__(cls) -> None:
         fields = {}
@@ -86,56 +108,69 @@ class Struct:
                 fields[name] = hint.numba_type
             elif hasattr(hint, "__metadata__"):
                 fields[name] = get_args(hint)[1]
-        cls.numba_type = StructType(cls.__qualname__, fields)
+        cls.numba_type = cls._numba_type_ = StructType(cls.__qualname__, fields)
+        cls._arrays, cls._structs, cls._numbers = {}, {}, {}
+        for name, (kind, at) in cls.numba_type.places.items():
+            if isinstance(kind, types.Array):
+                cls._arrays[name] = _Array(at, as_dtype(kind.dtype), kind.ndim)
+            elif isinstance(kind, StructType):
+                cls._structs[name] = at, kind
+            else:
+                cls._numbers[name] = at, _VIEWED.index(kind)
 
     def __init__(self, **values: Any) -> None:
-        self._words = np.zeros(self.numba_type.words, np.int64)
-        self.address = self._words.ctypes.data
         missing = self.numba_type.places.keys() - values.keys()
         if missing:
             raise TypeError(f"{type(self).__name__} needs {', '.join(sorted(missing))}")
+        self._hold(np.zeros(self.numba_type.words, np.int64))
         for name, value in values.items():
             setattr(self, name, value)
 
+    def _hold(self, words: NDArray[np.int64]) -> None:
+        views = words, words.view(np.uint64), words.view(np.float64)
+        self.__dict__.update(address=words.ctypes.data, _views=views)
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.numba_type.places:
-            kind, at = self.numba_type.places[name]
-            if isinstance(kind, types.Array):
-                expected = np.dtype(str(kind.dtype).replace("boolean", "bool"))
-                if value.dtype != expected or value.ndim != kind.ndim or not value.flags.c_contiguous:
-                    raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {expected}[{kind.ndim}]")
-                self._words[at] = value.ctypes.data
-                self._words[at + 1 : at + 1 + kind.ndim] = value.shape
-                object.__setattr__(self, name, value)  # keeps a reference
-            elif isinstance(kind, StructType):
-                if not isinstance(value, Struct) or value.numba_type != kind:
-                    raise TypeError(f"{type(self).__name__}.{name} must be a {kind}")
-                self._words[at] = value.address
-                object.__setattr__(self, name, value)
-            else:
-                self._words[at : at + 1].view(_NUMPY[kind])[0] = value
-        else:
-            object.__setattr__(self, name, value)
+        if self.__dict__.get(name) is value:  # as most arrays and structs from one batch to the next
+            return
+        if (array := self._arrays.get(name)) is not None:
+            at, kind, dimensions = array
+            if value.dtype != kind or value.ndim != dimensions or not value.flags.c_contiguous:
+                raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {kind}[{dimensions}]")
+            words = self._views[0]
+            words[at] = _address(value)
+            for extent in value.shape:
+                at += 1
+                words[at] = extent
+        elif (number := self._numbers.get(name)) is not None:
+            at, view = number
+            self._views[view][at] = value
+            return
+        elif (struct := self._structs.get(name)) is not None:
+            at, wanted = struct
+            if not isinstance(value, Struct) or value.numba_type is not wanted:
+                raise TypeError(f"{type(self).__name__}.{name} must be a {wanted}")
+            self._views[0][at] = value.address
+        self.__dict__[name] = value  # also keeps a reference
 
     def __getattr__(self, name: str) -> Any:
         """The current value of a number, which kernels may have changed."""
-        places = type(self).numba_type.places
-        if name not in places:
+        number = type(self)._numbers.get(name)
+        if number is None:
             raise AttributeError(f"{type(self).__name__} has no {name}")
-        kind, at = places[name]
-        return self._words[at : at + 1].view(_NUMPY[kind])[0]
+        return self._views[number[1]][number[0]]
 
     def replaced(self, **values: Any) -> Self:
         """A copy with other values of these fields; arrays are shared."""
-        return type(self)(**{name: getattr(self, name) for name in self.numba_type.places} | values)
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy._hold(self._views[0].copy())
+        for name, value in values.items():
+            setattr(copy, name, value)
+        return copy
 
 
 register_model(StructType)(models.OpaqueModel)
-
-
-@typeof_impl.register(Struct)
-def _typeof(value: Struct, _: Any) -> StructType:
-    return value.numba_type
 
 
 @unbox(StructType)

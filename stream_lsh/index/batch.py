@@ -16,7 +16,7 @@ from stream_lsh.families.family import Signs
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index.rows import layout
 from stream_lsh.index.rows.keys import Hashes, Keys, as_words, ends_of
-from stream_lsh.index.rows.texts import COMPRESSION, TextFrame, compress
+from stream_lsh.index.rows.texts import TextFrame, compress
 from stream_lsh.settings.model import Settings
 
 
@@ -62,6 +62,7 @@ class AllShingles:
 
 
 _NOTHING = np.empty(0, np.int64)
+_OWNED, _VALID = np.uint8(layout.OWNED), np.uint8(layout.VALID)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
 )
@@ -91,7 +92,7 @@ class SignedBatch:
 
     def owned_by(self, shard: int) -> layout.Batch:
         """The documents, with the flag OWNED where this shard stores them."""
-        what = self.documents.what | (self.owner == shard).astype(np.uint8) * np.uint8(layout.OWNED)
+        what = self.documents.what | (self.owner == shard) * _OWNED
         return self.documents.replaced(what=what)
 
 
@@ -111,14 +112,16 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
     exact = settings.verify == "exact"
     signed = signer.sign(columns.texts, columns.ends, columns.scope_hashes(signer.key), want_shingles=exact)
     sizes = signed.sizes
-    sizes[list(columns.rejected)] = 0
+    if columns.rejected:
+        sizes[list(columns.rejected)] = 0
     owner = owners(columns.ids, settings.shards)
     frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
     shingle_sets = (signed.shingles, signed.offsets) if hashes.samples else None
     documents = batch_of(
         hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets
     )
-    documents.what[columns.deleted] = layout.DELETION
+    if columns.deleted:
+        documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:
         sets = ShingleSets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
@@ -133,7 +136,7 @@ def text_frames(
     verification."""
     kept = sizes > 0 if settings.verify == "exact" else np.zeros(len(sizes), np.bool_)
     return tuple(
-        compress(columns.texts, columns.ends, np.flatnonzero(kept & (owner == shard)), COMPRESSION)
+        compress(columns.texts, columns.ends, np.flatnonzero(kept & (owner == shard)))
         for shard in range(settings.shards)
     )
 
@@ -162,7 +165,7 @@ def batch_of(
     words[:, layout.ID : layout.ID + 2] = hashed
     words[:, layout.TEXT : layout.TEXT + 2] = fingerprints
     words[:, layout.FLAGS] = sizes.astype(np.uint64) << layout.SIZE_BITS
-    what = (sizes > 0).astype(np.uint8) * np.uint8(layout.VALID)
+    what = (sizes > 0) * _VALID
     return layout.Batch(
         words=words, what=what, keys=keys, starts=starts, hits=np.zeros((len(keys), 0), np.uint64),
         signatures=as_words(signatures).reshape(-1), log=np.zeros(len(ids), np.int64),
@@ -177,8 +180,11 @@ def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0
         segments: int64[n], the number of each document's segment.
         block: cut also where a block of this many documents begins; 0 = none.
     """
-    blocks = places // block if block else segments
-    cuts = np.flatnonzero((np.diff(segments) != 0) | (np.diff(blocks) != 0)) + 1
+    cuts = segments[1:] != segments[:-1]
+    if block:
+        blocks = places // block
+        cuts |= blocks[1:] != blocks[:-1]
+    cuts = np.flatnonzero(cuts) + 1
     for start, stop in pairwise([0, *cuts.tolist(), len(places)]):
         if start < stop:
             yield int(segments[start]), start, stop

@@ -36,7 +36,7 @@ from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
-MET = 1 << 16  # most entries of scratch room to keep where documents have any number of keys
+MET = 1 << 16  # most entries of scratch room to keep: documents may have any number of keys
 GUESSED = 256  # documents whose candidates are read ahead
 REMEDY = (
     "stream-lsh info --index {} --check names the file; a damaged folder segments/*/postings can be deleted, and is "
@@ -56,7 +56,7 @@ class BatchRun:
         self._shard = shard
         self._batch = batch
         self._documents = batch.owned_by(shard.number) if known else batch.documents
-        self._limits = shard.limits.replaced(store=store)
+        self._limits = shard.limits if store else shard.query_limits
         self._results = Results.of(len(batch), max(256, len(batch)))
         self._met = shard.met
         self._guessed = 0  # documents before this one have been read ahead
@@ -64,8 +64,8 @@ class BatchRun:
         self._first = shard.count
         self._stored = np.empty(2 * len(batch), np.int64)  # document of each new row
 
-        deletions = bool((self._documents.what & DELETION).any())
-        compiling.have([*shard.kernels, *(["deletions"] if deletions else [])])
+        self._deletes = bool((self._documents.what & DELETION).any())
+        compiling.have([*shard.kernels, *(["deletions"] if self._deletes else [])])
 
     def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
         """Match the documents [start, stop), which follow those matched before.
@@ -75,7 +75,7 @@ class BatchRun:
         """
         shard, results = self._shard, self._results
         shard.rows.known = -1  # rows in files may have been erased
-        if self._limits.store and (self._limits.update or (self._documents.what & DELETION).any()):
+        if self._limits.store and (self._limits.update or self._deletes):
             shard.make_room_for_deletions(stop - start + len(groups))
         self._documents.hits = passing(self._documents.keys, shard.table)
         if len(groups):  # each may get a representative row
@@ -90,6 +90,7 @@ class BatchRun:
             try:
                 start, code = match(start, stop, work)
             except OSError as error:
+                shard.scratch = Scratch.of(0, 0, 0, 0, 0)  # the document has left rows in it
                 raise DamagedError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
             if code == NO_OWN_SET:
                 self._use_own_sets(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
@@ -169,14 +170,23 @@ class BatchRun:
         """The kernel's arguments, with room for at least `least` rows and for as many as a document of this shard has
         met so far."""
         shard, documents = self._shard, self._documents
-        keys = int(np.diff(documents.starts).max(initial=0))
-        most, met = int(self._limits.full), max(self._met, power_of_two(least))
-        return Work(
-            batch=documents, rows=shard.rows, memory=shard.memory, runs=shard.table, older=shard.late.older,
-            newer=shard.late.newer, limits=self._limits, sets=shard.sets, frequencies=shard.counted.frequencies,
-            results=self._results,
-            scratch=Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, most),
-        )  # fmt: skip
+        starts = documents.starts
+        keys, met = int((starts[1:] - starts[:-1]).max(initial=0)), max(self._met, power_of_two(least))
+        scratch = shard.scratch
+        if not scratch.has_room(keys, len(shard.table), met):
+            scratch = Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, int(self._limits.full))
+            if max(keys, met) <= MET:
+                shard.scratch = scratch
+        fields = {
+            "batch": documents, "rows": shard.rows, "memory": shard.memory, "runs": shard.table,
+            "older": shard.late.older, "newer": shard.late.newer, "limits": self._limits, "sets": shard.sets,
+            "frequencies": shard.counted.frequencies, "results": self._results, "scratch": scratch,
+        }  # fmt: skip
+        if shard.work is None:
+            shard.work = Work(**fields)
+        for name, value in fields.items():
+            setattr(shard.work, name, value)
+        return shard.work
 
     def _use_own_sets(self, own: ShingleSets) -> None:
         """Add the batch's own sets to those of the shard's rows."""
@@ -185,7 +195,8 @@ class BatchRun:
             largest = int(self._documents.sizes.max(initial=0))
         sets.shingles, sets.offsets, sets.have = own.shingles, own.offsets, own.have
         sets.documents, sets.first = self._stored, self._first
-        sets.table = np.empty((power_of_two(max(32, 2 * largest)), 2), np.uint64)
+        if len(sets.table) != (slots := power_of_two(max(32, 2 * largest))):
+            sets.table = np.empty((slots, 2), np.uint64)
         sets.filled = sets.document = -1
 
     def _load(self, document: int, rows: NDArray[np.int64]) -> None:

@@ -23,6 +23,7 @@ from stream_lsh.index.kernel.document_frequency import Counted, DocumentFrequenc
 from stream_lsh.index.kernel.insert import restore_heads
 from stream_lsh.index.kernel.limits import limits_of
 from stream_lsh.index.kernel.shingle_sets import Sets
+from stream_lsh.index.kernel.work import Scratch, Work
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.memtable import Memtable, power_of_two
 from stream_lsh.index.postings.runs import Workers
@@ -86,6 +87,7 @@ class Shard:
         self.shape = shape = Shape(settings)
         self.kernels = compiling.needed(settings)
         self.limits = limits_of(settings, shape, hashes.secret)
+        self.query_limits = self.limits.replaced(store=False)
         self.segments = Segments(state, number, shape, workers)
         self.texts = Texts(store, number, self.segments.number_of)
         self.ids = Ids(store, number, self.segments.number_of, decided_later=settings.late)
@@ -127,6 +129,8 @@ class Shard:
         self.memory = Memtable.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
+        self.scratch = Scratch.of(0, 0, 0, 0, 0)
+        self.work: Work | None = None  # the kernels' arguments in the last run
         self._decisions: dict[bytes, bytes] = {}
         try:
             self._restore(manifest.segments)
@@ -148,18 +152,18 @@ class Shard:
             named: ids of the documents' oldest matches; None = this shard has them.
         """
         stored = start + np.flatnonzero(matches.row_of[start:stop] >= 0)
-        ids = [batch.ids[i] for i in stored.tolist()]
+        ids, rows = [batch.ids[i] for i in stored.tolist()], matches.row_of[stored]
         if named is None:
             of = matches.of[stored].tolist() if self.limits.alone else [-1] * len(stored)
-            mine = dict(zip(matches.row_of[stored].tolist(), ids, strict=True))
+            mine = dict(zip(rows.tolist(), ids, strict=True))
             names = {row: mine[row] if row in mine else self.ids.read(row) for row in set(of) if row >= 0}
             firsts = [names.get(row, b"") for row in of]
         else:
             firsts = [named[i - start] for i in stored.tolist()]
-        self.ids.add(ids, firsts, matches.row_of[stored], self.count)
+        self.ids.add(ids, firsts, rows, self.count)
         if self.limits.exact:
             row_of = np.full(len(batch), -1)
-            row_of[stored] = matches.row_of[stored]
+            row_of[stored] = rows
             self.texts.add(batch.frames[self.number], row_of)
 
     # -- provisional rows ----------------------------------------------------------------------------------------------

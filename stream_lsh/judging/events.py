@@ -113,6 +113,13 @@ class Events:
             yield block.encode()
 
 
+_NOTHING = np.empty(0, np.int64)
+NO_EVENTS = Events(
+    _NOTHING, np.empty(0, np.uint8), _NOTHING, [], _NOTHING, [], _NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING,
+    _NOTHING, [],
+)  # fmt: skip
+
+
 def _last_line(group: Group, seq: int, id: str) -> str:
     """The event that the window has ended a group, as a line. seq, id: of the document before which it did."""
     return _EVENT % (

@@ -14,11 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
-from stream_lsh.judging.events import Change, Events
+from stream_lsh.judging.events import NO_EVENTS, Change, Events
 from stream_lsh.judging.groups import LISTED, NO_ID, Group
 from stream_lsh.judging.verdicts import Judgement, Kind
 
 _TIME_BITS = 44  # bits of a time in ms
+# As numbers: numpy takes long to compare with an enumeration.
+_CREATED, _JOINED, _UPDATED, _LEFT, _CHANGED, _ENDED = (np.uint8(change) for change in Change)
+_TRUE = np.ones(1, np.bool_)
+_NEAR, _EXACT, _DELETED = (np.uint8(kind) for kind in (Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE, Kind.DELETED))
 
 
 class GroupCache(Protocol):
@@ -66,19 +70,21 @@ def fold(
     moves = _moves(judgement)
     if reached is not None:
         moves = moves.at(moves.groups >= reached[moves.places])
-    moves, known = _of_rows(moves, cache)
+    moves, known = _of_rows(moves, cache) if len(moves.places) else (moves, {})
+    if not len(moves.places):
+        return NO_EVENTS
     numbers, of = np.unique(moves.groups, return_inverse=True)
     # By group, within each in the order of the log; at the end all in the order of the log again.
     order = np.argsort(of, kind="stable")
     places, changes, of = moves.places[order], moves.changes[order], of[order]
-    begins = np.flatnonzero(np.diff(of, prepend=-1))
+    begins = np.flatnonzero(np.concatenate((_TRUE, of[1:] != of[:-1])))
     groups = [
         known.get(number) or _new_group(judgement, number, place, cache)
         for number, place in zip(numbers.tolist(), places[begins].tolist(), strict=True)
     ]
-    joins, others = (changes == Change.JOINED).astype(np.int64), changes >= Change.LEFT
+    joins, others = (changes == _JOINED).astype(np.int64), changes >= _LEFT
     # The others left before.
-    leaving = (changes == Change.LEFT) | (others & (judgement.representative_seqs[places] >= 0))
+    leaving = (changes == _LEFT) | (others & (judgement.representative_seqs[places] >= 0))
 
     def before(name: str) -> NDArray[np.int64]:
         return np.array([getattr(group, name) for group in groups], np.int64)[of]
@@ -95,9 +101,9 @@ def fold(
     new, said = _new_sources(groups, of, begins, theirs, cache)
     counted += _summed(new, of, begins)
     heads, representatives = _representatives(judgement, groups, places, changes, of, begins)
-    changes = np.where(versions == 1, Change.CREATED, np.where(live == 0, Change.ENDED, changes)).astype(np.uint8)
+    changes = np.where(versions == 1, _CREATED, np.where(live == 0, _ENDED, changes)).astype(np.uint8)
 
-    ends = np.append(begins, len(of))[1:] - 1
+    ends = np.concatenate((begins[1:], [len(of)])) - 1
     columns = (versions, sizes, live, firsts, lasts, counted)
     for group, *row in zip(groups, *(column[ends].tolist() for column in columns), strict=True):
         group.version, group.total_members, group.live_members, group.first, group.last, group.sources = row
@@ -114,19 +120,19 @@ def _moves(judgement: Judgement) -> _Moves:
     """What the documents of a batch do to groups, in the order of the log. Representatives that are decided later are
     first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
-    dropped = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)
+    dropped = (kinds == _NEAR) | (kinds == _EXACT)
     removed = judgement.replaces >= 0
     if not removed.any() and not len(later):
         places = np.flatnonzero(dropped)
-        return _Moves(places, np.full(len(places), Change.JOINED, np.uint8), judgement.groups[places])
-    updated = removed & (kinds != Kind.DELETED) & (left == judgement.groups)
+        return _Moves(places, np.full(len(places), _JOINED, np.uint8), judgement.groups[places])
+    updated = removed & (kinds != _DELETED) & (left == judgement.groups)
     left_places, joined_places = np.flatnonzero(removed & ~updated), np.flatnonzero(dropped | updated)
     moves = _Moves(
         np.concatenate((later[:, 0], left_places, joined_places)),
         np.concatenate((
-            np.full(len(later), Change.REPRESENTATIVE_CHANGED),
-            np.where(judgement.representative_seqs[left_places] >= 0, Change.REPRESENTATIVE_CHANGED, Change.LEFT),
-            np.where(updated[joined_places], Change.UPDATED, Change.JOINED),
+            np.full(len(later), _CHANGED),
+            np.where(judgement.representative_seqs[left_places] >= 0, _CHANGED, _LEFT),
+            np.where(updated[joined_places], _UPDATED, _JOINED),
         )).astype(np.uint8),
         np.concatenate((later[:, 1], left[left_places], judgement.groups[joined_places])),
     )  # fmt: skip
@@ -138,7 +144,7 @@ def _of_rows(moves: _Moves, cache: GroupCache) -> tuple[_Moves, Mapping[int, Gro
     joins it."""
     numbers, of = np.unique(moves.groups, return_inverse=True)
     known = cache.rows(numbers.tolist())
-    joins = np.flatnonzero(moves.changes == Change.JOINED)
+    joins = np.flatnonzero(moves.changes == _JOINED)
     if len(joins) == len(of):
         return moves, known
     begins = np.full(len(numbers), len(of))
@@ -165,9 +171,9 @@ def _representatives(
     of: groups of the events, ascending. begins: where the events of each begin.
     """
     found = [(group.group, group.id, group.seq) for group in groups]
-    updated = (changes == Change.UPDATED) & judgement.was_representative[places]
-    leaving = (changes == Change.LEFT) & judgement.was_representative[places]
-    turns = np.flatnonzero(updated | leaving | (changes == Change.REPRESENTATIVE_CHANGED))
+    updated = (changes == _UPDATED) & judgement.was_representative[places]
+    leaving = (changes == _LEFT) & judgement.was_representative[places]
+    turns = np.flatnonzero(updated | leaving | (changes == _CHANGED))
     if not len(turns):
         return of, found
     heads = np.full(len(of), -1)
@@ -178,7 +184,7 @@ def _representatives(
             group.id = NO_ID
         elif judgement.representative_seqs[i] >= 0:
             group.id, group.seq = judgement.representative(i), int(judgement.representative_seqs[i])
-        elif changes[event] == Change.REPRESENTATIVE_CHANGED:
+        elif changes[event] == _CHANGED:
             group.id, group.seq = judgement.later_representative(i, group.group)
         else:  # the new version of the representative
             group.id, group.seq = judgement.ids[i], int(judgement.seqs[i])

@@ -104,11 +104,16 @@ class Judgement:
     later: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 5), np.int64))
     evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
+    def of_kind(self, kind: Kind) -> NDArray[np.int64]:
+        """The places of the documents with a kind of verdict."""
+        found: NDArray[np.int64] = np.flatnonzero(self.kinds == np.uint8(kind))  # numpy is slow with an enumeration
+        return found
+
     @property
     def removals(self) -> NDArray[np.int64]:
         """The documents by which a representative was deleted or replaced, where its id is not that of a kept document
         any more, or its group has a new representative."""
-        there = (self.kinds == Kind.UNIQUE) & (self.representative_seqs < 0)
+        there = (self.kinds == np.uint8(Kind.UNIQUE)) & (self.representative_seqs < 0)
         found: NDArray[np.int64] = np.flatnonzero(self.was_representative & ~there)
         return found
 
@@ -120,9 +125,10 @@ class Judgement:
     def oldest(self, i: int) -> bytes:
         """The id of `duplicate_of` in the verdict on document i, b"" if there is none."""
         shard, row = self.of[i].tolist()
-        if row < 0 or (self.first_kinds[i] == layout.UNKNOWN and self.kinds[i] == Kind.REDELIVERED):
+        again = int(self.kinds[i]) == Kind.REDELIVERED
+        if row < 0 or (again and self.first_kinds[i] == layout.UNKNOWN):
             return b""
-        return (self.names.first_of if self.kinds[i] == Kind.REDELIVERED else self.names.id_of)(shard, row)
+        return (self.names.first_of if again else self.names.id_of)(shard, row)
 
     def representative(self, i: int) -> bytes:
         """The id of the new representative in the verdict on document i, b"" if there is none."""
@@ -155,17 +161,21 @@ def judge(
             theirs = (matches.status != layout.NEW) & (matches.status != layout.INVALID) | (matches.removed[:, 0] >= 0)
             status[theirs], known[theirs], owner[theirs] = matches.status[theirs], matches.known[theirs], shard
             removed[theirs] = matches.removed[theirs]
-    new, again = status == layout.NEW, status == layout.REDELIVERED
-    kinds = np.maximum.reduce([np.where(new, matches.kind, Kind.REJECTED) for matches in found]).astype(np.uint8)
-    kinds[again] = Kind.REDELIVERED
-    deleted = status == layout.ID_DELETED
-    kinds[deleted], kinds[status == layout.OUTDATED] = Kind.DELETED, Kind.OUTDATED
+    kinds, truncated, not_compared = (
+        np.maximum.reduce([m.kind for m in found]).astype(np.uint8), _sum([m.more for m in found]),
+        _sum([m.not_compared for m in found]),
+    )  # fmt: skip
     of, of_seqs, similarities = _oldest(found)
     first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
-    groups[~new], of[~new], of_seqs[~new] = layout.NO_GROUP, -1, -1
-    groups[deleted] = removed[deleted, layout.LEFT - layout.REPLACES]
+    new, again, deleted = status == layout.NEW, status == layout.REDELIVERED, status == layout.ID_DELETED
+    if not new.all():
+        others = ~new
+        kinds[others], truncated[others], not_compared[others] = Kind.REJECTED, 0, 0
+        kinds[again], kinds[deleted], kinds[status == layout.OUTDATED] = Kind.REDELIVERED, Kind.DELETED, Kind.OUTDATED
+        groups[others], of[others], of_seqs[others] = layout.NO_GROUP, -1, -1
+        groups[deleted] = removed[deleted, layout.LEFT - layout.REPLACES]
     if again.any():
-        of[again] = np.stack((owner[again], known[again]), axis=1)
+        of[again] = _pairs(owner[again], known[again])
         for shard, matches in enumerate(found):
             theirs = again & (owner == shard)
             first_kinds[theirs], groups[theirs] = matches.kind[theirs], matches.group[theirs]
@@ -177,7 +187,6 @@ def judge(
         np.concatenate([getattr(m, name) for m in found])
         for name in ("document", "row", "seq", "similarity", "evidence")
     )
-    truncated = np.add.reduce([np.where(new, m.more, 0) for m in found])
     starts = np.zeros(n + 1, np.int64)
     if len(document):
         keep = np.flatnonzero(new[document])
@@ -191,33 +200,49 @@ def judge(
             starts[1:] = np.cumsum(np.minimum(counts, max_matches))
         numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
         evidence = evidence[order] if len(evidence) else evidence
-    not_compared = np.add.reduce([np.where(new, m.not_compared, 0) for m in found])
-    reused = status == layout.ID_REUSED
-    representatives = np.stack((np.where(removed[:, 2] < 0, -1, owner), removed[:, 2]), axis=1)
-    later = np.concatenate([np.insert(m.representatives, 2, shard, axis=1) for shard, m in enumerate(found)])
-    later = later[np.lexsort((later[:, 1], later[:, 0]))]
+    representatives = _pairs(np.where(removed[:, 2] < 0, -1, owner), removed[:, 2])
     return Judgement(
-        ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers, row, seq, similarity,
-        truncated, not_compared, removed[:, 0], removed[:, 1] > 0, removed[:, 4], representatives, removed[:, 3], names,
-        later, evidence,
+        ids, seqs, kinds, first_kinds, status == layout.ID_REUSED, of, of_seqs, similarities, groups, starts, numbers,
+        row, seq, similarity, truncated, not_compared, removed[:, 0], removed[:, 1] > 0, removed[:, 4],
+        representatives, removed[:, 3], names, _later(found), evidence,
     )  # fmt: skip
 
 
 def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Shard and row int64[n, 2] of each document's oldest match, its number (-1 = none), and the similarity."""
-    of = np.stack((np.where(found[0].of < 0, -1, 0), found[0].of), axis=1)
+    of = _pairs(np.where(found[0].of < 0, -1, 0), found[0].of)
     seqs, similarities = found[0].of_seq.copy(), found[0].of_similarity.copy()
     for shard, matches in enumerate(found[1:], 1):
         older = (matches.of >= 0) & ((of[:, 1] < 0) | (matches.of_seq < seqs))
-        of[older] = np.stack((np.full(int(older.sum()), shard), matches.of[older]), axis=1)
+        of[older] = _pairs(np.full(int(older.sum()), shard), matches.of[older])
         seqs, similarities = np.where(older, matches.of_seq, seqs), np.where(older, matches.of_similarity, similarities)
     return of, seqs, similarities
+
+
+def _later(found: Sequence[Matches]) -> NDArray[np.int64]:
+    """The representatives that are decided later, of all shards."""
+    if not any(len(m.representatives) for m in found):
+        return np.empty((0, 5), np.int64)
+    later = np.concatenate([np.insert(m.representatives, 2, shard, axis=1) for shard, m in enumerate(found)])
+    return later[np.lexsort((later[:, 1], later[:, 0]))]
+
+
+def _sum(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    total: NDArray[np.int64] = np.add.reduce(columns)
+    return total
+
+
+def _pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Two columns as int64[n, 2]; `np.stack` takes longer than all the rest for a single document."""
+    found = np.empty((len(first), 2), np.int64)
+    found[:, 0], found[:, 1] = first, second
+    return found
 
 
 def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int, Rejection]:
     """Why documents were rejected: in parsing or signing (`rejected`), or in matching."""
     found = dict(rejected)
-    for i in np.flatnonzero(judgement.kinds == Kind.REJECTED).tolist():
+    for i in judgement.of_kind(Kind.REJECTED).tolist():
         if i not in found:
             found[i] = ID_REUSED if judgement.reused[i] else EMPTY
     return found

@@ -25,6 +25,13 @@ class Prepared(NamedTuple):
     with_capitals_ends: NDArray[np.int64]
 
 
+def lengths_of(ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The lengths of documents that end at `ends`; `np.diff` takes as long for one document as for a thousand."""
+    lengths = ends.copy()
+    lengths[1:] -= ends[:-1]
+    return lengths
+
+
 def prepared(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) -> Prepared:
     """Documents after the steps before the first pass: markup, invisible characters, NFC or NFKC, rare lower case.
 
@@ -32,14 +39,14 @@ def prepared(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) -
         ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST.
     """
     text, ends = np.frombuffer(texts, dtype=np.uint8), np.ascontiguousarray(ends, dtype=np.int64)
-    if len(ends) and (ends[0] < 0 or ends[-1] > len(text) or bool(np.any(ends[1:] < ends[:-1]))):
+    if len(ends) and (ends[0] < 0 or ends[-1] > len(text) or bool((ends[1:] < ends[:-1]).any())):
         raise ValueError(f"ends must rise from 0 to at most {len(text)}, the length of the texts")
     if settings.markup:
         texts, ends = strip_documents(texts, ends, elements=settings.kind == "set")
         text = np.frombuffer(texts, dtype=np.uint8)
     plain, plain_ends, rare = unified(text, ends, settings)
     text, ends = rewrite_rare(plain, plain_ends, rare) if settings.lower else (plain, plain_ends)
-    lengths = np.diff(ends, prepend=0)
+    lengths = lengths_of(ends)
     if lengths.max(initial=0) > LONGEST:
         raise ValueError(f"document {int(lengths.argmax())} has more than {LONGEST} bytes")
     return Prepared(text, ends, plain, plain_ends)

@@ -18,8 +18,10 @@ from support.waiting import until
 
 import stream_lsh
 from stream_lsh import Deduplicator, Document, OutputError, Settings, StoreError, UsageError, Verdict, errors, prepare
+from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.fields import Fields
-from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.engine import Engine, Judged
+from stream_lsh.hashing.structs import Struct
 from stream_lsh.index.index import Index
 from stream_lsh.index.kernel import compiling
 from stream_lsh.index.store.rocksdb import Store
@@ -138,6 +140,44 @@ def test_a_feed_that_raises_loses_no_document_before(batch: int | None) -> None:
             assert next(deduplicator.process([Document("more", FOX)])).kind == "unique"
 
 
+def test_a_batch_of_a_feed_is_what_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document that is alone waits for no other one."""
+    delivered, arrived, sizes, add = threading.Event(), threading.Event(), list[int](), Engine.add
+
+    def feed() -> Iterator[Document]:
+        first, *others = dense(100)[:100]
+        yield first
+        assert delivered.wait(30)
+        yield from others
+        arrived.set()
+
+    def counted(engine: Engine, columns: Columns, signed: Any) -> Judged:
+        if sizes:
+            assert arrived.wait(30)
+        sizes.append(len(columns))
+        return add(engine, columns, signed)
+
+    monkeypatch.setattr(Engine, "add", counted)
+    with Deduplicator() as deduplicator:
+        for _ in deduplicator.process(feed()):
+            delivered.set()
+    assert sizes[0] == 1 and sum(sizes) == 100 and len(sizes) <= 3
+
+
+def test_few_numbers_and_arrays_are_given_to_the_kernels_for_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, give = list[str](), Struct.__setattr__
+
+    def counted(struct: Struct, name: str, value: Any) -> None:
+        given.append(name)
+        give(struct, name, value)
+
+    with Deduplicator() as deduplicator:
+        list(deduplicator.process([Document(1, FOX)]))
+        monkeypatch.setattr(Struct, "__setattr__", counted)
+        assert deduplicator.query(FOX)
+    assert len(given) < 50
+
+
 def test_a_wrong_document_is_named_by_its_place() -> None:
     feed: list[Any] = [Document(1, FOX), {"id": 2, "text": None}, "text"]
     with Deduplicator() as deduplicator, pytest.raises(TypeError, match=r"document 2 \(counted from 0\): .* a str,"):
@@ -150,7 +190,7 @@ def test_close_within_the_iteration() -> None:
     seen = [deduplicator.close() for _ in deduplicator.process(dense(5))]  # type: ignore[func-returns-value]
     assert len(seen) == 5
     deduplicator = Deduplicator()
-    verdicts = deduplicator.process(iter(dense(5)))
+    verdicts = deduplicator.process(dense(5), batch=1)
     next(verdicts)
     deduplicator.close()
     with pytest.raises(StoreError, match="closed"):
@@ -165,13 +205,14 @@ def committed(folder: Path) -> int:
 
 
 def test_verdicts_of_an_idle_feed_are_committed(tmp_path: Path) -> None:
-    with Deduplicator(index=tmp_path) as deduplicator:
-        verdicts = deduplicator.process(iter(dense(3)))
-        for count in (1, 2):
-            next(verdicts)
+    def feed() -> Iterator[Document]:
+        for count, document in enumerate(dense(3)[:3]):
             until(lambda count=count: committed(tmp_path) == count)  # type: ignore[misc]
-        assert deduplicator._timer is None  # no thread stays
-        next(verdicts)
+            until(lambda: deduplicator._timer is None)  # no thread stays
+            yield document
+
+    with Deduplicator(index=tmp_path) as deduplicator:
+        assert len(list(deduplicator.process(feed()))) == 3
         timer = deduplicator._timer
     assert timer is not None and timer.finished.is_set()  # `close` does not leave it behind
     assert committed(tmp_path) == 3
@@ -346,7 +387,7 @@ def test_questions_from_other_threads(tmp_path: Path) -> None:
 @pytest.mark.parametrize("temporary", [True, False])
 def test_a_forked_process_leaves_the_index_alone(tmp_path: Path, temporary: bool) -> None:
     with Deduplicator(index=None if temporary else tmp_path) as deduplicator:
-        verdicts = deduplicator.process(iter(dense(3)))
+        verdicts = deduplicator.process(dense(3), batch=1)
         next(verdicts)
         child = os.fork()
         if child == 0:

@@ -53,6 +53,7 @@ FAR: dict[str, tuple[FarKernel, ...]] = {
 _LOOK = 0.02  # seconds between two checks whether the other process has compiled a kernel
 _NEAR = 3  # kernels that are left to the other process, which is likely to have them first
 _process: subprocess.Popen[bytes] | None = None
+_there: set[str] = set()  # the names in FAR whose kernels are loaded
 
 
 def needed(settings: Settings) -> list[str]:
@@ -94,6 +95,8 @@ def have(names: list[str], meanwhile: Callable[[], object] = lambda: None) -> No
     Args:
         meanwhile: compiles other kernels that this process needs. It is called before this process waits.
     """
+    if _there.issuperset(names):
+        return
     kernels = dict.fromkeys(kernel for name in names for kernel in FAR[name])
     if _compiling():
         meanwhile()
@@ -104,6 +107,7 @@ def have(names: list[str], meanwhile: Callable[[], object] = lambda: None) -> No
     for kernel in kernels:
         _wait(kernel)
         kernel.load()
+    _there.update(names)
 
 
 def _compiling() -> bool:

@@ -22,7 +22,7 @@ AT_LEAST = np.int64(256)
 
 
 class Scratch(Struct):
-    """Scratch for one document. Its lengths are limits, which the caller raises at NO_ROOM."""
+    """Scratch for one document, used again for the next. Its lengths are limits, which the caller raises at NO_ROOM."""
 
     slots: Numbers  # slots of the document's keys in the memtable
     out: Numbers  # rows of a bucket
@@ -51,6 +51,15 @@ class Scratch(Struct):
             wanted=np.empty(rows, np.int64), wanted_count=0,
         )  # fmt: skip
 
+    def has_room(self, keys: int, runs: int, rows: int) -> bool:
+        """Whether it is for documents like these."""
+        return len(self.slots) >= keys and 64 * self.hits.shape[1] >= runs and len(self.out) >= rows
+
+
+_NO_RESULT = np.full(RESULTS, -1)
+_NO_RESULT[STATUS] = INVALID
+_NO_RESULT[[KIND, MORE, NOT_COMPARED]] = 0
+
 
 class Results(Struct):
     """Results of n documents: a table with a line for each, and a table of their matches, of which `found` lines are
@@ -65,9 +74,8 @@ class Results(Struct):
     @classmethod
     def of(cls, n: int, matches: int) -> Results:
         """For n documents, with room for this many matches."""
-        columns = np.full((n, RESULTS), -1, np.int64)
-        columns[:, STATUS] = INVALID
-        columns[:, [KIND, MORE, NOT_COMPARED]] = 0
+        columns = np.empty((n, RESULTS), np.int64)
+        columns[:] = _NO_RESULT
         room = np.empty((matches, 4), np.int64), np.empty(matches)
         return cls(columns=columns, similarity=np.zeros(n), matches=room[0], similarities=room[1], found=0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class Hashes:
 
 def ends_of(items: Sequence[bytes | memoryview]) -> NDArray[np.int64]:
     """The ends of byte strings in their concatenation."""
-    return np.cumsum(np.fromiter(map(len, items), np.int64, len(items)))
+    return np.fromiter(accumulate(map(len, items)), np.int64, len(items))
 
 
 def as_words(signatures: NDArray[Any]) -> NDArray[np.uint64]:

@@ -4,6 +4,7 @@ are not in memory."""
 from __future__ import annotations
 
 import struct
+import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, FormatError, StoreError
 from stream_lsh.index.store.rocksdb import TEXTS, Store, rows_key
+from stream_lsh.text.preparation import lengths_of
 
 FRAME_DOCUMENTS = 32
 FRAME_BYTES = 65536
@@ -36,12 +38,22 @@ class TextFrame:
     payload: bytes
 
 
-def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64], level: int) -> list[TextFrame]:
+class _Local(threading.local):
+    """A compressor for each thread: to make one takes longer than to compress a short text."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=COMPRESSION, write_content_size=False, write_checksum=True)
+
+
+_LOCAL = _Local()
+
+
+def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64]) -> list[TextFrame]:
     """Frames of these documents of a batch. Compression releases the GIL."""
-    compressor = zstandard.ZstdCompressor(level=level, write_content_size=False, write_checksum=True)
-    view = memoryview(texts)
-    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    sizes = (ends - starts)[documents]
+    if not len(documents):
+        return []
+    view, sizes = memoryview(texts), lengths_of(ends)
+    starts, sizes = ends - sizes, sizes[documents]
     frames = []
     for first, last in _groups(sizes):
         members = documents[first:last]
@@ -50,7 +62,7 @@ def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64]
         else:
             data = b"".join(view[starts[i] : ends[i]] for i in members)
         bounds = np.cumsum(sizes[first:last]).astype(np.uint32)
-        frames.append(TextFrame(members, bounds, compressor.compress(data)))
+        frames.append(TextFrame(members, bounds, _LOCAL.compressor.compress(data)))
     return frames
 
 
