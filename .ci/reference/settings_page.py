@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from stream_lsh.cli.options import KAFKA_SETTINGS, OF_TOPICS, PROPERTIES, SECTIONS, SETTINGS
 from stream_lsh.families.measure import MEASURE_SETTINGS, MEASURES, unused
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import ACCEPTED, KafkaSettings
 from stream_lsh.settings.errors import allowed, choices_of, is_flag, is_list, is_secret
 from stream_lsh.settings.model import ANSWERS, Settings
 from stream_lsh.settings.sources import PREFIX
@@ -73,10 +73,11 @@ KAFKA_GROUPED = (
     (
         "Workers",
         (
-            "data_folder", "instance", "standbys", "accept_loss", "session_timeout_ms", "transaction_timeout_ms",
+            "data_folder", "instance", "standbys", "session_timeout_ms", "transaction_timeout_ms",
             "give_up_seconds", "http_port", "http_host",
         ),
     ),
+    ("Accepted losses", ACCEPTED),
     (
         "Connection",
         (
@@ -123,7 +124,9 @@ MORE = {
     "key_is_id": 'It needs `on_conflict = "update"`.',
     "partitioner": "All producers of the documents topic need the same: "
     "[Choose keys](../how-to/connect-your-topic.md#choose-keys).",
-    "accept_loss": "[Messages](errors.md#messages-on-kafka) says when to use it.",
+    "accept_deleted_records": "[Lost records](errors.md#lost-records) says what is lost.",
+    "accept_lost_position": "[Lost records](errors.md#lost-records) says when to use it.",
+    "accept_trimmed_changelog": "[Shards and data folders](errors.md#shards-and-data-folders) says what is lost.",
     "retention_hours": "[Topics](topics.md) has the exceptions.",
     "unique_timestamps": "`topics create` sets `message.timestamp.type` to it. Retention counts from these times. With "
     "`CreateTime` Kafka may delete old documents of a backfill before anything has read them. Kafka Streams takes them "

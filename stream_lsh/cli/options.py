@@ -25,7 +25,7 @@ CONFIG_FILE = Path("stream-lsh.toml")
 """The settings file of the current folder, which is read when no other is named."""
 SIMILARITY, DOCUMENTS, INDEX, OUTPUTS, RUNNING = "Similarity", "Documents", "Index", "Outputs", "Running"
 GROUPS = "Groups"
-KAFKA, TOPICS, RECORDS, DELIVERY, WORKER = "Kafka", "Topics", "Records", "Frames and delivery", "Worker"
+KAFKA, TOPICS, RECORDS, LOSSES, WORKER = "Kafka", "Topics", "Records", "Lost records", "Worker"
 FOLDING = "Groups and alerts"
 SECTIONS = {
     SIMILARITY: (
@@ -54,7 +54,7 @@ KAFKA_SECTIONS = {
     TOPICS: OF_TOPICS,
     RECORDS: ("document_format", "key_is_id", "partitioner"),
     FOLDING: ("groups", "alerts"),
-    DELIVERY: ("accept_loss",),
+    LOSSES: ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog"),
     WORKER: ("data_folder", "instance", "standbys", "http_port"),
 }  # fmt: skip
 KAFKA_SETTINGS = tuple(name for names in KAFKA_SECTIONS.values() for name in names)
@@ -84,7 +84,6 @@ SHOWN = {
     "partitions": "partitions of the documents topic",
     "replication_factor": "replicas of each topic",
     "retention_hours": "how long records are kept",
-    "accept_loss": "go on without lost records",
 }
 """What `--help` says of settings. `--help-all` has the others, `--measure NAME --help` those of a measure, too."""
 METAVARS = {
@@ -94,6 +93,7 @@ METAVARS = {
     "max_future": "DURATION", "match_within": "FIELD",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "data_folder": "DIR",
     "instance": "NAME", "alerts": "FILE",
+    **dict.fromkeys(KAFKA_SECTIONS[LOSSES], "TOPIC:PARTITION:OFFSET"),
 }  # fmt: skip
 
 

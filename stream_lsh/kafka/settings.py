@@ -40,6 +40,10 @@ MOST_DECIDED = 32_768
 MAX_FUTURE = "10m"
 """With a window, how far ahead of its frame's append time an event time may be, if nothing else is said."""
 
+ACCEPTED = ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog")
+"""The settings with which an operator accepts a loss. Each names the place of the loss, so it is of no effect later."""
+
+_PLACE = re.compile(r"[A-Za-z0-9._-]{1,249}:\d+:\d+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -104,10 +108,19 @@ class KafkaSettings(Settings):
     frame_bytes: int = Field(
         default=900_000, ge=1024, le=32 * 2**20, description="most bytes in a frame, unless a single document has more"
     )
-    accept_loss: bool = Field(
-        default=False,
-        description="go on without records that Kafka deleted before they were read; otherwise the role ends "
-        "with an error",
+    accept_deleted_records: tuple[str, ...] = Field(
+        default=(),
+        description="places, as errors print them, from which on a role continues without records that Kafka deleted "
+        "before it had read them",
+    )
+    accept_lost_position: tuple[str, ...] = Field(
+        default=(),
+        description="places, as errors print them, at which a signer continues whose committed position is lost",
+    )
+    accept_trimmed_changelog: tuple[str, ...] = Field(
+        default=(),
+        description="places, as errors print them, from which on a shard is rebuilt although its changelog has lost "
+        "its start",
     )
     standbys: int = Field(default=0, ge=0, le=16, description="standbys of each shard")
     groups: bool = Field(default=False, description="keep groups of duplicates, and write their events")
@@ -169,11 +182,19 @@ class KafkaSettings(Settings):
         default=None, description="OAUTHBEARER: file with the token; it is read again whenever a token is needed"
     )
 
-    @field_validator("trace_headers", mode="before")
+    @field_validator("trace_headers", *ACCEPTED, mode="before")
     @classmethod
-    def _headers(cls, value: object) -> object:
+    def _texts(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator(*ACCEPTED)
+    @classmethod
+    def _places(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for place in value:
+            if not _PLACE.fullmatch(place):
+                raise ValueError(f"{place!r} is not TOPIC:PARTITION:OFFSET; the error that needs it prints the place")
         return value
 
     @model_validator(mode="before")

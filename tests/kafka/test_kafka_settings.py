@@ -44,6 +44,16 @@ def test_sources_win_over_one_another(tmp_path: Path, monkeypatch: pytest.Monkey
     assert KafkaSettings.load(file).trace_headers == ("x", "y")
 
 
+def test_accepted_loss_has_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_LSH_ACCEPT_DELETED_RECORDS", "")
+    assert KafkaSettings.load().accept_deleted_records == ()
+    monkeypatch.setenv("STREAM_LSH_ACCEPT_DELETED_RECORDS", "news.documents:0:10,b:1:2")
+    assert KafkaSettings.load().accept_deleted_records == ("news.documents:0:10", "b:1:2")
+    monkeypatch.setenv("STREAM_LSH_ACCEPT_DELETED_RECORDS", "true")
+    with pytest.raises(UsageError, match="'true' is not TOPIC:PARTITION:OFFSET"):
+        KafkaSettings.load()
+
+
 def test_the_embedded_engine_takes_a_file_with_kafkas_settings(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('threshold = 0.7\ntopic_prefix = "news"\nsasl_password = "secret"\n')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -40,7 +40,7 @@ class Reading:
         records: what the topic contains.
         done: what the role does to them.
         anew: the remedy if the topic is another one, or has lost its end.
-        deleted_remedy: the remedy if records were deleted, if it is another.
+        deleted_remedy: the remedy if records were deleted, if it is another; {place} in it is the place of the loss.
     """
 
     records: str
@@ -48,32 +48,41 @@ class Reading:
     anew: str
     deleted_remedy: str = ""
 
-    def missing(self, where: str, position: int, bounds: Bounds, *, accept_loss: bool = False) -> int:
+    def missing(
+        self, partition: TopicPartition, position: int, bounds: Bounds, accepted: Collection[str] = ()
+    ) -> int:  # fmt: skip
         """The number of records that were deleted before the role has read them.
 
         Args:
-            where: the partition, for messages.
-            accept_loss: whether the role continues without them.
+            accepted: places from which on missing records are accepted, see `place_of`.
 
         Raises:
-            StoreError: the topic ends before the position, or records are missing and `accept_loss` is not set.
+            StoreError: the topic ends before the position, or records are missing and that is not accepted.
         """
         begin, end = bounds
+        where = f"{partition.topic}, partition {partition.partition}"
         if position > end:
             raise StoreError(
                 f"{where}, ends at offset {end}, but has been {self.done} up to {position}: the topic was deleted and "
                 f"made again, or the brokers have lost its end. {self.anew}"
             )
-        missing = max(0, begin - position)
-        if missing and not accept_loss:
-            raise self.deleted(where, f"{missing} {self.records} from offset {position} on")
+        missing, place = max(0, begin - position), place_of(partition, position)
+        if missing and place not in accepted:
+            raise self.deleted(partition, f"{missing} {self.records} from offset {position} on", place)
         return missing
 
-    def deleted(self, where: str, what: str) -> StoreError:
-        """The error for deleted records."""
+    def deleted(self, partition: TopicPartition, what: str, place: str) -> StoreError:
+        """The error for deleted records. place: how the operator names them."""
+        remedy = (self.deleted_remedy or self.anew).format(place=place)
         return StoreError(
-            f"{where}: {what} were deleted before they were {self.done} (retention). {self.deleted_remedy or self.anew}"
+            f"{partition.topic}, partition {partition.partition}: {what} were deleted before they were {self.done} "
+            f"(retention). {remedy}"
         )
+
+
+def place_of(partition: TopicPartition, offset: int) -> str:
+    """A place as messages print it, and as the settings that accept a loss name it."""
+    return f"{partition.topic}:{partition.partition}:{offset}"
 
 
 def facts_of(text: str, group: str, version: int, *names: str) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class Join(Generic[D]):
         position: offset of the first document that is not joined yet.
         read: offset up to which documents were taken.
         lost: number of verdicts without document and documents without verdict, because the other was deleted.
+        begin: the offset before which documents were deleted, as far as is known.
         compacted: the same, because a later document with the same key has replaced this one.
         needed: offset of the first verdict that is needed once all results of `take` are delivered.
         size: bytes of the waiting documents.
@@ -69,7 +70,7 @@ class Join(Generic[D]):
         self._documents: deque[D] = deque()
         self._verdicts: deque[Verdict] = deque()
         self.needed = verdicts
-        self._begin = documents if not verdicts else 0  # earlier documents are not there any more
+        self.begin = documents if not verdicts else 0
         self._skip = False
 
     def add_documents(self, records: Iterable[D]) -> None:
@@ -86,8 +87,10 @@ class Join(Generic[D]):
 
     def documents_deleted(self, begin: int) -> None:
         """The documents topic now begins at offset `begin`. Earlier documents that were not read are lost."""
-        self._begin = max(self._begin, begin)
+        self.begin = max(self.begin, begin)
         self.read = max(self.read, begin)
+        if not self._documents:  # committed, so that the loss is reported once
+            self.position = max(self.position, begin)
 
     def verdicts_deleted(self) -> None:
         """Verdicts were deleted before they were read. The documents before the next verdict's are lost."""
@@ -114,7 +117,7 @@ class Join(Generic[D]):
             verdict = verdicts[0]
             head = documents[0].offset if documents else self.read
             if verdict.document < head:
-                if verdict.document < self._begin:
+                if verdict.document < self.begin:
                     self.lost += 1
                 else:
                     self.compacted += 1

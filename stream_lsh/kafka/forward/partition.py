@@ -18,7 +18,7 @@ from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.consumer.delivery import Delivery, Row
-from stream_lsh.kafka.consumer.position import REBUILD, Reading
+from stream_lsh.kafka.consumer.position import REBUILD, Reading, place_of
 from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -31,7 +31,7 @@ FULL = 500  # documents; after a transaction with fewer there is a pause, to lim
 MOST_VERDICTS = 10_000  # waiting for their documents; above that no more are fetched
 _REMEDIES = (
     REBUILD,
-    "To go on without them start the worker with --accept-loss once; give the topic a longer retention.ms",
+    "To continue without them, start the worker with --accept-deleted-records {place}; raise the topic's retention.ms.",
 )
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 LETTER = "reason", "detail", "topic", "partition", "offset"
@@ -75,6 +75,7 @@ class SourcePartition:
         self.join: Join[ConsumerRecord] = Join(0, 0)
         self.task: asyncio.Task[None] | None = None
         self.busy = False
+        self.loss_accepted = False
         self.quiet_since = time.monotonic()
         self._settings = settings
         self._delivery = delivery
@@ -185,10 +186,12 @@ class SourcePartition:
         self._lost, self._compacted = self.join.lost, self.join.compacted
         if compacted:
             self._probe.ignored("compacted", compacted)
-        if lost and not self._settings.accept_loss:
-            raise DOCUMENTS.deleted(f"{self._topics.documents}, partition {self.partition}", f"{lost} documents")
-        if lost:
-            log.warning("%d documents of %s, partition %d, are lost (accept_loss)", lost, *self.documents)
+        if not lost:
+            return
+        place = place_of(self.documents, self.join.begin)
+        if not self.loss_accepted and place not in self._settings.accept_deleted_records:
+            raise DOCUMENTS.deleted(self.documents, f"{lost} documents", place)
+        log.warning("%d documents of %s, partition %d, are lost (accept_deleted_records)", lost, *self.documents)
 
 
 def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:

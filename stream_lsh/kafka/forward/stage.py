@@ -215,7 +215,7 @@ class ForwardStage(Stage):
         """Handle a position that is no longer in its topic.
 
         Raises:
-            StoreError: records are missing, and `accept_loss` is not set.
+            StoreError: records are missing, and `accept_deleted_records` does not name them.
         """
         for place, position in positions.items():
             source = self._sources.get(place.partition)
@@ -223,13 +223,16 @@ class ForwardStage(Stage):
                 continue
             bounds = (await bounds_of(self._consumer, {place: position}))[place]
             reading = DOCUMENTS if place == source.documents else VERDICTS
-            where = f"{place.topic}, partition {place.partition}"
-            missing = reading.missing(where, position, bounds, accept_loss=self.settings.accept_loss)
+            missing = reading.missing(place, position, bounds, self.settings.accept_deleted_records)
             begin = position + missing
             self._consumer.seek(place, begin)
             if not missing:  # the broker had only just become leader, and has learned its end since
                 continue
-            log.warning("%s: continues at offset %d instead of %d (accept_loss)", where, begin, position)
+            log.warning(
+                "%s, partition %d: continues at offset %d instead of %d (accept_deleted_records)", *place, begin,
+                position,
+            )  # fmt: skip
+            source.loss_accepted = True
             if place == source.documents:
                 source.join.documents_deleted(begin)
             else:

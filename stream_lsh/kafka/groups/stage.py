@@ -123,7 +123,7 @@ class GroupStage(Stage):
             found = 0, await self._begin()
         position, folded = found[0], Folded.of(found[1], group)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
-        READING.missing(self._input.topic, position, bounds[self._input])
+        READING.missing(self._input, position, bounds[self._input])
         self._position, self._folded = position, folded
         self._member.consumer.seek(self._input, position)
         limit_cache(settings.cache_bytes)

@@ -134,7 +134,7 @@ class LocalStore:
             StoreError: the changelog was deleted, or has lost its end.
         """
         bounds = (await bounds_of(consumer, {changelog: self.changelog}))[changelog]
-        READING.missing(changelog.topic, self.changelog, bounds)
+        READING.missing(changelog, self.changelog, bounds)
         consumer.seek(changelog, self.changelog)
         return bounds[1] - self.changelog if self.position != position else 0
 

@@ -114,7 +114,7 @@ class JudgeStage(Stage):
             found = 0, await self._begin()
         position, judged = found[0], Judged.of(found[1], group, self._topics.documents)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
-        READING.missing(self._input.topic, position, bounds[self._input])
+        READING.missing(self._input, position, bounds[self._input])
         self._decided = judged.documents
         self._gather = Gather(settings.shards, judged.last)
         if settings.late:

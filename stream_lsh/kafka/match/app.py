@@ -238,7 +238,7 @@ class MatchApp(Host):
             return {}
         found = {tp: offset or 0 for tp, offset in committed.items()}
         for tp, bounds in (await self.consumer.bounds(found)).items():
-            READING.missing(f"{tp.topic}, partition {tp.partition}", found[tp], bounds)
+            READING.missing(tp, found[tp], bounds)
             self._positions[tp.partition] = found[tp]
         return found
 

@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from aiokafka import TopicPartition
+
 from stream_lsh.errors import DamagedError, ForeignError, StoreError, StreamLshError
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import disk_bytes
+from stream_lsh.kafka.consumer.position import place_of
 from stream_lsh.kafka.match.backlog import Backlog
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.replica import Answer, Replica
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
@@ -142,11 +146,13 @@ class Held:
         Raises:
             StoreError: the changelog has lost its start, so that the folder may be the only copy.
         """
-        if self.start > 0 and not whole and not self.settings.accept_loss:
+        place = place_of(TopicPartition(Topics.of(self.settings).changelog, self.shard), self.start)
+        if self.start > 0 and not whole and place not in self.settings.accept_trimmed_changelog:
             raise StoreError(
                 f"{reason}. The changelog of shard {self.shard} was trimmed, it begins at offset {self.start}. If the "
-                "disk of another worker has the whole shard, start that one. Else start this one with --accept-loss "
-                f"once: {self.folder} is deleted, and the shard is rebuilt from the rest of the changelog"
+                "disk of another worker has the whole shard, start that one. Else start this one with "
+                f"--accept-trimmed-changelog {place}: {self.folder} is deleted, and the shard is rebuilt from the rest "
+                "of the changelog"
             )
         log.warning("shard %d: %s; deleting %s to rebuild it from the changelog", self.shard, reason, self.folder)
         with suppress(StreamLshError):

@@ -5,7 +5,7 @@ in their topic decides, with these rules for each source partition in a frame:
 
 - The partition is new: only a segment marked `STARTS` is accepted. Another segment is ignored; the signer repeats it.
 - The segment begins after the accepted position: it is a gap, ignored until the missing frames arrive. Only `JUMPS`,
-  which an operator has allowed (--accept-loss), skips a gap.
+  which an operator has allowed (accept_deleted_records), skips a gap.
 - The segment ends at or before the accepted position: it is a repeat.
 - Otherwise its documents from the accepted position on count, and its end becomes the accepted position.
 """

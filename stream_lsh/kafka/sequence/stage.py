@@ -38,8 +38,8 @@ from stream_lsh.wire.sequenced import Sequenced
 SOONEST, LATEST = 0.05, 0.2  # seconds between two requests for the judge's position
 READING = Reading(
     "frames", "sequenced", "Rebuild under another topic_prefix.",
-    "Start all workers with --accept-loss once: the documents in them are signed again as far as they are still there. "
-    "Raise retention_hours.",
+    "Start the workers of sign and sequence with --accept-deleted-records {place}: the documents in them are signed "
+    "again as far as they are still there. Raise retention_hours.",
 )  # fmt: skip
 GAP_SECONDS = 30.0  # between two warnings about the same gap
 
@@ -104,10 +104,11 @@ class SequenceStage(Stage):
         position, known = await sequenced(self._relay.admin, self.topics) or (0, None)
         bounds = (await self._relay.bounds({0: position}))[0]
         self._accepted = known or self._first(bounds[1])
-        if missing := READING.missing(source, position, bounds, accept_loss=self.settings.accept_loss):
+        accepted = self.settings.accept_deleted_records
+        if missing := READING.missing(self._relay.place(0), position, bounds, accepted):
             self._relay.member.log.warning(
                 "%s: %d frames from offset %d on are deleted; the signers must sign their documents again "
-                "(--accept-loss)", source, missing, position,
+                "(accept_deleted_records)", source, missing, position,
             )  # fmt: skip
             position += missing
         self._window = Window(self.settings.decision_lag)

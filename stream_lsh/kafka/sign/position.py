@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import StoreError
-from stream_lsh.kafka.consumer.position import Reading, committed
+from stream_lsh.kafka.consumer.position import Reading, committed, place_of
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
@@ -26,7 +27,7 @@ from stream_lsh.wire.source import Record
 READING = Reading(
     "documents", "read",
     "It is unknown which of its documents were judged: read it under another topic_prefix.",
-    "To continue without them, start the worker with --accept-loss once; raise the topic's retention.ms.",
+    "To continue without them, start the worker with --accept-deleted-records {place}; raise the topic's retention.ms.",
 )  # fmt: skip
 NOTES = "sign-notes"
 """A consumer group without members. Its commits hold a note, as metadata, for each committed position of the signers.
@@ -187,28 +188,33 @@ def known(
 
 
 def beginning(
-    where: str, committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], accept_loss: bool
-) -> Beginning:
+    partition: TopicPartition, committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int],
+    settings: KafkaSettings,
+) -> Beginning:  # fmt: skip
     """Where to begin in a partition.
 
     Args:
-        where: its name, for messages.
         committed: the position and note of the group.
         accepted: the position up to which its frames were sequenced, if there are any.
         bounds: the first offset of the partition, and its end offset.
+        settings: with the losses that an operator has accepted.
 
     Raises:
         StoreError: documents are missing, or may be those of another topic.
     """
-    if committed is None and accepted is not None and not accept_loss:
-        raise StoreError(
-            f"{where}, has no committed position, but its documents up to offset {accepted} were sequenced: the topic "
-            "was deleted and created again, or Kafka has dropped the position (offsets.retention.minutes). If it is "
-            f"the same topic, start the worker with --accept-loss once: it continues at offset {accepted}. Else read "
-            "it under another topic_prefix."
-        )
+    where = f"{partition.topic}, partition {partition.partition}"
+    if committed is None and accepted is not None:
+        place = place_of(partition, accepted)
+        if place not in settings.accept_lost_position:
+            raise StoreError(
+                f"{where}, has no committed position, but its documents up to offset {accepted} were sequenced: the "
+                "topic was deleted and created again, or Kafka has dropped the position (offsets.retention.minutes). "
+                f"If it is the same topic, start the worker with --accept-lost-position {place}: it continues at that "
+                "offset. Else read it under another topic_prefix."
+            )
     position, note = committed or (None, Note("", None, None))
-    lost = accept_loss and position is not None and accepted is None and not note.begun
+    resign = frames_lost(settings)
+    lost = resign and position is not None and accepted is None and not note.begun
     warning = ""
     if note.begun and accepted is None:
         found = Beginning(position or 0, STARTS)
@@ -219,23 +225,30 @@ def beginning(
         # sequencer always accepts.
         warning = (
             f"{where}: no frame of it was sequenced yet; signing it again from its first offset "
-            f"{bounds[0]} on (--accept-loss)"
+            f"{bounds[0]} on (accept_deleted_records)"
         )
         found = Beginning(bounds[0], JUMPS)
     elif position is None or note.begun:
         found = Beginning(accepted or 0)
     else:
-        # With accept_loss, frames may be lost too: return to what was accepted. What is signed twice counts once.
-        back = accept_loss and accepted is not None and accepted < position
+        # If frames are lost, return to what was accepted. What is signed twice counts once.
+        back = resign and accepted is not None and accepted < position
         found = Beginning(accepted or 0 if back else position, last=None if back else note.last)
     begin = bounds[0]
-    if missing := READING.missing(where, found.position, bounds, accept_loss=accept_loss):
+    if missing := READING.missing(partition, found.position, bounds, settings.accept_deleted_records):
         warning = f"{where}: continuing without {missing} documents from offset {found.position} on"
         return Beginning(begin, JUMPS, warning=warning)
     # If retention has deleted the last record, it has deleted exactly what was read. Another topic would have to begin
     # at that very offset.
     again = found.last is not None and found.last.offset >= begin
     return Beginning(found.position, found.first, found.last, again, found.new, warning)
+
+
+def frames_lost(settings: KafkaSettings) -> bool:
+    """Whether an operator has accepted that frames were deleted before they were sequenced. Their documents are then
+    signed again. It is harmless if none were: a document that is signed twice counts once."""
+    topic = Topics.of(settings).signatures
+    return any(place.startswith(f"{topic}:") for place in settings.accept_deleted_records)
 
 
 def another_topic(source: str, prefix: str, commits: Mapping[str, object]) -> StoreError | None:

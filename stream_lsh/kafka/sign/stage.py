@@ -145,9 +145,7 @@ class SignStage(Stage):
         reached = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
         bounds = await self._relay.bounds({p: reached.get(p, 0) for p in partitions})
         return {
-            p: beginning(
-                f"{source}, partition {p}", found.get(p), accepted.get(p), bounds[p], self.settings.accept_loss
-            )
+            p: beginning(self._relay.place(p), found.get(p), accepted.get(p), bounds[p], self.settings)
             for p in partitions
         }
 

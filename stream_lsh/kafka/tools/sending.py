@@ -75,7 +75,7 @@ class SendStage(Stage):
         position = 0 if found is None else found[0]
         begin, self._end = (await bounds_of(consumer, {self._input: position}))[self._input]
         if found is not None:
-            READING.missing(topic, position, (begin, self._end))
+            READING.missing(TopicPartition(topic, 0), position, (begin, self._end))
         self._position = max(begin, position)
         consumer.seek(self._input, self._position)
 

@@ -13,7 +13,7 @@ from aiokafka import ConsumerRecord, TopicPartition, errors
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import partitions_of, read_from, reading
-from stream_lsh.kafka.consumer.position import commit_alone, committed
+from stream_lsh.kafka.consumer.position import commit_alone, committed, place_of
 from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
 from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
@@ -25,8 +25,8 @@ from stream_lsh.wire.sequenced import Sequenced
 READ_SECONDS = 30.0
 LOST = {
     "signatures": "its documents, unless other frames have them. If a signer of this pipeline has sent it, what "
-    "follows of its partitions is ignored as long as it is missing: start all workers with --accept-loss once: what is "
-    "still there of its documents is signed again then.",
+    "follows of its partitions is ignored as long as it is missing: start the workers of sign with "
+    "--accept-deleted-records {place}: what is still there of its documents is signed again then.",
     "frames": "nothing, unless the sequencer of this pipeline has sent it: then the shard waits for it for ever, and "
     "only `stream-lsh kafka reindex` into a new prefix helps.",
     "matches": "nothing, unless a shard of this pipeline has sent it: then judge waits until match sends it again.",
@@ -50,7 +50,7 @@ class Unread:
     @property
     def lost(self) -> str:
         """What skipping it loses."""
-        return LOST[self.topic]
+        return LOST[self.topic].format(place=place_of(self.place, self.offset))
 
 
 async def look(settings: KafkaSettings, topic: str, partition: int, offset: int) -> Unread:

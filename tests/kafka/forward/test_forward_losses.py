@@ -70,10 +70,10 @@ async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepte
         await until_forwarded(settings, documents[:3])
     await write_bare_verdicts(settings, documents[3:])
     await delete_before(settings, place, 7)
-    with pytest.raises(StoreError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*--accept-loss"):
+    with pytest.raises(StoreError, match=rf"partition 0: 4 {lost} from offset 3 on were deleted.*records {place}:0:3;"):
         await ended(ForwardStage, settings)
     with caplog.at_level("WARNING", "stream_lsh.kafka"):
-        async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
+        async with running(ForwardStage, settings.model_copy(update={"accept_deleted_records": (f"{place}:0:3",)})):
             await until_forwarded(settings, documents)
     assert "4 documents of" in caplog.text
     await check(settings, documents[:3] + documents[7:], 1)
@@ -86,11 +86,13 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
     await write_plain(settings, documents)
     await write_bare_verdicts(settings, documents[:10])
     await delete_before(settings, place, 7)
+    at = 7 if lost == "documents" else 0
     for _ in range(2):
-        with pytest.raises(StoreError, match=rf"partition 0: 7 {lost}.* were deleted.*--accept-loss"):
+        with pytest.raises(StoreError, match=rf"partition 0: 7 {lost}.* were deleted.*records {place}:0:{at};"):
             await ended(ForwardStage, settings)
     with caplog.at_level("WARNING", "stream_lsh.kafka"):
-        async with running(ForwardStage, settings.model_copy(update={"accept_loss": True})):
+        accepted = {"accept_deleted_records": (f"{place}:0:{at}",)}
+        async with running(ForwardStage, settings.model_copy(update=accepted)):
             await until_forwarded(settings, documents[:10])
     assert "7 documents of" in caplog.text
     async with running(ForwardStage, settings):

@@ -155,20 +155,21 @@ async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: W
     assert caplog.text.count("begins at offset 8; the shard lacks the 8 records before") == 1
 
 
-@pytest.mark.parametrize("accept_loss", [False, True])
+@pytest.mark.parametrize("accepted", [False, True])
 @pytest.mark.parametrize("left", ["some", "none"])
 async def test_a_folder_behind_what_is_left_of_the_changelog(
-    tmp_path: Path, whole: Whole, left: str, accept_loss: bool
+    tmp_path: Path, whole: Whole, left: str, accepted: bool
 ) -> None:  # fmt: skip
     """Its state is never mixed with what comes later, and only deleted with leave; it stays so after a restart."""
     log, changes = whole
-    settings = settings_of(tmp_path, accept_loss=accept_loss)
     start, end = (8, 12) if left == "some" else (12, 12)
+    place = f"stream-lsh.match-shards-changelog:0:{start if accepted else start + 1}"
+    settings = settings_of(tmp_path, accept_trimmed_changelog=place)
 
     await kept(settings, changes, 5)
-    if not accept_loss:
+    if not accepted:
         for _ in range(2):
-            with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
+            with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-trimmed-changelog"):
                 await run(settings, changes, start, end, log[12:])
         assert (settings.data_folder / "shard-0" / "db" / "CURRENT").exists()
     else:
@@ -312,7 +313,7 @@ async def test_what_is_damaged_is_deleted_only_if_the_changelog_is_whole(
     current.unlink()
     held = Held(settings, 0)
     if start:
-        with pytest.raises(StoreError, match=r"CURRENT is missing.*was trimmed, it begins at offset 3.*accept-loss"):
+        with pytest.raises(StoreError, match=r"CURRENT is missing.*was trimmed, it begins at offset 3.*changelog:0:3:"):
             await opened(held, start, FRAMES)
         assert current.parent.exists()
     else:
@@ -394,7 +395,7 @@ async def test_with_a_window_a_changelog_that_has_lost_more_is_no_whole_one(
     with caplog.at_level(logging.WARNING):
         if disk == "behind":
             await kept(settings, changes, 5)
-            with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-loss once"):
+            with pytest.raises(StoreError, match=r"was trimmed, it begins at offset.*--accept-trimmed-changelog"):
                 await run(settings, changes, start + 12, end, log[end:])
         else:
             assert all(await run(settings, changes, start + 12, end, log[end:]))

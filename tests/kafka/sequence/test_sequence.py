@@ -202,17 +202,17 @@ async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
 async def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_again(make: Make) -> None:
     settings = await make(partitions=1, frame_documents=5)
     topics = Topics.of(settings)
-    careless = settings.model_copy(update={"accept_loss": True})
     await produce(settings, [line(i) for i in range(10)], 1)
     async with running(SignStage, settings), running(SequenceStage, settings):
         await until_signed(settings, 10)
         end = len(await records(settings, topics.signatures))
         await until_sequenced(settings, end)
+    careless = settings.model_copy(update={"accept_deleted_records": (f"{topics.signatures}:0:{end}",)})
     await produce(settings, [line(i) for i in range(10, 40)], 1)
     async with running(SignStage, settings):
         await until_signed(settings, 40)
     await delete_before(settings, topics.signatures, end + 2)
-    with pytest.raises(StoreError, match=rf"2 frames from offset {end} on .*--accept-loss"):
+    with pytest.raises(StoreError, match=rf"2 frames from offset {end} on .*records {topics.signatures}:0:{end}:"):
         await ended(SequenceStage, settings)
     async with running(SequenceStage, careless), running(SignStage, careless):
 
@@ -232,7 +232,8 @@ async def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: M
     if deleted:
         await delete_before(settings, topics.signatures, deleted)
     with pytest.raises(StoreError, match=r"no committed offset any more.*key.*reindex"):
-        async with running(SequenceStage, settings.model_copy(update={"accept_loss": True})) as task:
+        accepted = {"accept_deleted_records": (f"{topics.signatures}:0:0",)}
+        async with running(SequenceStage, settings.model_copy(update=accepted)) as task:
             await asyncio.wait([task], timeout=PATIENCE)
     assert await positions(settings, "sequence", topics.signatures) == {}
 

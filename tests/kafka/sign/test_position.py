@@ -1,7 +1,7 @@
 """Where a signer begins, by what is committed, sequenced and still there."""
 
 import pytest
-from aiokafka.structs import ConsumerRecord
+from aiokafka.structs import ConsumerRecord, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +14,9 @@ PRINT = KafkaSettings().fingerprint
 LAST = Last(9, 1000, 77)
 READ = Note(PRINT, "json", "murmur2", LAST)
 BEGUN = Note(PRINT, "json", "murmur2", begun=True)
+FRAMES = {"accept_deleted_records": "stream-lsh.signatures:0:9"}
+DELETED = {"accept_deleted_records": "documents:3:10"}
+LOST = {"accept_lost_position": "documents:3:12"}
 
 
 def record(offset: int = 9, timestamp: int = 1000, key: bytes | None = b"k", value: bytes | None = b"v") -> Last:
@@ -22,9 +25,9 @@ def record(offset: int = 9, timestamp: int = 1000, key: bytes | None = b"k", val
 
 
 def begin(
-    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], accept_loss: bool = False
+    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], **losses: str
 ) -> Beginning:
-    return beginning("documents, partition 3", committed, accepted, bounds, accept_loss)
+    return beginning(TopicPartition("documents", 3), committed, accepted, bounds, KafkaSettings(**losses))
 
 
 @given(
@@ -94,43 +97,54 @@ def test_what_tells_a_record_from_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "accepted", "bounds", "loss", "expected"),
+    ("committed", "accepted", "bounds", "losses", "expected"),
     [
-        (None, None, (4, 20), False, Beginning(4, STARTS, new=True)),
-        ((4, BEGUN), None, (4, 20), False, Beginning(4, STARTS)),
-        ((4, BEGUN), None, (4, 20), True, Beginning(4, STARTS)),
-        ((4, BEGUN), 15, (4, 20), False, Beginning(15)),
-        ((10, READ), 15, (0, 20), False, Beginning(10, CONTINUES, LAST, again=True)),
-        ((10, READ), None, (0, 10), False, Beginning(10, CONTINUES, LAST, again=True)),
-        ((12, READ), 12, (9, 12), False, Beginning(12, CONTINUES, LAST, again=True)),
-        ((12, READ), 12, (10, 12), False, Beginning(12, CONTINUES, LAST)),  # retention has taken it
-        ((10, Note(PRINT, None, None)), 10, (0, 20), False, Beginning(10)),
-        (None, 12, (0, 20), True, Beginning(12)),
-        ((10, READ), 7, (0, 20), True, Beginning(7)),
-        ((10, READ), 15, (0, 20), True, Beginning(10, CONTINUES, LAST, again=True)),
+        (None, None, (4, 20), {}, Beginning(4, STARTS, new=True)),
+        ((4, BEGUN), None, (4, 20), {}, Beginning(4, STARTS)),
+        ((4, BEGUN), None, (4, 20), FRAMES, Beginning(4, STARTS)),
+        ((4, BEGUN), 15, (4, 20), {}, Beginning(15)),
+        ((10, READ), 15, (0, 20), {}, Beginning(10, CONTINUES, LAST, again=True)),
+        ((10, READ), None, (0, 10), {}, Beginning(10, CONTINUES, LAST, again=True)),
+        ((12, READ), 12, (9, 12), {}, Beginning(12, CONTINUES, LAST, again=True)),
+        ((12, READ), 12, (10, 12), {}, Beginning(12, CONTINUES, LAST)),  # retention has taken it
+        ((10, Note(PRINT, None, None)), 10, (0, 20), {}, Beginning(10)),
+        (None, 12, (0, 20), LOST, Beginning(12)),
+        ((10, READ), 7, (0, 20), FRAMES, Beginning(7)),
+        ((10, READ), 15, (0, 20), FRAMES, Beginning(10, CONTINUES, LAST, again=True)),
     ],
 )
 def test_where_it_begins(
-    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], loss: bool, expected: Beginning
-) -> None:
-    assert begin(committed, accepted, bounds, loss) == expected
+    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], losses: dict[str, str],
+    expected: Beginning,
+) -> None:  # fmt: skip
+    assert begin(committed, accepted, bounds, **losses) == expected
 
 
 def test_where_it_begins_after_a_loss_that_is_accepted() -> None:
-    found = begin((10, READ), None, (3, 20), True)
+    found = begin((10, READ), None, (3, 20), **FRAMES)
     assert (found.position, found.first, found.last) == (3, JUMPS, None) and "first offset 3 on" in found.warning
-    found = begin((10, READ), 10, (15, 20), True)
+    found = begin((10, READ), 10, (15, 20), **DELETED)
     assert (found.position, found.first, found.last) == (15, JUMPS, None) and "without 5 documents" in found.warning
-    found = begin((10, BEGUN), None, (15, 20), True)
+    found = begin((10, BEGUN), None, (15, 20), **DELETED)
     assert (found.position, found.first) == (15, JUMPS)
 
 
 @pytest.mark.parametrize(
     ("committed", "accepted", "bounds", "words"),
     [
-        (None, 12, (0, 20), r"partition 3, has no committed position, but .*up to offset 12.*--accept-loss once"),
+        (
+            None,
+            12,
+            (0, 20),
+            r"partition 3, has no committed position.*up to offset 12.*lost-position documents:3:12",
+        ),
         (None, 0, (0, 20), r"has no committed position"),
-        ((10, READ), 10, (15, 20), r"partition 3: 5 documents from offset 10 on were deleted.*--accept-loss"),
+        (
+            (10, READ),
+            10,
+            (15, 20),
+            r"5 documents from offset 10 on were deleted.*deleted-records documents:3:10",
+        ),
         ((4, BEGUN), None, (5, 20), r"1 documents from offset 4 on were deleted"),
         ((10, READ), 10, (0, 9), r"ends at offset 9, but has been read up to 10.*another topic_prefix"),
     ],
@@ -144,7 +158,7 @@ def test_positions_that_cannot_be_resumed(
 
 def test_a_position_behind_the_end_is_no_loss_to_accept() -> None:
     with pytest.raises(StoreError, match="ends at offset 9"):
-        begin((10, READ), 10, (0, 9), True)
+        begin((10, READ), 10, (0, 9), **DELETED)
 
 
 def test_one_documents_topic_for_a_prefix() -> None:
@@ -154,3 +168,19 @@ def test_one_documents_topic_for_a_prefix() -> None:
     assert "news has read b, c so far, and documents_topic is a now" in str(
         another_topic("a", "news", {"c": 1, "b": 2})
     )
+
+
+@pytest.mark.parametrize(
+    ("committed", "accepted", "bounds", "losses"),
+    [
+        ((11, READ), 11, (15, 20), DELETED),
+        ((10, READ), 10, (15, 20), {"accept_deleted_records": "others:3:10"}),
+        (None, 13, (0, 20), LOST),
+        (None, 12, (0, 20), {"accept_deleted_records": "documents:3:12"}),
+    ],
+)
+def test_acceptance_of_another_loss_has_no_effect(
+    committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int], losses: dict[str, str]
+) -> None:
+    with pytest.raises(StoreError):
+        begin(committed, accepted, bounds, **losses)

@@ -135,10 +135,13 @@ async def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: 
     await produce(settings, [line(i) for i in range(10, 30)], 1)
     await delete_before(settings, topics.documents, 25)
     with pytest.raises(
-        StoreError, match=rf"{topics.documents}, partition 0: 15 documents from offset 10 on.*--accept-loss"
+        StoreError,
+        match=rf"{topics.documents}, partition 0: 15 documents from offset 10 on.*records {topics.documents}:0:10;",
     ):
         await ended(SignStage, settings)
-    async with running(SignStage, settings.model_copy(update={"accept_loss": True})):
+    async with running(
+        SignStage, settings.model_copy(update={"accept_deleted_records": (f"{topics.documents}:0:10",)})
+    ):
         await until_signed(settings, 30)
     async with running(SignStage, settings):  # once is enough
         await produce(settings, [line(30)], 1)
@@ -287,7 +290,7 @@ async def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_it
     """Its first frame had the mark without which the sequencer takes nothing of a partition."""
     settings = await make(partitions=2)
     topics = Topics.of(settings)
-    careless = settings.model_copy(update={"accept_loss": True})
+    careless = settings.model_copy(update={"accept_deleted_records": (f"{topics.signatures}:0:0",)})
     await produce(settings, [line(i) for i in range(20)], 1)
     async with running(SignStage, settings):
         await until_signed(settings, 20)
