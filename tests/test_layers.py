@@ -33,6 +33,7 @@ LAYERS = (
     ("kafka.settings",),
     ("kafka.names", "kafka.partitioner"),
     ("kafka.client",),
+    ("kafka.weaknesses",),
     ("kafka.topics",),
     ("kafka.run",),
     ("kafka.consumer",),

@@ -8,7 +8,7 @@ from typing import Any
 from markup import prose, sentence
 from pydantic.fields import FieldInfo
 
-from stream_lsh.cli.options import KAFKA_SETTINGS, OF_TOPICS, PROPERTIES, SECTIONS, SETTINGS
+from stream_lsh.cli.options import KAFKA_SECTIONS, KAFKA_SETTINGS, PROPERTIES, SECTIONS, SETTINGS
 from stream_lsh.families.measure import MEASURE_SETTINGS, MEASURES, unused
 from stream_lsh.kafka.settings import ACCEPTED, KafkaSettings
 from stream_lsh.settings.errors import allowed, choices_of, is_flag, is_list, is_secret
@@ -66,7 +66,7 @@ GROUPED = (
     ("Index", tuple(name for name in SECTIONS["Index"] if name != "max_bucket_rows")),
 )
 KAFKA_GROUPED = (
-    ("Topics", ("topic_prefix", "documents_topic", *OF_TOPICS)),
+    ("Topics", ("topic_prefix", "documents_topic", *KAFKA_SECTIONS["Topics"])),
     ("Records", ("document_format", "key_is_id", "partitioner", "trace_headers")),
     ("Frames", ("linger_ms", "frame_documents", "frame_bytes")),
     ("Groups and alerts", ("groups", "alerts")),
@@ -131,6 +131,7 @@ MORE = {
     "unique_timestamps": "`topics create` sets `message.timestamp.type` to it. Retention counts from these times. With "
     "`CreateTime` Kafka may delete old documents of a backfill before anything has read them. Kafka Streams takes them "
     "for event times. With `LogAppendTime` it needs a `TimestampExtractor`.",
+    "allow_weak_topics": "[Weak topics](topics.md#weak-topics) says what is weak.",
     "shards": "Another number of shards needs a [reindex](../how-to/operate-kafka.md#reindex) on Kafka.",
     "groups": 'Groups need `compare_with = "kept"`.',
     "alerts": "In `dedup`, `--alerts` names the output, and `--rules` names the rules.",

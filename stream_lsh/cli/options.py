@@ -46,12 +46,12 @@ SECTIONS = {
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
 COMMON = (*SETTINGS, "source_field")
-OF_TOPICS = ("partitions", "replication_factor", "retention_hours", "unique_timestamps")
+OF_TOPICS = ("partitions", "replication_factor", "unique_timestamps")
 """What only `topics create` looks at."""
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
 KAFKA_SECTIONS = {
     KAFKA: ("bootstrap_servers", "topic_prefix", "documents_topic"),
-    TOPICS: OF_TOPICS,
+    TOPICS: (*OF_TOPICS, "retention_hours", "allow_weak_topics"),
     RECORDS: ("document_format", "key_is_id", "partitioner"),
     FOLDING: ("groups", "alerts"),
     LOSSES: ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog"),
@@ -92,7 +92,7 @@ METAVARS = {
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
     "max_future": "DURATION", "match_within": "FIELD",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "data_folder": "DIR",
-    "instance": "NAME", "alerts": "FILE",
+    "instance": "NAME", "alerts": "FILE", "allow_weak_topics": "SETTING",
     **dict.fromkeys(KAFKA_SECTIONS[LOSSES], "TOPIC:PARTITION:OFFSET"),
 }  # fmt: skip
 

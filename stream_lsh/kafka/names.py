@@ -141,15 +141,14 @@ def wanted(
     largest = settings.max_document_bytes + ENVELOPE
     copied = max(largest, document_bytes or 0) + ENVELOPE
     internal = largest_record(settings)
-    safe = {"min.insync.replicas": "2"} if (settings.replication_factor or 0) >= 3 else {}
     # Append time: with old event times as timestamps, retention would delete records before they are read.
-    arrival = {TIMESTAMPS: "LogAppendTime", **safe}
+    arrival = {TIMESTAMPS: "LogAppendTime"}
     # Dead letters keep the documents' own timestamps: `kafka replay` sends them again.
-    original = {TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1), **safe}
+    original = {TIMESTAMPS: "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
     unique = original if settings.unique_timestamps == "CreateTime" else arrival
     decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
-        TopicSpec(topics.documents, count, "delete", kept, largest, safe),
+        TopicSpec(topics.documents, count, "delete", kept, largest),
         TopicSpec(topics.verdicts, count, "delete", kept, _OUTPUT_BYTES, arrival),
         TopicSpec(topics.pairs, count, "delete", kept, _OUTPUT_BYTES, arrival),
         TopicSpec(topics.unique, count, "delete", kept, copied, unique),

@@ -43,6 +43,11 @@ MAX_FUTURE = "10m"
 ACCEPTED = ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog")
 """The settings with which an operator accepts a loss. Each names the place of the loss, so it is of no effect later."""
 
+INSYNC, UNCLEAN, POLICY = "min.insync.replicas", "unclean.leader.election.enable", "cleanup.policy"
+RETENTION, RETENTION_BYTES = "retention.ms", "retention.bytes"
+WEAK = (INSYNC, UNCLEAN, POLICY, RETENTION, RETENTION_BYTES)
+"""The topic settings, by Kafka's names, by which records may be lost; see `weaknesses`."""
+
 _PLACE = re.compile(r"[A-Za-z0-9._-]{1,249}:\d+:\d+")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
@@ -78,6 +83,10 @@ class KafkaSettings(Settings):
     unique_timestamps: Literal["LogAppendTime", "CreateTime"] = Field(
         default="LogAppendTime",
         description="timestamps in the topic unique: when the broker writes a record, or those of the documents",
+    )
+    allow_weak_topics: tuple[str, ...] = Field(
+        default=(),
+        description=f"topic settings that may be weak, of {', '.join(WEAK)}; otherwise a worker ends with an error",
     )
     erase_hours: float | None = Field(
         default=None, ge=0, le=87600,
@@ -182,11 +191,19 @@ class KafkaSettings(Settings):
         default=None, description="OAUTHBEARER: file with the token; it is read again whenever a token is needed"
     )
 
-    @field_validator("trace_headers", *ACCEPTED, mode="before")
+    @field_validator("trace_headers", "allow_weak_topics", *ACCEPTED, mode="before")
     @classmethod
     def _texts(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("allow_weak_topics")
+    @classmethod
+    def _weak(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in WEAK:
+                raise ValueError(f"{name!r} is no setting of topics that may be weak; there are {', '.join(WEAK)}")
         return value
 
     @field_validator(*ACCEPTED)

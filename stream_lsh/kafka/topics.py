@@ -17,13 +17,13 @@ from stream_lsh.kafka.client.clients import MOST_BATCH_BYTES
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import missing
 from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, SINGLE, TIMESTAMPS, Topics, TopicSpec, wanted
-from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.settings import INSYNC, KafkaSettings
+from stream_lsh.kafka.weaknesses import Weakness, weaknesses
 
 logger = logging.getLogger("stream_lsh.kafka.topics")
 
 _WRITTEN = ("__consumer_offsets", "__transaction_state")
 """Kafka's own topics that the pipeline writes to."""
-_LEAST = "min.insync.replicas"
 _TRIES = 3  # aiokafka asks any broker that it has listed; of three, two may be down
 _SHOWN = 3
 
@@ -35,6 +35,7 @@ class TopicState:
     Attributes:
         partitions: 0 if the topic does not exist.
         differences: what differs from `wanted`, as text.
+        weaknesses: by which Kafka may lose records of it, allowed ones included.
         done: what `create` did.
     """
 
@@ -43,6 +44,7 @@ class TopicState:
     replicas: int
     configs: Mapping[str, str]
     differences: tuple[str, ...]
+    weaknesses: tuple[Weakness, ...] = ()
     done: str = ""
 
 
@@ -54,10 +56,11 @@ class _Found:
 
 
 async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
-    """Check that the topics of these roles exist and are configured as required.
+    """Check that the topics of these roles exist and are configured as required. Weaknesses that are allowed are
+    logged.
 
     Raises:
-        BrokerError: a topic is missing or misconfigured; the message names the remedy.
+        BrokerError: a topic is missing, misconfigured or weak; the message names the remedy.
         KafkaError, OSError: the broker did not answer. This may be temporary.
     """
     topics = Topics.of(settings)
@@ -68,7 +71,14 @@ async def check(settings: KafkaSettings, roles: Iterable[str]) -> None:
     if lacks := sorted(name for name in needed if not found[name].partitions):
         raise missing(settings, lacks)
     judged = found[topics.verdicts].partitions
-    problems = [problem for name in sorted(needed) for problem in _problems(settings, topics, found[name], judged)]
+    problems = []
+    for name in sorted(needed):
+        problems += _problems(settings, topics, found[name], judged)
+        for weakness in found[name].weaknesses:
+            if weakness.setting not in settings.allow_weak_topics:
+                problems.append(str(weakness))
+            else:
+                logger.warning("%s has %s = %s, which is allowed", name, weakness.setting, weakness.value)
     if problems:
         raise BrokerError("; ".join(problems) + ".")
 
@@ -104,7 +114,7 @@ async def _look(settings: KafkaSettings) -> str:
         found = [
             text
             for topic in await client.describe_topics(names)
-            for text in _short(topic, int(configs.get(topic["topic"], {}).get(_LEAST, 1)))
+            for text in _short(topic, int(configs.get(topic["topic"], {}).get(INSYNC, 1)))
         ]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return ", ".join(found[:_SHOWN]) + more
@@ -143,13 +153,6 @@ def _problems(settings: KafkaSettings, topics: Topics, state: TopicState, judged
             found.append(
                 f"{said} {topics.verdicts} {judged}; `stream-lsh kafka topics create` adds those that are missing"
             )
-    policy, needed = state.configs.get("cleanup.policy"), state.wanted.cleanup_policy
-    removes = "delete" if needed == "compact" else "compact"
-    if name != topics.documents and policy is not None and removes in policy:
-        found.append(
-            f"the topic {name} has cleanup.policy = {policy}, by which Kafka removes records that are still needed; "
-            f"set it to {needed}"
-        )
     limit = state.configs.get("max.message.bytes")
     if name != topics.documents and limit is not None and int(limit) < state.wanted.max_message_bytes:
         least = state.wanted.max_message_bytes
@@ -178,8 +181,9 @@ async def states(client: AIOKafkaAdminClient, settings: KafkaSettings) -> list[T
     result = []
     for spec in specs:
         topic = found.get(spec.name, nothing)
+        weak = tuple(weaknesses(Topics.of(settings), spec, topic.replicas, topic.configs))
         differences = tuple(_differences(spec, topic, settings)) if topic.partitions else ()
-        result.append(TopicState(spec, topic.partitions, topic.replicas, topic.configs, differences))
+        result.append(TopicState(spec, topic.partitions, topic.replicas, topic.configs, differences, weak))
     return result
 
 
@@ -230,16 +234,22 @@ async def batch_limit(client: AIOKafkaAdminClient, settings: KafkaSettings, most
 async def configs_of(
     client: AIOKafkaAdminClient, names: list[str], level: int = logging.WARNING
 ) -> dict[str, dict[str, str]]:
-    """The settings of topics, defaults included. Topics whose settings may not be read are left out, with a log line
-    of this level."""
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    """The settings of topics, defaults included, see `configs_from`."""
+    return await configs_from(client, [ConfigResource(ConfigResourceType.TOPIC, name) for name in names], level)
+
+
+async def configs_from(
+    client: AIOKafkaAdminClient, resources: list[ConfigResource], level: int
+) -> dict[str, dict[str, str]]:
+    """The settings of topics or brokers by name. Those that may not be read are left out, with a log line of this
+    level."""
     result: dict[str, dict[str, str]] = {}
     for response in await client.describe_configs(resources):
         for code, message, _, name, entries, *_ in response.resources:
             if code == errors.UnknownTopicOrPartitionError.errno:
                 continue  # created or deleted just now, and not yet known to this broker
             if code:
-                logger.log(level, "the settings of the topic %s cannot be read: %s", name, message or code)
+                logger.log(level, "the settings of %s cannot be read: %s", name, message or code)
                 continue
             result[name] = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
     return result

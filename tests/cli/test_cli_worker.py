@@ -174,7 +174,7 @@ def test_reindex_says_how_to_switch() -> None:
         assert isinstance(context, click.Context)
         options = _options(context)
     assert sorted(options.split(" --")) == [
-        "", "compare-with all", "no-bag", "shards 4", "text-field text", "text-field title"
+        "", "compare-with all", "no-bag", "retention-hours 5", "shards 4", "text-field text", "text-field title"
     ]  # fmt: skip
     old = KafkaSettings(topic_prefix="one", data_folder=Path("data"))
     lines = switching(old, target(old, "two"), options)

@@ -156,6 +156,7 @@ def test_plain_text_is_no_vector() -> None:
         ({"documents_topic": "stream-lsh.frames"}, ["documents_topic", "itself"]),
         ({"document_format": "csv"}, ["document_format", "json"]),
         ({"replication_factor": 0}, ["replication_factor"]),
+        ({"allow_weak_topics": ["retention.hours"]}, ["'retention.hours'", "min.insync.replicas", "retention.ms"]),
         ({"http_port": 70000}, ["http_port"]),
     ],
 )

@@ -13,8 +13,9 @@ from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin, explained
 from stream_lsh.kafka.names import Topics, largest_record, wanted
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
-from stream_lsh.kafka.tools.topics import create, show
+from stream_lsh.kafka.tools.topics import create, safe_settings, show
 from stream_lsh.kafka.topics import TopicState, check
+from stream_lsh.kafka.weaknesses import weaknesses
 
 
 def by_name(states: list[TopicState]) -> dict[str, TopicState]:
@@ -59,8 +60,68 @@ def test_what_is_wanted_follows_the_settings() -> None:
     assert [specs[name].configs[stamps] for name in ("signatures", "unique")] == ["LogAppendTime"] * 2
     specs = {spec.name.partition(".")[2]: spec for spec in wanted(KafkaSettings(unique_timestamps="CreateTime"))}
     assert specs["unique"].configs[stamps] == specs["dead-letters"].configs[stamps] == "CreateTime"
-    assert "min.insync.replicas" not in specs["verdicts"].configs
-    assert wanted(KafkaSettings(replication_factor=3))[0].configs["min.insync.replicas"] == "2"
+
+
+WEAK = {
+    "min.insync.replicas": "1", "unclean.leader.election.enable": "true", "cleanup.policy": "compact,delete",
+    "retention.ms": "3600000", "retention.bytes": "1000000",
+}  # fmt: skip
+COPIES = {"min.insync.replicas", "unclean.leader.election.enable"}
+
+
+def test_weaknesses() -> None:
+    settings = KafkaSettings(groups=True, retention_hours=2)
+    topics = Topics.of(settings)
+
+    def found(replicas: int, configs: dict[str, str]) -> dict[str, set[str]]:
+        return {
+            spec.name.partition(".")[2]: {weak.setting for weak in weaknesses(topics, spec, replicas, configs)}
+            for spec in wanted(settings)
+        }
+
+    weak = found(3, WEAK)
+    assert weak["documents"] == {"unclean.leader.election.enable"} and weak["unique"] == COPIES
+    assert weak["pairs"] == weak["dead-letters"] == weak["groups"] == weak["alerts"] == {*COPIES, "cleanup.policy"}
+    for name in ("verdicts", "signatures", "frames", "matches", "memberships"):
+        assert weak[name] == {*COPIES, "cleanup.policy", "retention.ms"}
+    assert weak["match-shards-changelog"] == WEAK.keys()
+    assert weak["group-changelog"] == {*COPIES, "cleanup.policy"}
+    assert not COPIES & set().union(*found(1, WEAK).values())
+    assert not any(found(3, {}).values())
+    strong = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false", "retention.ms": "7200000"}
+    assert {name for name, weak in found(3, strong).items() if weak} == {"match-shards-changelog"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "broker", "expected"),
+    [
+        (None, {}, {}),
+        (1, {"default.replication.factor": "3"}, {}),
+        (3, {}, {"min.insync.replicas": "2"}),
+        (None, {"default.replication.factor": "3", "min.insync.replicas": "1"}, {"min.insync.replicas": "2"}),
+        (None, {"default.replication.factor": "3", "min.insync.replicas": "2"}, {}),
+        (None, {"unclean.leader.election.enable": "true"}, {"unclean.leader.election.enable": "false"}),
+    ],
+)
+def test_new_topics_are_strong(replicas: int | None, broker: dict[str, str], expected: dict[str, str]) -> None:
+    assert safe_settings(replicas, broker) == expected
+
+
+async def test_weak_topics_are_refused_unless_allowed(
+    broker: Any, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = settings_for(broker, prefix, tmp_path, partitions=1)
+    await add(settings, f"{prefix}.matches", retention_ms="3600000", max_message_bytes=str(2**27))
+    await create(settings)
+    with pytest.raises(
+        BrokerError,
+        match=r"matches has retention.ms = 3600000, less than retention_hours.*set it to 604800000, or allow it: "
+        r"allow_weak_topics = \['retention.ms'\]",
+    ):
+        await check(settings, ["match"])
+    await check(settings, ["forward"])
+    await check(settings.model_copy(update={"allow_weak_topics": ("retention.ms",)}), ["match"])
+    assert f"{prefix}.matches has retention.ms = 3600000, which is allowed" in caplog.text
 
 
 async def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: str, tmp_path: Path) -> None:

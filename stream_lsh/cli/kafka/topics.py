@@ -19,6 +19,7 @@ from stream_lsh.wording import aligned, duration, plain_table, size
 
 if TYPE_CHECKING:
     from stream_lsh.kafka.topics import TopicState
+    from stream_lsh.kafka.weaknesses import Weakness
 
 CREATE_EXAMPLES = """
 stream-lsh kafka topics create
@@ -62,7 +63,7 @@ def create(settings: KafkaSettings, as_json: bool) -> None:
 
 @_pipeline_command(
     examples=SHOW_EXAMPLES,
-    help="Show the topics: partitions, replicas, retention, and what differs from the settings.",
+    help="Show the topics: partitions, replicas, retention, what differs from the settings, and what is weak.",
 )
 def show(settings: KafkaSettings, as_json: bool) -> None:
     _run(settings, "show", as_json)
@@ -76,54 +77,64 @@ def _run(settings: KafkaSettings, action: str, as_json: bool) -> None:
         states = asyncio.run(getattr(kafka_topics, action)(settings))
     if as_json:
         for state in states:
-            click.echo(json.dumps(record(state)))
+            click.echo(json.dumps(record(state, settings)))
         return
-    print_table(states)
+    print_table(states, settings)
     for state in states:
         for difference in state.differences:
             click.echo(f"{state.wanted.name} differs from the settings: {difference}")
+    for weakness in (weakness for state in states for weakness in weak(state, settings)):
+        click.echo(f"weak: {weakness}")
 
 
-def record(state: TopicState) -> dict[str, object]:
+def weak(state: TopicState, settings: KafkaSettings) -> list[Weakness]:
+    """The weaknesses that are not allowed: a worker refuses the topic."""
+    return [found for found in state.weaknesses if found.setting not in settings.allow_weak_topics]
+
+
+def record(state: TopicState, settings: KafkaSettings) -> dict[str, object]:
     """A topic as JSON."""
     return {
         "topic": state.wanted.name,
         "partitions": state.partitions,
         "replication_factor": state.replicas,
         "configs": {key: state.configs[key] for key in state.wanted.configs if key in state.configs},
-        "state": _state(state),
+        "state": _state(state, settings),
         "differences": list(state.differences),
+        "weaknesses": [str(weakness) for weakness in weak(state, settings)],
     }
 
 
-def _state(state: TopicState) -> str:
+def _state(state: TopicState, settings: KafkaSettings) -> str:
     if not state.partitions:
         return "missing"
+    if weak(state, settings):
+        return "weak"
     return state.done or ("differs" if state.differences else "there")
 
 
-def rows(states: Iterable[TopicState]) -> list[Sequence[str]]:
+def rows(states: Iterable[TopicState], settings: KafkaSettings) -> list[Sequence[str]]:
     """A line of the table for each topic."""
     found: list[Sequence[str]] = []
     for state in states:
         name = state.wanted.name
         if not state.partitions:
-            found.append((name, "", "", "", "", "", _state(state)))
+            found.append((name, "", "", "", "", "", _state(state, settings)))
             continue
         kept, largest = state.configs.get("retention.ms"), state.configs.get("max.message.bytes")
         found.append(
             (
                 name, str(state.partitions), str(state.replicas),
                 "" if kept is None else "for ever" if int(kept) < 0 else duration(int(kept) / 1000),
-                state.configs.get("cleanup.policy", ""), size(int(largest)) if largest else "", _state(state),
+                state.configs.get("cleanup.policy", ""), size(int(largest)) if largest else "", _state(state, settings),
             )
         )  # fmt: skip
     return found
 
 
-def print_table(states: Iterable[TopicState]) -> None:
+def print_table(states: Iterable[TopicState], settings: KafkaSettings) -> None:
     """The table, with lines in bold and folded only on a terminal."""
-    lines = rows(states)
+    lines = rows(states, settings)
     if not sys.stdout.isatty():
         click.echo("\n".join(aligned([COLUMNS, *lines])))
         return

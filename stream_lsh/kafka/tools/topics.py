@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from aiokafka import errors
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.names import LIKE_DOCUMENTS, Topics, TopicSpec, wanted
-from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import TopicState, states
+from stream_lsh.kafka.settings import INSYNC, UNCLEAN, KafkaSettings
+from stream_lsh.kafka.topics import TopicState, configs_from, states
 
 _VISIBLE_SECONDS = 30
 
@@ -35,10 +38,10 @@ async def create(settings: KafkaSettings) -> list[TopicState]:
     """
     async with admin(settings) as client:
         # documents is first: the outputs get as many partitions as it has.
-        first = wanted(settings)[0]
-        made = await _create(client, settings, [first])
+        strong = safe_settings(settings.replication_factor, await _broker(client))
+        made = await _create(client, settings, wanted(settings)[:1], strong)
         specs = [state.wanted for state in await states(client, settings) if not state.partitions]
-        made |= await _create(client, settings, specs)
+        made |= await _create(client, settings, specs, strong)
         found = await states(client, settings)
         by_name = {state.wanted.name: state for state in found}
         grown = {}
@@ -69,14 +72,35 @@ async def delete(settings: KafkaSettings) -> None:
                 raise errors.for_code(code)(name)
 
 
-async def _create(client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec]) -> set[str]:
-    """Create topics. Returns the names of those that did not exist."""
+async def _broker(client: AIOKafkaAdminClient) -> Mapping[str, str]:
+    """The settings of a broker; empty without the permission to read them."""
+    node = str((await client.describe_cluster())["brokers"][0]["node_id"])
+    return (await configs_from(client, [ConfigResource(ConfigResourceType.BROKER, node)], logging.DEBUG)).get(node, {})
+
+
+def safe_settings(replicas: int | None, broker: Mapping[str, str]) -> dict[str, str]:
+    """The settings that new topics need so as not to be weak.
+
+    Args:
+        replicas: of each topic; None: as the broker has it.
+        broker: its settings.
+    """
+    several = (replicas or int(broker.get("default.replication.factor", 1))) > 1
+    return ({INSYNC: "2"} if several and int(broker.get(INSYNC, 1)) < 2 else {}) | (
+        {UNCLEAN: "false"} if broker.get(UNCLEAN) == "true" else {}
+    )
+
+
+async def _create(
+    client: AIOKafkaAdminClient, settings: KafkaSettings, specs: list[TopicSpec], strong: Mapping[str, str]
+) -> set[str]:  # fmt: skip
+    """Create topics. strong: further settings of each. Returns the names of those that did not exist."""
     if not specs:
         return set()
     replicas = settings.replication_factor or -1
     topics = [
         # aiokafka requires assignments if the broker chooses the replication factor.
-        NewTopic(spec.name, spec.partitions, replicas, {} if replicas == -1 else None, spec.configs)
+        NewTopic(spec.name, spec.partitions, replicas, {} if replicas == -1 else None, {**spec.configs, **strong})
         for spec in specs
     ]
     response: Any = await client.create_topics(topics)
