@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
@@ -25,6 +26,14 @@ Outputs = Mapping[tuple[str, int], Sequence[Row]]
 """Records in order, by topic and partition."""
 
 BATCH_BYTES = 1_000_000  # below Kafka's default limit
+
+
+class Placed(NamedTuple):
+    """Where and when a batch was written. time: ms since 1970 by the broker's clock; by this machine's, where a topic
+    keeps the producer's timestamps."""
+
+    offset: int
+    time: int
 
 
 @asynccontextmanager
@@ -58,11 +67,11 @@ class Delivery:
         # The broker aborts the transaction after that time, so a longer wait is useless.
         self._seconds = settings.transaction_timeout_ms / 1000
 
-    async def __call__(self, outputs: Outputs, positions: Positions) -> dict[tuple[str, int], int]:
+    async def __call__(self, outputs: Outputs, positions: Positions) -> dict[tuple[str, int], Placed]:
         """Return when everything is committed. After an error this producer can deliver nothing more.
 
         Returns:
-            The base offset of the last batch sent, by topic and partition.
+            The place of the last batch sent, by topic and partition.
 
         Raises:
             UnknownTopicOrPartitionError: an output has too few partitions.
@@ -97,15 +106,19 @@ class Delivery:
 
     async def _acknowledged(
         self, batches: Sequence[tuple[str, int, Any]], committing: Awaitable[None]
-    ) -> dict[tuple[str, int], int]:
-        """Send everything, and wait until the broker has acknowledged it and the positions. Returns the base offset of
-        each partition's last batch."""
+    ) -> dict[tuple[str, int], Placed]:
+        """Send everything, and wait until the broker has acknowledged it and the positions. Returns the place of each
+        partition's last batch."""
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(committing)]
         try:
             for topic, partition, batch in batches:
                 waiting.append(await self._underway.send_batch(topic, partition, batch))
             _, *found = await asyncio.gather(*waiting)
-            return {(topic, partition): sent.offset for (topic, partition, _), sent in zip(batches, found, strict=True)}
+            now = round(1000 * time.time())
+            return {
+                (topic, partition): Placed(sent.offset, sent.timestamp if sent.timestamp > 0 else now)
+                for (topic, partition, _), sent in zip(batches, found, strict=True)
+            }
         finally:
             for future in waiting:
                 future.cancel()  # has no effect on a finished future

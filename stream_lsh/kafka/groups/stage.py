@@ -21,7 +21,9 @@ from stream_lsh.alerts.rules import Rule, read_rules
 from stream_lsh.embedded.alerts import check_fields
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.index.store.column_families import limit_cache
+from stream_lsh.index.store.rocksdb import name_key
 from stream_lsh.kafka.client.clients import consuming
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
@@ -32,6 +34,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import configs_of
 from stream_lsh.wire.memberships import Memberships
 
 log = logging.getLogger("stream_lsh.kafka.groups")
@@ -45,6 +48,8 @@ POLL_SECONDS = 0.2
 FETCH_BYTES = 4 << 20
 ROUND_DOCUMENTS = 10_000  # limit of a transaction; its last frame may exceed it
 PAUSE, FULL = 0.1, 500  # seconds between the starts of two rounds, unless so many documents wait
+TIME = "time"
+DAY_MS = 86_400_000
 QUIET_SECONDS = 3.0  # after which a position is committed that only transaction markers have moved
 
 
@@ -127,15 +132,34 @@ class GroupStage(Stage):
         self._position, self._folded = position, folded
         self._member.consumer.seek(self._input, position)
         limit_cache(settings.cache_bytes)
-        self._local = await asyncio.to_thread(LocalStore.of, settings.data_folder / FOLDER, folded.state, position)
+        local = self._local = await asyncio.to_thread(
+            LocalStore.of, settings.data_folder / FOLDER, folded.state, position
+        )
+        if local.position != position:
+            await asyncio.to_thread(local.catch_up, await self._time(), await self._tombstones_kept())
         options = {"group_id": None, "isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
         consumer = await self._open.enter_async_context(consuming(settings, self.role, **options))
         consumer.assign([self._changelog])
-        lacking = await self._local.lacks(consumer, self._changelog, position)
-        self._restoring = consumer, self._local.changelog + lacking
+        lacking = await local.lacks(consumer, self._changelog, position)
+        self._restoring = consumer, local.changelog + lacking
         self._member.consumer.pause(self._input)  # until the store is complete
         if lacking:
             log.info("reading at most %d records of %s", lacking, self._changelog.topic)
+
+    async def _time(self) -> int:
+        """The broker's time, in ms since 1970: that of a tombstone for a key that is not there."""
+        assert self._delivery is not None
+        place = self._changelog.topic, 0
+        said = self._position, self._folded.metadata()
+        placed = await self._delivery({place: [(name_key(TIME), None, [], None)]}, {self._input: said})
+        return placed[place].time
+
+    async def _tombstones_kept(self) -> int:
+        """For how many ms the changelog keeps tombstones. If that may not be read, Kafka's default counts."""
+        topic = self._changelog.topic
+        async with admin(self.settings) as client:
+            found = (await configs_of(client, [topic])).get(topic, {})
+        return int(found.get("delete.retention.ms", DAY_MS))
 
     async def _restore(self, consumer: AIOKafkaConsumer, end: int) -> None:
         """Read a part of the changelog. All of it could take longer than a rebalance allows."""

@@ -2,7 +2,8 @@
 
 The compacted changelog has every value of the store by its key. Its records are in the same transaction as the events
 and the position that they belong to; the store is written right after. A new member compares the store's position with
-the committed one. If they differ, it reads the rest of the changelog.
+the committed one. If they differ, it reads the rest of the changelog. Kafka deletes the tombstones of a compacted topic
+some time after their key: a store that is older than that would keep ended groups, so it is read again as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.store.rocksdb import Store, name_key
+from stream_lsh.kafka.consumer.delivery import Placed
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, facts_of
+from stream_lsh.wording import duration
 
 VERSION = 2
 FOLDER = "groups"
@@ -70,10 +73,12 @@ class LocalStore:
         store: the contents.
         position: offset in memberships up to which they are folded into it.
         changelog: offset up to which it has all changes.
+        time: when it had all changes that there were, in ms since 1970 by the broker's clock.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._place: dict[str, Any]
         self.store = self._opened()
 
     @classmethod
@@ -85,31 +90,51 @@ class LocalStore:
             StoreError: another process uses it, or the system refuses access.
         """
         local = cls(folder)
-        if local._place.get("state", state) != state or local.position > position:
-            log.warning("%s has other groups: it is deleted, and read again from the changelog", folder)
-            local.wipe()
-        if "state" not in local._place:  # it is still empty
-            local._place = {"state": state}
-            local.write({}, 0, None)
+        known = local._place.get("state")
+        if known != state or local.position > position:
+            if known is not None:
+                log.warning("%s has other groups: it is deleted, and read again from the changelog", folder)
+            local.wipe(state)
         return local
+
+    def catch_up(self, now: int, kept: int) -> None:
+        """Prepare for reading the changelog on. A store that may miss tombstones is emptied.
+
+        Args:
+            now: ms since 1970 by the broker's clock.
+            kept: ms for which the changelog keeps tombstones.
+        """
+        # A changelog that is read from its beginning has the tombstones of all values that this reader sees, for `kept`
+        # from now on. Half of it is for the reading itself.
+        left = now - self.time
+        if self.changelog and 2 * left < kept:
+            return
+        if self.changelog:
+            log.warning(
+                "%s was left %s ago, and the changelog keeps tombstones for %s: it is deleted, and read again from the "
+                "changelog", self.folder, duration(left / 1000), duration(kept / 1000),
+            )  # fmt: skip
+        self.wipe(self._place["state"], now)
 
     def _opened(self) -> Store:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             # Not synced: what is lost in a crash of the machine is read again.
             store = Store(self.folder / "db", sync=False)
-            self._place: dict[str, Any] = store.named(PLACE) or {}
+            self._place = store.named(PLACE) or {}
         except DamagedError as error:
             log.warning("%s is deleted, and read again from the changelog: %s", self.folder, error)
             shutil.rmtree(self.folder)
             return self._opened()
         return store
 
-    def wipe(self) -> None:
-        """Delete the contents."""
+    def wipe(self, state: str, time: int = 0) -> None:
+        """Make the store an empty one of these groups. time: when its reading of the changelog begins."""
         self.store.close()
         shutil.rmtree(self.folder)
         self.store = self._opened()
+        self._place = {"state": state, "time": time}
+        self.write({}, 0, None)
 
     @property
     def position(self) -> int:
@@ -119,9 +144,15 @@ class LocalStore:
     def changelog(self) -> int:
         return int(self._place.get("changelog", 0))
 
-    def write(self, changes: Mapping[bytes, bytes | None], position: int, changelog: int | None) -> None:
-        """Write what was committed with a position. changelog: offset of one of its records; None: there are none."""
-        self._place |= {"position": position} | ({} if changelog is None else {"changelog": changelog})
+    @property
+    def time(self) -> int:
+        return int(self._place.get("time", 0))
+
+    def write(self, changes: Mapping[bytes, bytes | None], position: int, placed: Placed | None) -> None:
+        """Write what was committed with a position. placed: one of its changelog records; None: there are none."""
+        self._place |= {"position": position}
+        if placed is not None:
+            self._place |= {"changelog": placed.offset, "time": max(self.time, placed.time)}
         values = {key: value for key, value in changes.items() if value is not None}
         values[name_key(PLACE)] = orjson.dumps(self._place)
         self.store.write(values, deleted=changes.keys() - values.keys())
@@ -144,7 +175,8 @@ class LocalStore:
         found = (await consumer.getmany(timeout_ms=POLL_MS)).get(changelog, [])
         at: int = min(await consumer.position(changelog), end)
         changes = {record.key: record.value for record in found}
-        await asyncio.to_thread(self.write, changes, position if at == end else self.position, at)
+        placed = Placed(at, found[-1].timestamp if found else self.time)
+        await asyncio.to_thread(self.write, changes, position if at == end else self.position, placed)
         return end - at
 
     def close(self) -> None:

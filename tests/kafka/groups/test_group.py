@@ -189,3 +189,22 @@ async def test_a_store_that_is_lost_is_read_again(make: Make, tmp_path: Path) ->
     async with running(GroupStage, settings):
         await until_folded(settings, 2 + len(said))
     assert [record.value for record in await committed_records(settings, topics.groups)] == events
+
+
+@pytest.mark.parametrize(("kept", "rebuilt"), [("0", True), ("86400000", False)])
+async def test_store_older_than_tombstones_is_read_again(
+    broker: Any, prefix: str, make: Make, tmp_path: Path, kept: str, rebuilt: bool
+) -> None:
+    """While it was away, the tombstone of one of its values was written and is gone."""
+    topic = Topics.of(settings_for(broker, prefix, tmp_path)).group_changelog
+    config = {"cleanup.policy": "compact", "delete.retention.ms": kept, "message.timestamp.type": "LogAppendTime"}
+    await make_topics(settings_for(broker, prefix, tmp_path), config, topic)
+    settings = await make()
+    said, _ = memberships(settings, tmp_path, 900)
+    for part, disk in enumerate((settings, elsewhere(settings, tmp_path / "other"), settings)):
+        async with running(GroupStage, disk):
+            await feed(settings, said, part * len(said) // 3, (part + 1) * len(said) // 3, None)
+        store = Store(disk.data_folder / FOLDER / "db", sync=False)
+        assert (store.named("deleted") is None) == (rebuilt or part < 2)
+        store.write({name_key("deleted"): b"1"})
+        store.close()
