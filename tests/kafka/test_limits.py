@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions
 from support.kafka.chaos import documents
 from support.kafka.feeding import Record, records_of
 from support.kafka.harness import Pipeline, until
 from support.kafka.header_play import Name, send
-from support.kafka.stages import until_partitions
+from support.kafka.stages import grow
 
 from stream_lsh.embedded.warming import warm_up
-from stream_lsh.kafka.client.connection import admin, client_options
+from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
@@ -85,12 +84,7 @@ def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp
         pipeline.produce(some("a", 200, 2))
         pipeline.finish()
 
-        async def grow() -> None:
-            async with admin(pipeline.settings) as client:
-                await client.create_partitions({pipeline.topics.documents: NewPartitions(5)})
-            await until_partitions(pipeline.settings, pipeline.topics.documents, 5)
-
-        pipeline.run(grow())
+        pipeline.run(grow(pipeline.settings, pipeline.topics.documents, 5))
         pipeline.produce(some("b", 400, 5))
         until(lambda: "which the outputs do not have" in workers[0].said() + workers[1].said())
         time.sleep(20)  # longer than any stage would have put up with it

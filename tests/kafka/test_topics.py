@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.admin import NewTopic
 from support.kafka.brokers import settings_for
-from support.kafka.stages import until_partitions
+from support.kafka.stages import grow
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin, explained
@@ -153,15 +153,9 @@ async def test_partitions_added_to_documents_are_followed(broker: Any, prefix: s
     settings = settings_for(broker, prefix, tmp_path, partitions=2)
     await create(settings)
     topics = Topics.of(settings)
-
-    async def grow(topic: str, partitions: int) -> None:
-        async with admin(settings) as client:
-            await client.create_partitions({topic: NewPartitions(partitions)})
-        await until_partitions(settings, topic, partitions)
-
-    await grow(topics.documents, 4)
+    await grow(settings, topics.documents, 4)
     await check(settings, ROLES)  # until the outputs have them as well, sign leaves the new ones out
-    await grow(topics.verdicts, 3)
+    await grow(settings, topics.verdicts, 3)
     with pytest.raises(BrokerError, match=rf"{prefix}.unique has 2 partitions and {prefix}.verdicts 3;.*create"):
         await check(settings, ["forward"])
     await check(settings, ["sign", "sequence", "match"])
@@ -169,7 +163,7 @@ async def test_partitions_added_to_documents_are_followed(broker: Any, prefix: s
     assert states[topics.pairs].done == "2 partitions added"
     assert states[topics.verdicts].partitions == 4
     await check(settings, ROLES)
-    await grow(topics.verdicts, 6)
+    await grow(settings, topics.verdicts, 6)
     with pytest.raises(BrokerError, match=rf"verdicts has 6 partitions and {topics.documents} 4; add partitions to"):
         await check(settings, ["judge"])
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions
 from support.kafka.harness import Pipeline, until
 from support.kafka.recorded import Recorded, scraped
 from support.kafka.sequence_play import frame
-from support.kafka.stages import line, produce, until_partitions
+from support.kafka.stages import grow, line, produce
 
-from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools.broker import free_port
 from stream_lsh.kafka.tools.exporter import metrics
@@ -73,7 +71,7 @@ def test_a_worker_that_is_frozen_and_what_comes_into_its_topics(
         match.signal(signal.SIGSTOP)
         feed(400, 50)
         write(topics.signatures, b"hello")
-        pipeline.run(grown(settings))
+        pipeline.run(grow(settings, topics.documents, 2))
         until(lambda: {t.alert for t in pipeline.run(looked(settings)).troubles} >= {"StreamLshNoWorker"})
         until(lambda: firing('excluded_partitions{role="sign"} 1.0'))
         scrape(15)
@@ -105,11 +103,3 @@ def at_rest(text: str | None) -> bool:
 async def looked(settings: KafkaSettings) -> Report:
     async with observing(settings) as observer:
         return report(await observer.look(), settings.decision_lag)
-
-
-async def grown(settings: KafkaSettings) -> None:
-    """One partition more for the documents topic."""
-    topic = Topics.of(settings).documents
-    async with admin(settings) as client:
-        await client.create_partitions({topic: NewPartitions(2)})
-    await until_partitions(settings, topic, 2)
