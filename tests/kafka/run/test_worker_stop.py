@@ -49,6 +49,13 @@ class Started:
                 stdin=subprocess.DEVNULL, stderr=errors, env=environment, start_new_session=True,
             )  # fmt: skip
 
+    def __enter__(self) -> "Started":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
     def ready(self) -> None:
         """Wait for its handler."""
         end = time.monotonic() + PATIENCE
@@ -85,34 +92,27 @@ def server(request: pytest.FixtureRequest, prefix: str, tmp_path: Path) -> Itera
 def test_at_any_moment(server: str, prefix: str, tmp_path: Path, processes: str, seed: int) -> None:
     delay = EARLIEST + (LATEST - EARLIEST) * (seed + random.Random(f"{processes} {seed}").random()) / MOMENTS
     began = time.monotonic()
-    worker = Started(tmp_path, "--bootstrap-servers", server, "--topic-prefix", prefix, "--processes", processes)
-    try:
+    words = ("--bootstrap-servers", server, "--topic-prefix", prefix, "--processes", processes)
+    with Started(tmp_path, *words) as worker:
         worker.ready()
         time.sleep(max(0.0, delay - (time.monotonic() - began)))
         worker.process.terminate()
         worker.stopped()
-    finally:
-        worker.process.kill()
-        worker.process.wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_at_the_earliest_moment(prefix: str, tmp_path: Path, number: int) -> None:
-    worker = Started(tmp_path, "--bootstrap-servers", CLOSED, "--topic-prefix", prefix)
-    try:
+    with Started(tmp_path, "--bootstrap-servers", CLOSED, "--topic-prefix", prefix) as worker:
         worker.ready()
         worker.process.send_signal(number)
         assert worker.stopped() == "stream-lsh: stopped before anything had begun\n"
-    finally:
-        worker.process.kill()
-        worker.process.wait()
 
 
 @pytest.mark.parametrize("processes", ["one", "groups"])
 def test_again_and_again_after_it_has_stopped(prefix: str, tmp_path: Path, processes: str) -> None:
     """An impatient supervisor: what comes when the worker has said that it stopped changes nothing."""
-    worker = Started(tmp_path, "--bootstrap-servers", CLOSED, "--topic-prefix", prefix, "--processes", processes)
-    try:
+    words = ("--bootstrap-servers", CLOSED, "--topic-prefix", prefix, "--processes", processes)
+    with Started(tmp_path, *words) as worker:
         end = time.monotonic() + PATIENCE
         for text in ("waiting for Kafka", "stopped"):
             while text not in worker.said():
@@ -123,6 +123,3 @@ def test_again_and_again_after_it_has_stopped(prefix: str, tmp_path: Path, proce
             worker.process.terminate()
             time.sleep(0.0005)
         worker.stopped()
-    finally:
-        worker.process.kill()
-        worker.process.wait()
