@@ -1,12 +1,16 @@
-"""Recall and precision of the benchmarks, on pairs that can be counted by hand."""
+"""Recall and precision of the benchmarks, on pairs that can be counted by hand, and the words that peers are given."""
 
 import lzma
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.growth import score_segments
 from bench.scoring import Score, read_truth, score
+from bench.tokens import TOKENIZERS, UNDERSCORE
 
 TRUTH = {("a", "b"): 1.0, ("a", "c"): 0.8, ("b", "d"): 0.79, ("c", "x"): 0.9}
 
@@ -41,3 +45,15 @@ def test_segments_are_scored_one_by_one() -> None:
     # A segment that is not there with all its known posts is not asked for.
     found = score_segments(reported, truth, {"a", "b", "c"}, 120_002, 0.8)
     assert found == {"true_pairs": 2, "missed": 0, "false_pairs": 0, "pairs_of_two_segments": 1}
+
+
+TEXTS = st.one_of(st.text(), st.text(alphabet=[chr(code) for code in range(128)]))
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@given(text=TEXTS)
+def test_words(name: str, text: str) -> None:
+    words, line = TOKENIZERS[name]
+    expected = re.findall(r"\w+", text.lower())
+    assert words(text) == expected
+    assert line(text).split() == [word.replace("_", UNDERSCORE) for word in expected]

@@ -1,28 +1,17 @@
 """A whole file against an index: nothing is added, and every document gets the verdict that it would get."""
 
 import gzip
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import jobs
+from support.models.dense import dense
 
 from stream_lsh import Deduplicator, Settings
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query
 from stream_lsh.embedded.report import Progress
-
-
-def family(count: int, seed: int) -> list[dict[str, Any]]:
-    chance = random.Random(seed)
-    texts = [[f"w{chance.randrange(400)}" for _ in range(40)] for _ in range(6)]
-    for _ in range(count - len(texts)):
-        words = list(chance.choice(texts))
-        words[chance.randrange(40)] = f"w{chance.randrange(400)}"
-        texts.append(words)
-    chance.shuffle(texts)
-    return [{"id": f"d{number}", "text": " ".join(words)} for number, words in enumerate(texts)]
 
 
 def write(path: Path, documents: list[dict[str, Any]]) -> Path:
@@ -40,7 +29,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("settings", [Settings(), Settings(compare_with="all", shards=2)], ids=["kept", "all"])
 def test_each_document_gets_the_verdict_that_it_would_get_next(tmp_path: Path, settings: Settings) -> None:
-    documents = family(300, 1)
+    documents = [{"id": f"d{d.id}", "text": d.text} for d in dense(300)]
     feed, asked = write(tmp_path / "feed.jsonl", documents[:200]), write(tmp_path / "asked.jsonl.gz", documents[150:])
     state = tmp_path / "state"
     Job(settings, [str(feed)], {}, state).run()

@@ -1,6 +1,7 @@
-"""One form for all spellings: invisible characters, NFC and NFKC, the same on every Python."""
+"""One form for all spellings, and HTML and its entities: the same on every Python."""
 
 import hashlib
+import html
 import random
 import sys
 import unicodedata
@@ -15,6 +16,7 @@ from support.models.signing import is_ignorable, make_settings, pack
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.text.forms import MOST_MARKS, located, normalised, unassigned, unified
+from stream_lsh.text.markup import decode_entities, strip_markup
 from stream_lsh.text.tokens import Placing
 from stream_lsh.text.unicode import unicode_data
 
@@ -184,3 +186,37 @@ def test_only_what_is_left_after_removal_counts() -> None:
     with Deduplicator() as index:
         (verdict,) = index.process([Document("a", INVISIBLE)])
         assert (verdict.kind, verdict.reason) == ("rejected", "empty")
+
+
+@hypothesis_settings(max_examples=500 if LONG else 200)
+@given(st.text(st.sampled_from("&#xX;0123456789afamplt<\x80é \n"), max_size=40))
+def test_entities_are_decoded_as_the_library_does(text: str) -> None:
+    assert decode_entities(text) == html.unescape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("&#" + "9" * 100_000 + ";x", "\ufffdx"),
+        ("&#" + "0" * 100_000 + "65;x", "Ax"),
+        ("&#" + "0" * 100_000 + ";x", "\ufffdx"),
+        ("&#1114111;&#1114112;&#00000000", "\ufffd\ufffd"),
+        ("&#x" + "F" * 100_000 + ";x", "\ufffdx"),
+        ("&amp&#128;&nbsp;&notit; &nonsense;", "&€\xa0¬it; &nonsense;"),
+    ],
+)
+def test_no_number_is_too_long(text: str, expected: str) -> None:
+    assert decode_entities(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("İ<SCRIPT>no</Script>yes", "İ  yes"),  # U+0130: a lower case of two characters
+        ("a<script>b</ſcript>c</script>d", "a  d"),
+        ("a<b>c</B>d<P>e", "acd e"),
+        ("a<script>b", "a "),
+    ],
+)
+def test_tags_are_ascii(text: str, expected: str) -> None:
+    assert strip_markup(text) == expected
