@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 QUICK, LONG = 5.0, 60.0  # seconds of CPU
 MOST = 15  # exceptions
 EXCEPTIONS = {
-    "tests/deploy/test_deploy_image.py::test_a_container_compiles_nothing": "installs an image and compiles its kernels",
+    "tests/deploy/test_deploy_image.py::test_a_container_compiles_nothing": "installs an image and compiles kernels",
     "tests/kafka/test_chaos.py::test_chaos": "three workers and a broker that are killed and started for a minute",
     "tests/kafka/test_quorum.py::test_a_lost_quorum": "three brokers of its own, two of which start twice",
 }

@@ -15,6 +15,7 @@ from support.kafka.brokers import Make, settings_for
 from support.kafka.feeding import records_of
 from support.kafka.harness import Pipeline
 from support.kafka.proxy import Proxied
+from support.kafka.sequence_play import frame
 from support.kafka.stages import PATIENCE, commit, delete_before, send, transaction, until
 
 from stream_lsh.demo.feed import feed_lines
@@ -24,7 +25,7 @@ from stream_lsh.kafka.settings import ROLES, KafkaSettings
 from stream_lsh.kafka.tools import reindex
 from stream_lsh.kafka.tools.reindex import Goal, _anything, follow, prepare, target
 from stream_lsh.kafka.tools.topics import create, show
-from stream_lsh.wire.envelope import pack
+from stream_lsh.wire.frames import STARTS
 
 
 def test_what_there_is_to_do() -> None:
@@ -130,7 +131,7 @@ async def test_it_can_be_stopped(old: KafkaSettings) -> None:
 async def test_other_work_under_the_prefix_is_refused(old: KafkaSettings) -> None:
     new = target(old, f"{old.topic_prefix}-2", None)
     await prepare(new)
-    await send(new, Topics.of(new).signatures, [pack(b"F", 2, new.fingerprint, [b""] * 15)])
+    await send(new, Topics.of(new).signatures, [frame(new, (0, 0, 1, STARTS))])
     await prepare(new)
     other = KafkaSettings.model_validate(
         {name: getattr(new, name) for name in KafkaSettings.model_fields} | {"threshold": 0.5}
