@@ -31,7 +31,7 @@ from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.bucket import passing
 from stream_lsh.index.postings.memtable import power_of_two
 from stream_lsh.index.rows.keys import ends_of
-from stream_lsh.index.rows.layout import DELETION, KNOWN, OF, REPLACES
+from stream_lsh.index.rows.layout import DELETION, KNOWN, OF, PARTITION, REPLACES
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
@@ -160,11 +160,16 @@ class BatchRun:
         """Everything found so far."""
         r, n = self._results, int(self._results.found)
         document, row, seq, same = r.matches[:n].T.copy()
-        status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:, :REPLACES].T.copy()
+        status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:, :PARTITION].T.copy()
         return Matches(
             document, row, seq, r.similarities[:n].copy(), same != 0, status, known, row_of, kind, of, of_seq,
             r.similarity, group, more, not_compared, r.columns[:, REPLACES:].copy(), self._representatives,
         )  # fmt: skip
+
+    def partitions(self) -> NDArray[np.int64]:
+        """int64[n], the low byte of the source partition of the live document that had each id, -1 where there was
+        none."""
+        return self._results.columns[:, PARTITION]
 
     def _work(self, least: int = 0) -> Work:
         """The kernel's arguments, with room for at least `least` rows and for as many as a document of this shard has

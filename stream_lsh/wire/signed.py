@@ -11,7 +11,7 @@ from stream_lsh.families.family import Signs
 from stream_lsh.families.terms import scoped
 from stream_lsh.index.batch import ShingleSets, SignedBatch, batch_of, owners
 from stream_lsh.index.rows.keys import Hashes, Keys, ends_of
-from stream_lsh.index.rows.layout import DELETION, SEQ
+from stream_lsh.index.rows.layout import DELETION, FLAGS, PARTITION_BITS, PARTITION_MASK, SEQ
 from stream_lsh.index.rows.texts import decompress
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.frames import Frame
@@ -109,6 +109,7 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
         hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times, shingle_sets
     )
     documents.words[:, SEQ] = sequenced.numbers(n)
+    documents.words[:, FLAGS] |= (source.partitions & PARTITION_MASK).astype(np.uint64) << PARTITION_BITS
     deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]
     documents.what[deleted] = DELETION
     if sequenced.log is not None:

@@ -46,6 +46,9 @@ from stream_lsh.index.rows.layout import (
     OLDEST_SEQ,
     OUTDATED,
     OWNED,
+    PARTITION,
+    PARTITION_BITS,
+    PARTITION_MASK,
     REDELIVERED,
     REPLACED_SINCE,
     SEQ,
@@ -99,6 +102,8 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
         return NO_ROOM
     if what & OWNED:
         old = newest_of_id(i, work)
+        if old >= 0 and not was_deleted(work.rows, old):
+            columns[i, PARTITION] = np.int64(word(work.rows, old, FLAGS) >> PARTITION_BITS) & PARTITION_MASK
         if what & DELETION:
             return delete(i, old, work)
         if old >= 0 and _answered(i, old, work):

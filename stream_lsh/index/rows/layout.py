@@ -18,7 +18,8 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 # with that document, as the bits of a float. GROUP: number of the first member. MASK, with `compare_with = all` only:
 # the bands in which it is posted. With a window the stream time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
-# FLAGS: what the row is (low bits), the first verdict (`Kind`, from KIND_BITS on), its size (from SIZE_BITS on).
+# FLAGS: what the row is (low bits), the first verdict (`Kind`, from KIND_BITS on), the low byte of its source partition
+# (from PARTITION_BITS on), its size (from SIZE_BITS on).
 # CERTAIN: dropped for a document that this shard has as kept, whatever other shards find.
 # DELETED: a deletion of an id; TIME is the first event time that is not outdated by it, and it is posted under the id.
 # REPRESENTATIVE: a representative row. It is posted in the place of a document that was dropped and is a representative
@@ -26,7 +27,8 @@ SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6
 # ERASED: a deleted row whose hashes and signature are blank (`erased_rows`).
 # MEMBER: of a story. It is posted in its buckets whether it was dropped or not, and has no representative row.
 DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, REPRESENTATIVE, ERASED, MEMBER = _numbers(1, 2, 4, 8, 16, 32, 64, 128)
-KIND_BITS, SIZE_BITS = np.uint64(16), np.uint64(32)
+KIND_BITS, PARTITION_BITS, SIZE_BITS = np.uint64(16), np.uint64(24), np.uint64(32)
+PARTITION_MASK = np.int64(0xFF)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
 NO_GROUP = -1
 
@@ -45,14 +47,15 @@ COLUMNS = 8
 # KIND, OLDEST, OLDEST_SEQ, GROUP_OF: the verdict as far as this shard can give it, or the first verdict of a
 # redelivered document; row and number are -1 where there is none. OLDEST of a redelivered document is REPLACED_SINCE if
 # the version that it was dropped for was deleted or replaced: that id is then not repeated.
+# PARTITION: low byte of the source partition of the live document with the same id, or -1.
 # MORE: matches that are not listed; with provisional rows, what was not compared of these. NOT_COMPARED: what was not
 # compared.
 # REPLACES: number of the version that was deleted or replaced, or -1; WAS_REPRESENTATIVE: whether it was a
 # representative; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of the new representative, or -1; LEFT: its
 # group; LIKE: whether the new version is similar to it, and may be the representative in its place.
-STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, NOT_COMPARED = _numbers(*range(9))
-REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(9, 10, 11, 12, 13, 14)
-RESULTS = 15
+STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, NOT_COMPARED, PARTITION = _numbers(*range(10))
+REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(10, 11, 12, 13, 14, 15)
+RESULTS = 16
 REMOVED_COLUMNS = int(RESULTS - REPLACES)  # columns of a deleted or replaced version
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
@@ -72,7 +75,7 @@ class Batch(Struct):
     """n documents as kernels read them; S words a signature.
 
     Attributes:
-        words: of the rows that they may become, with SEQ, TIME, ID, TEXT and the size in FLAGS.
+        words: of the rows that they may become, with SEQ, TIME, ID, TEXT, and size and source partition in FLAGS.
         keys, starts: document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`.
         hits: the runs that may have each key (`bucket.passing`).
         log: their stream times, with a window.

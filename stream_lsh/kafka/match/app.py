@@ -36,7 +36,7 @@ from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.consumer.position import Reading
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
-from stream_lsh.kafka.match.flow import Flow
+from stream_lsh.kafka.match.flow import Elsewhere, Flow
 from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import FrameStore
 from stream_lsh.kafka.match.watchdog import LOOK_SECONDS, Again, Stall, Watchdog
@@ -116,6 +116,7 @@ class MatchApp(Host):
         self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
         self._unfilled: dict[int, int] = {}  # by shard, where a hole begins that recovery has to read
         self._unreadable = Unreadable(settings, probe)
+        self._elsewhere = Elsewhere(settings, probe)
         for stall in Stall:
             probe.stalled(stall, 0)  # a series that begins with 1 shows no increase
         session = settings.session_timeout_ms / 1000
@@ -254,7 +255,7 @@ class MatchApp(Host):
         for shard in sorted(shards):
             self._flows[shard] = Flow(
                 self.store.held[shard], self._positions[shard], self._underway.send, self.names.changelog,
-                self.names.matches, self.fail, self.probe, self._unreadable,
+                self.names.matches, self.fail, self.probe, self._unreadable, self._elsewhere,
             )  # fmt: skip
         self.probe.assigned(set(self._flows))
         if shards:

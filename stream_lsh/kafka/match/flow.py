@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.output import InOrder, Record, Send
-from stream_lsh.kafka.consumer.unreadable import Unreadable
+from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.sequenced import Sequenced
+
+log = logging.getLogger("stream_lsh.kafka.match")
 
 TOGETHER, TOGETHER_BYTES = 32, 1 << 20  # limits of the waiting frames that are matched in one call
 CLEANING_STEPS = 16  # per second, while no frame waits: 4 MB of snapshot records
@@ -40,6 +48,33 @@ class Taken:
     changed: int | Mark | None = None
 
 
+class Elsewhere:
+    """Counts and reports updates and deletions that arrive from another partition than their document. Their order is
+    not known: the sequencer may have read them the other way round."""
+
+    def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
+        self._settings = settings
+        self._counter = probe.registry.elsewhere.labels(probe.role)
+        self._said, self._count = -SAY_SECONDS, 0
+
+    def add(self, found: NDArray[np.int64]) -> None:
+        """Count them, see `Answer.elsewhere`. A warning is logged every SAY_SECONDS at most."""
+        if not len(found):
+            return
+        self._counter.inc(len(found))
+        self._count += len(found)
+        if time.monotonic() - self._said < SAY_SECONDS:
+            return
+        partition, offset, known = found[-1].tolist()
+        log.warning(
+            "%s: %d updates and deletions arrived from another partition than their document, so that their order is "
+            "not certain. The last one is at offset %d of partition %d, its document was in partition %d: give all "
+            "producers the id as key, and one way to choose partitions (partitioner = %s)",
+            Topics.of(self._settings).documents, self._count, offset, partition, known, self._settings.partitioner,
+        )  # fmt: skip
+        self._said, self._count = time.monotonic(), 0
+
+
 class Flow:
     """A shard's frames in this member, from the end of recovery until it is handed over.
 
@@ -59,6 +94,7 @@ class Flow:
         failed: Callable[[BaseException], object],
         probe: Probe,
         unreadable: Unreadable,
+        elsewhere: Elsewhere,
     ) -> None:
         self.held = held
         self.position = position
@@ -67,6 +103,7 @@ class Flow:
         self._failed = failed
         self._probe = probe
         self._unreadable = unreadable
+        self._elsewhere = elsewhere
         self._order: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
         self._waiting: deque[tuple[Taken, bytes]] = deque()
         self._confirmed: list[tuple[int | Mark, int]] = []
@@ -184,6 +221,7 @@ class Flow:
         if answer.documents:
             self._probe.batch(answer.documents, matched.seconds)
             self._probe.documents.inc(answer.documents)
+        self._elsewhere.add(answer.elsewhere)
         frame.changed = None if answer.change is None else answer.offset
         records = (self._changelog, self.held.shard, answer.change), (self._matches, 0, answer.reply)
         return [(topic, partition, value) for topic, partition, value in records if value is not None]

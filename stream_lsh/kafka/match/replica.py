@@ -25,6 +25,7 @@ from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.rows.deleted_rows import newly_deleted
 from stream_lsh.index.rows.keys import Hashes
+from stream_lsh.index.rows.layout import ID_REUSED, PARTITION_MASK, REDELIVERED
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
@@ -43,6 +44,7 @@ from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.replies import Reply, carries, named
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.signed import signed_batch
+from stream_lsh.wire.source import Source
 
 REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # limit of the matches in a reply; size of one match without its name
 _INPUT = b"documents"  # key of the source positions: all documents come from one topic
@@ -56,12 +58,15 @@ class Answer:
 
     Attributes:
         documents: how many were matched just now, 0 for a repeated answer.
+        elsewhere: int64[k, 3], the updates and deletions matched just now that arrived from another partition than
+            their document: partition, offset, and the document's partition (its low byte).
     """
 
     offset: int
     change: bytes | None
     reply: bytes | None
     documents: int = field(default=0, compare=False)
+    elsewhere: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64), compare=False)
 
 
 class Replica(Copy):
@@ -227,7 +232,8 @@ class Replica(Copy):
                 row_of, source = step.matches().row_of[start:stop], frame.source
                 partitions = source.partitions[start:stop].astype(np.int64)
                 self._places.add(_INPUT, row_of, partitions, source.offsets[start:stop])
-        reply = self._reply(sequenced, frame, step.matches(), shard, batch.shingles).encode(self.settings)
+        matches = step.matches()
+        reply = self._reply(sequenced, frame, matches, shard, batch.shingles).encode(self.settings)
         if forgetting is not None:
             seen = forgetting.behind(segments, shard.segments.places, shard.count)
             expired = self._forgotten(shard, forgetting, sequenced.offset)
@@ -258,7 +264,8 @@ class Replica(Copy):
             self._cleaning.erasing.add(waits)
         if shard.full:
             shard.flush()
-        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch))
+        elsewhere = _elsewhere(step.partitions(), matches.status, frame.source)
+        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch), elsewhere)
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Drop expired segments from the shard. They remain on disk until the next manifest."""
@@ -350,3 +357,10 @@ class Replica(Copy):
                 self.store.write(self._facts())
         finally:
             self._release()
+
+
+def _elsewhere(known: NDArray[np.int64], status: NDArray[np.int64], source: Source) -> NDArray[np.int64]:
+    """See `Answer.elsewhere`. known: see `BatchRun.partitions`."""
+    differs = (known >= 0) & (known != source.partitions & PARTITION_MASK)
+    found = np.flatnonzero(differs & (status != REDELIVERED) & (status != ID_REUSED))
+    return np.column_stack((source.partitions[found], source.offsets[found], known[found]))

@@ -46,6 +46,9 @@ class Registry:
             "not_compared", "Buckets that were not read to their end, and candidates that were not verified."
         )
         self.ignored = counter("ignored_records", "Records that were not applied, by reason.", "reason")
+        self.elsewhere = counter(
+            "other_partition", "Updates and deletions that arrived from another partition than their document."
+        )
         self.rejected = counter("rejected", "Documents rejected, by reason.", "reason")
         self.rebalances = counter("rebalances", "Assignments of partitions to a role by its consumer group.")
         self.aborted = counter("aborted_transactions", "Failed transactions.")

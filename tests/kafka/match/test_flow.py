@@ -1,20 +1,23 @@
 """The way of a shard's frames without a broker: what is sent, acknowledged, given up, and in which order."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer import output
 from stream_lsh.kafka.match import flow as module
-from stream_lsh.kafka.match.flow import Flow
+from stream_lsh.kafka.match.flow import Elsewhere, Flow
 from stream_lsh.kafka.match.held import Matched
 from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import HAS_ROWS, Mark
 
 MARK = Mark(HAS_ROWS, 0, 0, 1, 1)
@@ -69,7 +72,10 @@ class Play:
         self.probe = Probe("match")
         held: Any = self.shard
         unreadable: Any = None
-        self.flow = Flow(held, 10, self._send, "changelog", "matches", self.failures.append, self.probe, unreadable)
+        self.flow = Flow(
+            held, 10, self._send, "changelog", "matches", self.failures.append, self.probe, unreadable,
+            Elsewhere(KafkaSettings(topic_prefix="news"), self.probe),
+        )  # fmt: skip
 
     async def _send(self, topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
         self.sends.append((topic, partition, value))
@@ -270,3 +276,15 @@ async def test_nothing_is_cleaned_where_nothing_is_erased_or_any_more(play: Play
     assert play.sends == [("changelog", 3, b"c0"), ("matches", 0, b"r0")]
     await play.flow.close()
     assert play.failures == []
+
+
+def test_changes_from_another_partition_are_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    probe = Probe("match")
+    elsewhere = Elsewhere(KafkaSettings(topic_prefix="news"), probe)
+    with caplog.at_level(logging.WARNING):
+        for found in ([], [[2, 7, 0], [2, 9, 1]], [[3, 4, 1]]):
+            elsewhere.add(np.array(found, np.int64).reshape(-1, 3))
+    assert b'stream_lsh_other_partition_total{role="match"} 3.0' in probe.registry.exposition()[0]
+    [said] = caplog.messages
+    assert said.startswith("news.documents: 2 updates and deletions arrived from another partition")
+    assert "offset 9 of partition 2, its document was in partition 1: give all producers the id as key" in said

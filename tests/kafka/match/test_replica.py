@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.kafka import match_play
 from support.kafka.replica_play import (
     ANY,
     UPDATES,
@@ -21,10 +22,12 @@ from support.kafka.replica_play import (
     reply_of,
     settings_of,
     stream,
+    undisturbed,
     verdicts,
 )
 from support.kafka.stages import KEY
 
+from stream_lsh.documents.document import Document
 from stream_lsh.errors import DamagedError, FormatError, StoreError
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows import layout
@@ -141,6 +144,25 @@ def test_hole_in_changelog_is_read_once(tmp_path: Path, what: str) -> None:
     assert (owner.changelog_offset, owner.hole) == ((5, None) if what != "new" else (1, (2, 3)))
     source.close()
     owner.close()
+
+
+@pytest.mark.parametrize(("compare_with", "shards"), [("kept", 1), ("kept", 2), ("all", 2)])
+def test_changes_from_another_partition_are_found(tmp_path: Path, compare_with: str, shards: int) -> None:
+    settings = settings_of(**UPDATES, compare_with=compare_with, shards=shards)
+    given = [Document(i, f"text {i} of this feed", time=1000) for i in range(8)]
+    later = [
+        Document(0, time=2000, deleted=True), replace(given[1], text="another text", time=2000), given[2],
+        replace(given[3], text="too late", time=500), Document(9, time=2000, deleted=True),
+    ]  # fmt: skip
+    again = [Document(0, time=3000, deleted=True), replace(given[1], text="the last text", time=3000)]
+    log = [
+        part
+        for number, (documents, partition) in enumerate([(given, 0), (later, 2), (again, 2)])
+        for part in match_play.frames(settings, documents, 8, number, partition)
+    ]
+    answers = [undisturbed(settings, log, tmp_path / str(shard), shard) for shard in range(shards)]
+    found = [tuple(place) for each in answers for said in each for place in said.elsewhere.tolist()]
+    assert sorted(found) == [(2, 0, 0), (2, 1, 0), (2, 3, 0)]
 
 
 def pairs_of(matches: Matches) -> set[tuple[int, int]]:

@@ -30,15 +30,18 @@ from support.kafka.stages import KEY, until_committed, warm
 LIMIT = 300.0  # seconds that anything may take: the machine may be slow, or busy with other things
 
 
-def frames(settings: Settings, given: Sequence[Document], size: int, first: int = 0) -> list[bytes]:
+def frames(
+    settings: Settings, given: Sequence[Document], size: int, first: int = 0, partition: int = 0
+) -> list[bytes]:  # fmt: skip
     """Sequenced frames, from `first` on without gaps; with a window six seconds of stream time a document."""
     signer = signer_of(settings.signing, KEY)
     out = []
     for number, at in enumerate(range(0, len(given), size), start=first):
         part = columns(list(given[at : at + size]), Fields(match_within=settings.match_within, item=settings.item))
         n = len(part.ids)
-        source = Source(np.zeros(n, np.int32), np.arange(at, at + n), part.ids, part.times, 1000, part.rejected)
-        frame = Frame.of(signer, settings, part, np.array([[0, at, at + n, 0]], np.int64), source)
+        places = np.full(n, partition, np.int32), np.arange(at, at + n)
+        source = Source(*places, part.ids, part.times, 1000, part.rejected)
+        frame = Frame.of(signer, settings, part, np.array([[partition, at, at + n, 0]], np.int64), source)
         place = number, number - 1, number * size, KEY
         log = None if settings.window is None else 10**12 + 6000 * np.arange(at, at + n)
         out.append(Sequenced(*place, None, memoryview(frame.encode(settings)), log=log).encode(settings))
