@@ -88,6 +88,8 @@ class Columns:
         """
         if isinstance(self.scopes, np.ndarray):
             return self.scopes
+        if not self.scopes:
+            return np.empty(0, np.uint64)
         ends = np.cumsum(list(map(len, self.scopes)), dtype=np.int64)
         return siphash128(b"".join(self.scopes), ends, key)[:, 1].copy()
 

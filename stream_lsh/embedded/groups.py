@@ -83,9 +83,11 @@ class Groups:
         """Fold a batch. times, log: int64[n], event times (NO_TIME for none) and, with a window, stream times; sources:
         of all n, or nothing."""
         self._view = None
-        kept = judgement.of_kind(Kind.UNIQUE)
-        if sources or (times[kept] != NO_TIME).any():
-            self._cache.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
+        timed = (times != NO_TIME).any()
+        if sources or timed:
+            kept = judgement.of_kind(Kind.UNIQUE)
+            if sources or (times[kept] != NO_TIME).any():
+                self._cache.keep(judgement.seqs[kept], times[kept], chosen(sources, kept))
         before, reached = (
             (0, None) if self._ending is None else (self._ending.reached, self._ending.enter(log, judgement.seqs))
         )
@@ -93,10 +95,11 @@ class Groups:
         self._cache.put(events.groups)
         if len(events.places):
             self._remember(judgement, events, times, sources)
-        accepted = judgement.kinds <= np.uint8(Kind.EXACT_DUPLICATE)
-        latest = int(times[accepted].max(initial=NO_TIME))
-        if latest != NO_TIME:
-            self._fact["latest"] = max(latest, self._fact.get("latest") or 0)
+        if timed:
+            accepted = judgement.kinds <= np.uint8(Kind.EXACT_DUPLICATE)
+            latest = int(times[accepted].max(initial=NO_TIME))
+            if latest != NO_TIME:
+                self._fact["latest"] = max(latest, self._fact.get("latest") or 0)
         return events if reached is None else replace(events, ended=self._end(before, reached))
 
     def _end(self, begin: int, reached: NDArray[np.int64]) -> list[tuple[int, Group]]:

@@ -172,8 +172,7 @@ class Index:
             UsageError: there is a window and the first document has no event time, or the index cannot delete and the
                 batch has a deletion. Nothing is changed.
         """
-        if (batch.documents.what & np.uint8(DELETION)).any():
-            self._check_deletes()
+        self._check_deletes(batch)
         self.compile()
         for shard in self.shards:
             shard.poll()
@@ -227,9 +226,11 @@ class Index:
             for shard, matches in zip(self.shards, found, strict=True)
         ]
 
-    def _check_deletes(self) -> None:
+    def _check_deletes(self, batch: SignedBatch) -> None:
         settings = self.settings
-        if settings.on_conflict != "update" and (settings.compare_with == "all" or settings.late):
+        if settings.on_conflict == "update" or (settings.compare_with == "kept" and not settings.late):
+            return
+        if (batch.documents.what & np.uint8(DELETION)).any():
             raise UsageError(
                 f"nothing can be deleted from the index in {self.folder}: it has compare_with = "
                 f"{settings.compare_with}, shards = {settings.shards} and on_conflict = reject; make an index with "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,7 @@ class Judgement:
 
     def of_kind(self, kind: Kind) -> NDArray[np.int64]:
         """The places of the documents with a kind of verdict."""
-        found: NDArray[np.int64] = np.flatnonzero(self.kinds == np.uint8(kind))  # numpy is slow with an enumeration
+        found: NDArray[np.int64] = (self.kinds == np.uint8(kind)).nonzero()[0]  # numpy is slow with an enumeration
         return found
 
     @property
@@ -184,8 +184,7 @@ def judge(
 
     numbers = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])
     document, row, seq, similarity, evidence = (
-        np.concatenate([getattr(m, name) for m in found])
-        for name in ("document", "row", "seq", "similarity", "evidence")
+        _joined([getattr(m, name) for m in found]) for name in ("document", "row", "seq", "similarity", "evidence")
     )
     starts = np.zeros(n + 1, np.int64)
     if len(document):
@@ -225,6 +224,10 @@ def _later(found: Sequence[Matches]) -> NDArray[np.int64]:
         return np.empty((0, 5), np.int64)
     later = np.concatenate([np.insert(m.representatives, 2, shard, axis=1) for shard, m in enumerate(found)])
     return later[np.lexsort((later[:, 1], later[:, 0]))]
+
+
+def _joined(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def _sum(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -48,5 +48,7 @@ def next_merge(levels: Sequence[int], busy: Sequence[bool], *, closed: bool = Fa
 
 def pause(levels: Sequence[int]) -> float:
     """Seconds to wait per 1,000 documents, so that merges keep up. A feed is slowed, never refused."""
+    if len(levels) <= TOLERATED:
+        return 0.0
     excess = sum(max(0, count - TOLERATED) for count in Counter(levels).values())
     return PAUSE * 2 ** min(excess, DOUBLINGS) if excess else 0.0
