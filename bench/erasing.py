@@ -4,16 +4,23 @@ Into an index that takes updates come so many documents (posts, with words excha
 deletions, of the same ones in both: spread over as many of the first as the smaller index has. Then others come, by a
 process that times batches and commits: once while nothing is due, once while all of it is; and a copy of the index is
 erased by itself, as `stream-lsh erase` does.
+
+With --updates: into an index of so many documents come random updates at a rate, and versions are due some seconds
+later. How many are due and not erased at the end, and since when? How fast are other documents that come meanwhile, as
+fast as they can, beside a run in which nothing is due?
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import random
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,8 +33,16 @@ from bench.edits import make
 from bench.engine import from_anywhere
 from bench.growth import TRUTHS, grow, read_rows
 from bench.one import run
+from bench.process import memory_of
+from stream_lsh.documents.builder import columns
+from stream_lsh.documents.columns import Columns
+from stream_lsh.documents.document import Document
+from stream_lsh.documents.fields import Fields
+from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import erase, erasure
 from stream_lsh.embedded.information import reading
+from stream_lsh.index.erasure.queue import count, queue_entries
+from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.erasing --documents 10000 --out results"
 SETTINGS = {"on_conflict": "update", "deleted_field": "deleted"}
@@ -40,6 +55,12 @@ COLUMNS = {
     "erasing_batch_ms": "slowest batch ms ", "erasing_commit_ms": "slowest commit ms ",
     "erase_ms": "a version alone ms",
 }  # fmt: skip
+UPDATE_COLUMNS = {
+    "rate": "updates/s", "updates": "updates", "due": "still due", "late": "for s", "others_rate": "others/s",
+    "of_idle": "of idle", "commit_ms": "slowest commit ms", "close_ms": "close ms", "memory_mb": "memory MB",
+}  # fmt: skip
+BATCH, COMMIT_SECONDS, PAUSE = 2048, 0.5, 0.02
+NEVER = 10**6  # seconds
 
 
 def ids(file: Path, documents: int, every: int) -> Iterable[bytes]:
@@ -101,24 +122,107 @@ def row(documents: int, deleted: int, file: Path, given: argparse.Namespace) -> 
     return found
 
 
+@dataclass(frozen=True)
+class Feed:
+    """Documents of a file as updates of the first ones, and others in between."""
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+
+    def batch(self, updates: int, done: int, others: int, taken: int, chance: random.Random) -> Columns:
+        """So many updates after `done` ones, and others after `taken` ones, shuffled."""
+        texts = self.texts
+        found = [Document(chance.choice(self.ids), texts[(done + i) % len(texts)]) for i in range(updates)]
+        found += [Document(f"other{taken + i}", texts[(taken + i) % len(texts)]) for i in range(others)]
+        chance.shuffle(found)
+        return columns(found, Fields())
+
+
+def updated(base: Path, feed: Feed, rate: int, wait: float, full: bool, given: argparse.Namespace) -> dict[str, Any]:
+    """The figures of updates at a rate into a copy of an index. full: others come as fast as they can."""
+    state, chance = given.work / "erasing-copy", random.Random(20261122)
+    shutil.copytree(base, state)
+    engine = Engine.open(Settings(on_conflict="update", erase_hours=wait / 3600), state)
+    done = others = 0
+    slowest = 0.0
+    start = committed = time.time()
+    while (now := time.time()) < start + given.seconds:
+        due = min(BATCH, int(rate * (now - start)) - done)
+        if due or full:
+            more = BATCH - due if full else 0
+            engine.add(feed.batch(due, done, more, others, chance))
+            done, others = done + due, others + more
+        else:
+            time.sleep(PAUSE)
+        if now >= committed + COMMIT_SECONDS:
+            committed = time.time()
+            engine.commit()
+            slowest = max(slowest, time.time() - committed)
+    took, end = time.time() - start, time.time()
+    entries = [entry for entry in queue_entries(engine.index.store) if entry.place.due <= end]
+    memory = memory_of(os.getpid())["resident"] / 1e6
+    closing = time.time()
+    engine.close()
+    closing = time.time() - closing
+    shutil.rmtree(state)
+    found = {
+        "kind": "updates", "rate": rate, "wait": wait, "updates": done, "others_rate": others / took,
+        "due": sum(count(entry.versions[1]) for entry in entries),
+        "late": max((end - entry.place.due for entry in entries), default=0.0),
+        "commit_ms": 1000 * slowest, "close_ms": 1000 * closing, "memory_mb": memory,
+    }  # fmt: skip
+    print(found, file=sys.stderr, flush=True)
+    return found
+
+
+def updates(file: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """The figures of all rates."""
+    base = given.work / "erasing-base"
+    shutil.rmtree(base, ignore_errors=True)
+    with file.open("rb") as lines:
+        documents = [orjson.loads(line) for line in islice(lines, given.documents + given.others)]
+    before, after = documents[: given.documents], documents[given.documents :]
+    engine = Engine.open(Settings(on_conflict="update"), base)
+    for at in range(0, len(before), BATCH):
+        some = before[at : at + BATCH]
+        engine.add(columns([Document(line["id"], f"{line['title']} {line['text']}") for line in some], Fields()))
+        engine.commit()
+    engine.close()
+    feed = Feed([line["id"] for line in before], [f"{line['title']} {line['text']}" for line in after])
+    rows = [updated(base, feed, rate, given.wait, False, given) for rate in given.updates]
+    for rate in given.updates:
+        idle, erasing = (updated(base, feed, rate, wait, True, given) for wait in (NEVER, given.wait))
+        rows.append(erasing | {"of_idle": erasing["others_rate"] / idle["others_rate"]})
+    shutil.rmtree(base)
+    return rows
+
+
 def main() -> None:
     parser = report.parser("erasing", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=40_000, help="in the smaller index (%(default)s)")
     parser.add_argument("--times", type=int, default=10, help="so many times as many in the larger one (%(default)s)")
     parser.add_argument("--deleted", type=int, default=2_000, help="documents that are deleted (%(default)s)")
     parser.add_argument("--others", type=int, default=100_000, help="documents that come meanwhile (%(default)s)")
+    parser.add_argument("--updates", type=int, nargs="+", help="random updates a second, instead; for example 300 1000")
+    parser.add_argument("--seconds", type=float, default=55.0, help="of updates (%(default)s)")
+    parser.add_argument("--wait", type=float, default=5.0, help="seconds until a version is due (%(default)s)")
     given = parser.parse_args()
     if not 0 < given.deleted <= given.documents:
         parser.error("--deleted: from 1 to as many as there are documents")
     where = report.environment()
     given.work.mkdir(parents=True, exist_ok=True)
     from_anywhere()
-    file, most = given.work / "erasing-edited.jsonl", given.times * given.documents + given.others
+    file = given.work / "erasing-edited.jsonl"
+    most = (1 if given.updates else given.times) * given.documents + given.others
     make(unpack(corpus("posts-120k"), given.data, given.work), file, most)
-    rows = [row(n, given.deleted, file, given) for n in (given.documents, given.times * given.documents)]
+    if given.updates:
+        rows, wanted = updates(file, given), UPDATE_COLUMNS
+    else:
+        wanted = COLUMNS
+        rows = [row(n, given.deleted, file, given) for n in (given.documents, given.times * given.documents)]
     file.unlink()
-    print(f"\n{report.table(COLUMNS, rows)}")
-    report.write(given.out, "erasing", where, rows, report.table(COLUMNS, rows, markdown=True))
+    print(f"\n{report.table(wanted, rows)}")
+    report.write(given.out, "erasing", where, rows, report.table(wanted, rows, markdown=True))
 
 
 if __name__ == "__main__":

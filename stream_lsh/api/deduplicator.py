@@ -23,6 +23,7 @@ from stream_lsh.documents.builder import Builder
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.document import Document, Time
 from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.erasure import ENDING_SECONDS
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.embedded.temporary import temporary_folder
@@ -103,7 +104,9 @@ class Deduplicator(Questions):
         opening: Index | None = None
         try:
             with uninterrupted():
-                opening = Index(given, folder, durable=index is not None, read_only=read_only, now=time.time())
+                opening = Index(
+                    given, folder, durable=index is not None, read_only=read_only, now=time.time(), clock=time.monotonic
+                )
                 engine = Engine(opening, opened(opening, False if read_only else groups, given.source_field))
                 self._facts: bytes = orjson.dumps(opening.store.named("facts") or {})
                 if not read_only:
@@ -335,7 +338,7 @@ class Deduplicator(Questions):
                 if self._automatic and not (self._read_only or guard.torn):
                     with uninterrupted():
                         self._commit()
-                    self._index.erase(time.time())
+                    self._index.erase(time.time(), seconds=ENDING_SECONDS)
             finally:
                 with uninterrupted():
                     guard.closed = True

@@ -11,7 +11,7 @@ from pathlib import Path
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.erasure import erase_due
+from stream_lsh.embedded.erasure import ENDING_SECONDS, erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.preparation import prepare
@@ -42,7 +42,7 @@ def delete(
     """
     with ExitStack() as stack:
         prepare()
-        index = Index(Settings(erase_hours=erase_hours), folder, now=time.time())
+        index = Index(Settings(erase_hours=erase_hours), folder, now=time.time(), clock=time.monotonic)
         stack.callback(index.close)
         if index.settings.on_conflict != "update":
             raise UsageError(
@@ -64,7 +64,7 @@ def delete(
             sink.finish()
             _commit(engine, sink)
         sink.close()
-        erase_due(index, time.time())
+        erase_due(index, time.time(), ENDING_SECONDS)
 
 
 def _deleted(ids: Sequence[str | int], engine: Engine, sink: Sink, place_of: PlaceOf) -> Judgement:

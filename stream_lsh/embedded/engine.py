@@ -85,7 +85,7 @@ class Engine:
             if rules is not None:
                 check_fields(rules, settings.time_field, settings.source_field)
         prepare(settings)
-        index = Index(settings, folder, durable=durable, now=time.time())
+        index = Index(settings, folder, durable=durable, now=time.time(), clock=time.monotonic)
         try:
             _check_times(index.settings)
             kept = opened(index, groups if rules is None else True, settings.source_field)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import Sink
-from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, queue_entries
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, count, queue_entries
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, SEQ
@@ -23,6 +24,8 @@ from stream_lsh.index.rows.row_file import NONE, RowFile, blank, unpacked
 from stream_lsh.index.rows.texts import Texts
 from stream_lsh.index.store.rocksdb import ROWS, Store
 from stream_lsh.settings.model import Settings
+
+ENDING_SECONDS = 5.0  # of erasing at the end of a run; the next one continues
 
 
 class Erasure(NamedTuple):
@@ -37,11 +40,13 @@ class Erasure(NamedTuple):
 
 def erasure(store: Store) -> Erasure:
     """The progress of erasing in an index."""
-    left = list(queue_entries(store))
-    return Erasure(
-        store.named(ERASED_VERSIONS) or 0, sum(item.versions for item in left),
-        min((item.since for item in left), default=None), min((item.due for item in left), default=None),
-    )  # fmt: skip
+    found = Erasure(store.named(ERASED_VERSIONS) or 0, 0, None, None)
+    for entry in queue_entries(store):
+        oldest, due = (min(one, other if other is not None else one) for one, other in (
+            (entry.since, found.oldest), (entry.place.due, found.due)
+        ))  # fmt: skip
+        found = Erasure(found.erased, found.waiting + count(entry.versions[1]), oldest, due)
+    return found
 
 
 def remains(
@@ -51,7 +56,8 @@ def remains(
     """What is left of erased versions of a segment with the rows [first, end), but for those that wait to be; rows:
     its file; erased: what `erased_of` says."""
     exact, signature_at = settings.verify == "exact", rows.shape.signature_at
-    waits = [item.rows for item in queue_entries(store) if item.shard == shard]
+    queued = (entry.versions[0] for entry in queue_entries(store) if entry.place.shard == shard)
+    waits = [rows[(rows >= first) & (rows < end)] for rows in queued]
     erased = np.setdiff1d(erased, np.concatenate([NONE, *waits]))
     ids, texts = Ids(store, shard, lambda _: segment), Texts(store, shard, lambda _: segment)
     ids.forget(end)  # all are to be read
@@ -93,10 +99,15 @@ def erase(folder: Path, *, everything: bool = False) -> Erasure:
         index.close()
 
 
-def erase_due(index: Index, now: float) -> None:
-    """Erase all that is due from an index that is not fed now, and what an interrupted run has left in its folder."""
-    since, job = index.due_since(now), index.store.named("job")
-    if since is not None and job is not None:
+def erase_due(index: Index, now: float, seconds: float = float("inf")) -> None:
+    """Erase all that is due from an index that is not fed now, and what an interrupted run has left in its folder.
+    seconds: begin nothing after them."""
+    index.erase(now, begins=partial(_erase_lines, index), seconds=seconds)
+
+
+def _erase_lines(index: Index, since: int) -> None:
+    """Erase what runs have left that was written by this time, in seconds since 1970."""
+    if (job := index.store.named("job")) is not None:
         Journal(index).erase(since)
         known = job["outputs"]
         paths = {place: place for place, output in known.items() if output["tail"]}
@@ -112,4 +123,3 @@ def erase_due(index: Index, now: float) -> None:
         finally:
             sink.close()
         index.commit({"job": {**job, "outputs": known}})
-    index.erase(now)

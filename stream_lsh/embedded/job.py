@@ -12,6 +12,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Engine, Judged
+from stream_lsh.embedded.erasure import ENDING_SECONDS
 from stream_lsh.embedded.feed import Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
@@ -107,9 +108,8 @@ class Job:
             finally:
                 sink.close()
             now = time.time()
-            if journal is not None and (since := index.due_since(now)) is not None:
-                journal.erase(since)
-            index.erase(now)  # what commits have not come to
+            # What commits have not come to. The rest is erased by the next run.
+            index.erase(now, begins=journal.erase if journal is not None else None, seconds=ENDING_SECONDS)
         return summary
 
 
@@ -256,7 +256,7 @@ class _Run:
         # speak of rows that are not there.
         self._torn = True
         now = time.time()
-        if (since := self._index.due_since(now)) is not None:
+        if (since := self._index.erasing_since) is not None:
             self._sink.let_go(since)
             if self._journal is not None:
                 self._journal.erase(since)

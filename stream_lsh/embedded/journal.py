@@ -177,14 +177,14 @@ class Journal:
         ]
         # What an earlier run has deleted may be on the disk still, if it was killed.
         segments = self._store.segments() if first else ends
-        keys = [
-            rows_key(JOURNAL, shard, segment, at)
-            for segment in segments for shard, at in ((0, 0), (len(NAMES), _LAST))
-        ]  # fmt: skip
+        spans = [
+            (rows_key(JOURNAL, 0, segment, 0), rows_key(JOURNAL, len(NAMES), segment, _LAST)) for segment in segments
+        ]
+        keys = [begin for begin, _ in spans]
         self._store.flush(keys)
         self._store.write({}, ranges=ranges)
         self._store.flush(keys)
-        self._store.purge(keys)
+        self._store.rewrite(spans)
 
 
 def _lines_key(name: str, segment: int, seq: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -50,6 +50,7 @@ class Index:
         durable: each commit waits for the disk.
         read_only: only `query`; the last commit is opened, while another process may write.
         now: seconds since 1970, stored as the time of creation.
+        clock: seconds, for the pauses of erasing.
 
     Attributes:
         settings: settings of the index.
@@ -61,11 +62,13 @@ class Index:
     """
 
     def __init__(
-        self, settings: Settings, folder: Path, *, durable: bool = True, read_only: bool = False, now: float = 0
-    ) -> None:
+        self, settings: Settings, folder: Path, *, durable: bool = True, read_only: bool = False, now: float = 0,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:  # fmt: skip
         self.folder = folder
         self.read_only = read_only
         self._torn = False
+        self._clock = clock
         self.shards: list[Shard] = []
         self._workers = None if read_only else Workers()
         self._pool: ThreadPoolExecutor | None = None
@@ -107,7 +110,13 @@ class Index:
             if self._workers is not None and self.settings.erase_hours is not None:  # None on Kafka, unless it is set
                 after = round(3600 * self.settings.erase_hours)
                 self._erasing = Erasing(
-                    self.folder, store, self.shards, after, self._workers.deletes, self.settings.id_field
+                    self.folder,
+                    store,
+                    self.shards,
+                    after,
+                    self._workers.deletes,
+                    self.settings.id_field,
+                    clock=self._clock,
                 )
             self._resolution = Resolution()
             if self.settings.late:
@@ -372,7 +381,7 @@ class Index:
         if self._removal is not None:
             self._removal.add(expired)
         if self._erasing is not None:
-            self._erasing.step(now)
+            self._erasing.step(now, paced=True)
         for shard in self.shards:
             if shard.full:
                 shard.flush()
@@ -418,18 +427,26 @@ class Index:
         if self._erasing is not None:
             self._erasing.beside = beside
 
-    def due_since(self, now: float) -> int | None:
-        """When the latest of the versions that are due was deleted, in seconds since 1970; None if none is due."""
-        return self._erasing.due_since(now) if self._erasing is not None else None
+    @property
+    def erasing_since(self) -> int | None:
+        """When the latest of the versions that are being erased was deleted, in seconds since 1970; None if none is."""
+        return self._erasing.since if self._erasing is not None else None
 
-    def erase(self, now: float, *, everything: bool = True) -> None:
-        """Erase committed deletions that are due, or only begin the next round.
+    def erase(
+        self, now: float, *, everything: bool = True, begins: Callable[[int], None] | None = None,
+        seconds: float = float("inf"),
+    ) -> None:  # fmt: skip
+        """Erase committed deletions that are due, or only do the next step.
 
         Args:
             now: seconds since 1970.
+            begins, seconds: see `Erasing.run`.
         """
         if self._erasing is not None:
-            (self._erasing.run if everything else self._erasing.step)(now)
+            if everything:
+                self._erasing.run(now, begins, seconds)
+            else:
+                self._erasing.step(now)
 
     def _write_manifest(self) -> None:
         """Commit the merges and flushes that the background threads have finished."""

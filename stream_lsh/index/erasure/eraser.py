@@ -1,24 +1,30 @@
 """Erasing: removing the ids and texts of deleted and replaced versions from the disk, some time after the deletion.
 
-Erasing removes what no query reads, and changes no verdict. It may therefore follow the clock. It runs in rounds of
-bounded work, one round after a commit. A round erases due versions of one page of rows:
+Erasing removes what no query reads, and changes no verdict. It may therefore follow the clock. A pass takes the
+versions that are due from the queue, and erases them in the order of their rows: all versions of a text frame are
+erased by rewriting it once. The longer a pass takes, the more versions the next one has, and the less each of them
+costs. Erasing therefore keeps up with any number of updates.
 
-1. One atomic write replaces their ids, texts and latest rows, lists them as erased, and adds new checksums.
-   From then on the versions count as erased, whichever of the next two steps reaches the disk first.
-2. The rows in files are overwritten.
-3. In the background, RocksDB rewrites the files that had the old values.
+A pass consists of steps of bounded work, at most one after a commit. A step erases some versions of neighbouring rows:
 
-Earlier rounds erase the dead letters of deleted ids, and remove these ids from the rows that were dropped for the
-versions. When nothing is due, a sweep follows. It replaces the document frequencies of each commit by one sum, and
-rewrites RocksDB's log, the latest rows and the group store. The entries of the erase queue are deleted after the sweep:
-after a crash the erasing is repeated.
+1. In the background, their ids and texts are read, and the values without them are made.
+2. One atomic write replaces these values and the latest rows, removes the ids of the versions from the rows that were
+   dropped for them, lists the versions as erased, and adds new checksums. From then on the versions count as erased,
+   whichever of the next two steps reaches the disk first.
+3. In the background, the rows in files are overwritten, and RocksDB rewrites the files that had the old values.
+
+Before the first step the dead letters of deleted ids are erased. After the last one a sweep follows. It replaces the
+document frequencies of each commit by one sum, and rewrites RocksDB's log, the latest rows and the group store. Then
+the entries of the pass are deleted from the queue. An index that is opened again continues the pass. Steps that were
+not completed are repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,43 +36,71 @@ from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.documents.erased_letters import erase_letters
 from stream_lsh.index.erasure.queue import (
     ERASED_VERSIONS,
-    NONE_DROPPED,
     REPRESENTATIVE_ROW,
-    QueueEntry,
+    Pass,
     Version,
+    count,
     facts_of,
-    in_rows,
-    of_fact,
-    queue_entries,
+    next_pass,
+    place_of,
 )
 from stream_lsh.index.kernel.document_frequency import folded
-from stream_lsh.index.kernel.replace import dropped_for, oldest_members
-from stream_lsh.index.rows.ids import BLOCK
-from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, ID
+from stream_lsh.index.kernel.replace import dropped_for
+from stream_lsh.index.rows.deleted_rows import Place
+from stream_lsh.index.rows.ids import Ids
+from stream_lsh.index.rows.layout import DELETED, FLAGS
 from stream_lsh.index.rows.row_file import blank
-from stream_lsh.index.rows.texts import FRAME_DOCUMENTS
+from stream_lsh.index.rows.texts import Texts
 from stream_lsh.index.segments.erased_rows import PAGE, blanked, erased_of, listing
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import deletion_lock
-from stream_lsh.index.store.rocksdb import Range, Store, name_key
+from stream_lsh.index.store.rocksdb import DEPARTED, GROUP, MEMBERS, QUEUE_NAMES, Range, Store, joined, name_key
 
-MOST = 64  # text frames and id values that a round rewrites
-PAST = 256  # versions of a deleted segment that a round handles
+STEP, STEP_PAGES = 1024, 4  # most of a step: versions, pages of rows
+IN_MEMORY = 128  # the same of rows in memory, which is done between two batches
 IDS = 4096  # ids whose dead letters are erased at a time
-MEMBERS = 4096  # members of a group that a round reads
-REACH = 1 << 19  # rows behind the first one in which a round rewrites ids
-ROUNDS = 256  # rounds between sweeps, even if something is still due
-_LOOK = 4  # a search for members of a group costs as much as reading this many
+READ = 4096  # members of groups that a step reads
+PAUSE = 4  # after a step erasing pauses so many times as long as the step took
+PROGRESS = "erasing"  # the pass in progress: its last entry, how many it has, and how many versions are erased
 
 Beside = Callable[[Sequence[Version]], tuple[dict[bytes, bytes], list[Range]]]
 """What another store keeps of versions: the values to write, without their ids, and the ranges of keys that had the
 ids."""
 
+_ALL_ROWS, _BEHIND_ALL = 1 << 62, "~"
+_ALL_GROUPS = [(kind, bytes([kind[0] + 1])) for kind in (GROUP, MEMBERS, DEPARTED)]
 
-Patch = tuple[Shard, Segment, NDArray[np.int64], NDArray[np.uint64]]
-"""Rows of a file to overwrite: their places, and their new words."""
+
+@dataclass(slots=True)
+class _Step:
+    """The versions [at, end) of a pass: rows of a segment, None if it was deleted, and what is written for them.
+
+    Attributes:
+        segments: of the shard.
+        rows: int64[n], ascending. before: uint64[n, width], what they are. versions: those of documents.
+        named: rows from which the ids of versions are removed.
+        values: without ids and texts. Older values of their keys have to leave the disk.
+        more: further values for the same write.
+    """
+
+    shard: Shard
+    segments: list[Place]
+    segment: Segment | None
+    at: int
+    end: int
+    rows: NDArray[np.int64]
+    named: list[int]
+    in_memory: bool = False
+    before: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 0), np.uint64))
+    versions: list[int] = field(default_factory=list)
+    values: dict[bytes, bytes] = field(default_factory=dict)
+    more: dict[bytes, bytes] = field(default_factory=dict)
+
+    def segment_of(self, row: int) -> int:
+        """The number of the segment of a row."""
+        return self.segments[bisect_right(self.segments, row, key=lambda place: place[1]) - 1][0]
 
 
 class Erasing:
@@ -74,18 +108,21 @@ class Erasing:
 
     Args:
         after: seconds from a deletion until a version is due.
-        pool: thread for the work in the background.
+        pool: thread for the work in the background, which also closes segments.
         id_field: where dead letters have their ids.
+        clock: seconds, for pauses; without one there are none.
         forgets: entries are deleted as soon as they are erased; otherwise by `forget`.
 
     Attributes:
         beside: called for what else has ids of versions; None = nothing has.
+        erased: number of versions that were erased and are not forgotten.
     """
 
     def __init__(
         self, folder: Path, store: Store, shards: Sequence[Shard], after: int, pool: ThreadPoolExecutor, id_field: str,
-        *, forgets: bool = True,
+        *, clock: Callable[[], float] = lambda: 0.0, forgets: bool = True,
     ) -> None:  # fmt: skip
+        self._clock = clock
         self._forgets = forgets
         self._folder = folder
         self._id_field = id_field
@@ -94,39 +131,44 @@ class Erasing:
         self._after = after
         self._pool = pool
         self.beside: Beside | None = None
-        self._queue = list(queue_entries(store))
-        self._patches: list[Patch] = []
+        self.erased = 0
+        self._front = ""  # no entry before this name is to be erased
+        self._added = _BEHIND_ALL  # the first entry that was added since the pass began
+        self._pass: Pass | None = None
+        self._at = self._done = 0  # versions of the pass before these are written, or have left the disk
+        self._lettered = 0  # the dead letters of versions before this one are erased
+        self._next: _Step | None = None  # prepared, and to be written
+        self._patches: list[_Step] = []  # whose rows in files are to be overwritten
         self._spans: list[Range] = []  # ranges of keys for the next sweep
-        self._running: Future[None] | None = None
-        self._sweeping = False
-        self._rounds = 0  # number of rounds since the last sweep
+        self._running: Future[Pass | _Step | None] | None = None
+        self._reading = self._sweeping = False  # what runs
+        self._nothing = False  # nothing was found to be due
+        self._started = self._paused_until = 0.0
 
     def enter(self, now: float) -> dict[str, Any]:
         """The facts that add the versions deleted since the last commit to the erase queue."""
         facts: dict[str, Any] = {}
         for shard in self._shards:
             facts |= left_by(shard, int(now), self._after)
-        self.add(facts)
+        self.added(facts)
         return facts
 
-    def add(self, facts: Mapping[str, Any]) -> None:
-        """Add entries to the queue."""
-        self._queue += [of_fact(name, fact) for name, fact in facts.items()]
+    def added(self, facts: Mapping[str, Any]) -> None:
+        """These facts are added to the queue."""
+        if self._forgets:  # otherwise they wait for the next `forget`
+            self._added, self._front = (min((name, *facts)) for name in (self._added, self._front))
 
     @property
-    def queue(self) -> Sequence[QueueEntry]:
-        """The queue, with entries that are erased and not forgotten yet."""
-        return self._queue
+    def since(self) -> int | None:
+        """When the latest of the versions that are being erased was deleted, in seconds since 1970; None if none is."""
+        return self._pass.since if self._pass is not None else None
 
-    def due_since(self, now: float) -> int | None:
-        """When the latest of the versions that are due now was deleted, in seconds since 1970; None if none is due."""
-        return max((item.since for item in self._queue if item.due <= now), default=None)
-
-    def step(self, now: float, before: int | None = None) -> None:
-        """After a commit, begin the next round if something is due and the previous round is over.
+    def step(self, now: float, before: int | None = None, *, paced: bool = False) -> bool:
+        """Do the next step if something is due and the step before is over. Returns whether nothing is left.
 
         Args:
             before: only entries made when the shard had fewer rows.
+            paced: only after the pause.
 
         Raises:
             OutputError: the disk is full or refuses the write.
@@ -134,36 +176,37 @@ class Erasing:
         """
         if self._running is not None:
             if not self._running.done():
-                return
+                return False
             self._take_over()
-        self._write_patches()
-        if self._patches:
-            return
-        due = [item for item in self._queue if item.due <= now and not item.swept]
-        if before is not None:
-            due = [item for item in due if item.there < before]
-        if self._letters([item for item in due if not item.letters_erased]):
-            return
-        while self._rounds < ROUNDS and (item := next((item for item in due if item.left.any()), None)) is not None:
-            if self._round(self._shards[item.shard], [other for other in due if other.shard == item.shard]):
-                self._rounds += 1
-                return
-        if due:
-            self._rounds, self._sweeping = 0, True
-            for shard in self._shards:
-                values, passed = folded(self._store, shard.number, trimmed=shard.counted.trimmed)
-                if values:
-                    self._store.write(values, ranges=passed)
-            spans, self._spans = self._spans, []
-            self._running = self._pool.submit(self._store.sweep, spans)
+        if self._nothing:
+            self._nothing = False
+            return True
+        if paced and self._clock() < self._paused_until:
+            return False
+        self._started = self._clock()
+        if self._patches:  # a reader had the lock of the files
+            self._begin(self._finished, [], None)
+        elif self._pass is None:
+            return not self._begin_pass(now, before)
+        elif not self._letters(self._pass):
+            self._erase(self._pass)
+        return False
 
-    def run(self, now: float) -> None:
-        """Erase everything that is due."""
-        while any(item.due <= now for item in self._queue):
-            self.step(now)
+    def run(self, now: float, begins: Callable[[int], None] | None = None, seconds: float = float("inf")) -> None:
+        """Erase everything that is due.
+
+        Args:
+            begins: called for each pass with its `since`, before its entries are deleted.
+            seconds: begin no step after them.
+        """
+        end, known = self._clock() + seconds, None
+        while self._clock() < end and not self.step(now):
+            self.finish()
+            if self._pass is not known and self._pass is not None and begins is not None:
+                begins(self._pass.since)
+            known = self._pass
             if self._patches:  # a reader holds the lock of the files
                 return
-            self.finish()
 
     def finish(self) -> None:
         """Wait for the work in the background."""
@@ -171,145 +214,184 @@ class Erasing:
             self._running.exception()
             self._take_over()
 
+    def _begin(self, work: Callable[..., Pass | _Step | None], *given: Any) -> None:
+        """Begin work in the background."""
+
+        def timed() -> Pass | _Step | None:
+            try:
+                return work(*given)
+            finally:
+                now = self._clock()
+                self._paused_until = now + PAUSE * (now - self._started)
+
+        self._running = self._pool.submit(timed)
+
     def _take_over(self) -> None:
+        """Take the result of the work in the background."""
         running, self._running = self._running, None
         with plainly(self._folder):
-            if running is not None:
-                running.result()
-        if self._sweeping:
-            self._sweeping = False
-            for item in self._queue:
-                item.swept = not item.left.any()
-            if self._forgets:
-                self.forget()
+            found = running.result() if running is not None else None
+        reading, sweeping, self._reading, self._sweeping = self._reading, self._sweeping, False, False
+        if isinstance(found, Pass):
+            self._pass, self._at = found, self._progress_of(found)
+            self._lettered = self._at
+        elif isinstance(found, _Step):
+            self._next = found
+        elif sweeping and self._pass is not None:
+            self._end(self._pass)
+        self._nothing = reading and found is None
 
-    def forget(self) -> None:
-        """Delete the entries of which everything is erased."""
-        erased = [item for item in self._queue if item.swept]
-        self._queue = [item for item in self._queue if not item.swept]
-        done = (self._store.named(ERASED_VERSIONS) or 0) + sum(item.versions for item in erased)
-        names = [name_key(item.name) for item in erased]
-        self._store.write({name_key(ERASED_VERSIONS): orjson.dumps(done)}, names)
+    # -- passes -----------------------------------------------------------------------------------------------------
 
-    # -- rounds -----------------------------------------------------------------------------------------------------
-
-    def _round(self, shard: Shard, due: Sequence[QueueEntry]) -> bool:
-        """One round: the first rows that are left, of entries of one shard. False if nothing is left."""
-        expired = ((item, at) for item in due for at in np.flatnonzero(item.left & (item.rows < shard.first)).tolist())
-        if past := list(islice(expired, PAST)):  # rows of deleted segments
-            self._write({}, self._nameless(past))
-            return True
-        row = next((int(item.rows[item.left][0]) for item in due if item.left.any()), None)
-        if row is None:
+    def _begin_pass(self, now: float, before: int | None) -> bool:
+        """Begin to read the next pass. False if nothing is due."""
+        place = next(map(place_of, self._store.names(QUEUE_NAMES, self._front)), None)
+        if place is None or place.due > now:
             return False
-        begin, end = _page(shard, row)
-        if named := self._named(shard, in_rows(due, begin, end, named=True)):
-            self._write(shard.ids.without((), named))
-            return True
-        chosen: list[tuple[QueueEntry, int]] = []
-        frames: set[int] = set()
-        for item, at in in_rows(due, begin, end, named=False):
-            frame = int(item.rows[at]) // FRAME_DOCUMENTS
-            if len(frames) == MOST and frame not in frames:
-                break
-            frames.add(frame)
-            chosen.append((item, at))
-        if chosen:
-            self._erase(shard, np.unique([int(item.rows[at]) for item, at in chosen]), self._nameless(chosen))
+        progress = self._store.named(PROGRESS) if self._forgets else None
+        last = progress["last"] if progress is not None and progress["last"] >= place.name else None
+        self._reading, self._added = True, _BEHIND_ALL
+        self._begin(next_pass, self._store, self._front, now, before, last)
         return True
 
-    def _letters(self, due: Sequence[QueueEntry]) -> bool:
-        """Erase the dead letters of the ids of some entries. False if there are none."""
+    def _progress_of(self, found: Pass) -> int:
+        """How many versions of a pass are erased."""
+        progress = self._store.named(PROGRESS)
+        if progress is None or (progress["last"], progress["entries"]) != (found.places[-1].name, len(found.places)):
+            return 0
+        self._spans = list(_ALL_GROUPS)
+        return int(progress["at"])
+
+    def _end(self, ended: Pass) -> None:
+        """Everything of a pass is erased."""
+        self.erased += count(ended.begins)
+        self._pass, self._front = None, min(ended.places[-1].name + "\0", self._added)
+        if self._forgets:
+            self.forget([place.name for place in ended.places])
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Delete entries of which everything is erased."""
+        done = (self._store.named(ERASED_VERSIONS) or 0) + self.erased
+        values: dict[bytes, bytes | None] = {name_key(ERASED_VERSIONS): orjson.dumps(done), name_key(PROGRESS): None}
+        self._store.write(values, map(name_key, names))
+        self._spans.append((name_key(names[0]), name_key(names[-1]) + b"\0"))
+        self.erased, self._front = 0, self._front if self._forgets else ""
+
+    def _letters(self, current: Pass) -> bool:
+        """Erase the dead letters of some deleted ids. False if there are none."""
         letters, ids = self._folder / DEAD_LETTERS, set[bytes]()
-        for item in due if letters.exists() and letters.stat().st_size else ():
-            shard = self._shards[item.shard]
-            ids |= {shard.ids.read(row) for row in item.rows[item.deleted & (item.rows >= shard.first)].tolist()}
-            item.letters_erased = True
-            if len(ids) >= IDS:
-                break
+        if self._lettered < len(current.rows) and letters.exists() and letters.stat().st_size:
+            at = self._lettered + np.flatnonzero(current.deleted[self._lettered :])[:IDS]
+            for number, row in zip(current.shards[at].tolist(), current.rows[at].tolist(), strict=True):
+                shard = self._shards[number]
+                if row >= shard.first:
+                    ids.add(shard.ids.read(row))
+            self._lettered = int(at[-1]) + 1 if len(at) == IDS else len(current.rows)
         if ids - {b"null"}:
-            self._running = self._pool.submit(erase_letters, letters, ids - {b"null"}, self._id_field)
+            self._begin(lambda: erase_letters(letters, ids - {b"null"}, self._id_field))
         return self._running is not None
 
-    def _nameless(self, chosen: Sequence[tuple[QueueEntry, int]]) -> dict[bytes, bytes]:
-        """Mark these versions as erased; the values that other stores keep of them, without their ids."""
-        versions = set()
-        for item, at in chosen:
-            item.left[at] = False
-            if item.begins[at] != REPRESENTATIVE_ROW:
-                versions.add((int(item.groups[at]), int(item.seqs[at])))
-        if self.beside is None or not versions:
-            return {}
-        values, spans = self.beside(sorted(versions))
-        self._spans += spans
-        return values
+    # -- steps ------------------------------------------------------------------------------------------------------
 
-    def _named(self, shard: Shard, versions: Iterable[tuple[QueueEntry, int]]) -> list[int]:
-        """Rows that were dropped for some of these versions and have their ids, as many as a round rewrites. A version
-        whose rows have all been listed can be erased."""
+    def _erase(self, current: Pass) -> None:
+        """Write what is prepared, and prepare the next step; the sweep follows the last one."""
+        self._done = self._at
+        prepared, self._next, keys = self._next, None, list[bytes]()
+        if prepared is not None and (prepared.segment is None or prepared.segment in prepared.shard.segments):
+            keys = self._write(current, prepared)
+        following = self._following(current)
+        if following is not None and (following.in_memory or following.segment is None):
+            keys += self._write(current, self._prepared(following))
+            following = None
+        elif following is None and not keys:
+            self._sweep()
+            return
+        self._begin(self._finished, keys, following)
+
+    def _following(self, current: Pass) -> _Step | None:
+        """The versions of the next step."""
+        if (at := self._at) == len(current.rows):
+            return None
+        shard, row = self._shards[int(current.shards[at])], int(current.rows[at])
+        segment, base = None, int(shard.rows.base)
+        end, most, stop = shard.first, STEP, int(np.searchsorted(current.shards, shard.number, "right"))
+        if row >= shard.first:
+            segment = shard.segments.of(row)
+            end = min(shard.segments.end_of(row), (row // PAGE + STEP_PAGES) * PAGE)
+            if row >= base:
+                most = IN_MEMORY
+            else:
+                end = min(end, base)
+        stop = min(at + most, at + int(np.searchsorted(current.rows[at:stop], end)))
         named: list[int] = []
-        blocks: set[int] = set()
-        looked = 0
-        for item, at in versions:
-            (version,) = shard.stored.at(item.rows[at : at + 1])
-            while item.begins[at] >= 0:
-                if looked > MEMBERS or len(blocks) == MOST:
-                    return named
-                found = _behind(shard, version[GROUP], int(item.begins[at]))
-                members = found[found < item.ends[at]]
-                looked += len(found) + _LOOK
-                for member in members[dropped_for(version[ID], members, shard.rows)].tolist():
-                    if named and (member > named[0] + REACH or (len(blocks) == MOST and member // BLOCK not in blocks)):
-                        item.begins[at] = member
-                        return named
-                    named.append(member)
-                    blocks.add(member // BLOCK)
-                item.begins[at] = int(found[-1]) + 1 if len(members) == MEMBERS else NONE_DROPPED
-        return named
-
-    def _erase(self, shard: Shard, rows: NDArray[np.int64], more: dict[bytes, bytes]) -> None:
-        """Erase rows of one page.
-
-        Args:
-            rows: int64[n], ascending.
-            more: values for the same write.
-        """
-        segment = shard.segments.of(int(rows[0]))
-        known = erased_of(self._store, shard.number, segment.number, int(rows[0]))
-        block = shard.stored.at(rows)
-        versions = rows[block[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
-        values = shard.ids.without(versions, ())
-        if shard.limits.exact:
-            values |= shard.texts.without(versions)
-        anew = values.copy()
-        new = ~np.isin(rows, known)
-        if new.any():
-            values |= listing(shard.number, segment.number, rows[new])
-        before, block = block, blank(block, shard.shape.signature_at)
-        values |= blanked(self._store, shard.number, segment.number, rows, shard.shape.signature_at)
-        base = int(shard.rows.base)
-        in_memory = rows >= base
-        shard.rows.recent[rows[in_memory] - base] = block[in_memory]
-        filed = ~in_memory
-        if filed.any():
-            places = rows[filed] - segment.first
+        if segment is not None:
+            found, n = dropped_for(
+                *(of[at:stop] for of in (current.rows, current.groups, current.begins, current.ends)), READ, shard.rows,
+                shard.table, shard.memory,
+            )  # fmt: skip
+            named, stop = np.unique(found).tolist(), at + int(n)
             if flushes := shard.flushed():
                 self._store.write(flushes)
-            fresh = new[filed]
-            values |= segment.rows.checksums(
-                self._store, shard.number, segment.number, places[fresh], before[filed][fresh]
-            )
-            self._patches.append((shard, segment, places, block[filed]))
-        self._write(anew, values | more)
+        rows = np.unique(current.rows[at:stop])
+        return _Step(shard, shard.segments.places, segment, at, stop, rows, named, in_memory=row >= base)
 
-    def _write(self, anew: dict[bytes, bytes], values: dict[bytes, bytes] | None = None) -> None:
-        """Write values. In the background RocksDB rewrites the files that have an older value of `anew`."""
-        keys = list(anew)
-        self._store.flush(keys)
-        self._store.write(anew if values is None else values)
-        self._store.flush(keys)
+    def _finished(self, keys: list[bytes], following: _Step | None) -> _Step | None:
+        """Finish what is written, and prepare the next step."""
         self._write_patches()
-        self._running = self._pool.submit(self._store.purge, keys)
+        self._store.purge(keys)
+        return None if following is None else self._prepared(following)
+
+    def _prepared(self, step: _Step) -> _Step:
+        """Make the values of a step; of rows in files another thread may do it."""
+        shard, segment, rows = step.shard, step.segment, step.rows
+        if segment is None or segment.rows.file < 0:
+            return step
+        ids, texts = Ids(self._store, shard.number, step.segment_of), Texts(self._store, shard.number, step.segment_of)
+        ids.forget(_ALL_ROWS)  # all are read from the store
+        places, fresh = rows - segment.first, np.zeros(len(rows), np.bool_)
+        step.before = shard.stored.at(rows) if step.in_memory else segment.rows.at(places)
+        step.versions = rows[step.before[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
+        step.values = ids.without(step.versions, step.named)
+        if shard.limits.exact:
+            step.values |= texts.without(step.versions)
+        for page in np.unique(rows // PAGE).tolist():
+            known = erased_of(self._store, shard.number, segment.number, page)
+            new = np.setdiff1d(rows[rows // PAGE == page], known, assume_unique=True)
+            if len(new):
+                step.more |= listing(shard.number, segment.number, new)
+                fresh[np.searchsorted(rows, new)] = True
+        if not step.in_memory and fresh.any():
+            step.more |= segment.rows.checksums(
+                self._store, shard.number, segment.number, places[fresh], step.before[fresh]
+            )
+        return step
+
+    def _write(self, current: Pass, step: _Step) -> list[bytes]:
+        """Write what is prepared. Returns the keys whose older values have to leave the disk."""
+        shard, segment, rows = step.shard, step.segment, step.rows
+        values, keys = step.values | step.more, list(step.values)
+        some = slice(step.at, step.end)
+        own = current.begins[some] != REPRESENTATIVE_ROW
+        if self.beside is not None and own.any():
+            groups, seqs = current.groups[some][own].tolist(), current.seqs[some][own].tolist()
+            more, spans = self.beside(sorted(set(zip(groups, seqs, strict=True))))
+            values |= more
+            self._spans = list(joined([*self._spans, *spans]))
+        if segment is not None and len(rows):
+            signature_at = shard.shape.signature_at
+            values |= blanked(self._store, shard.number, segment.number, rows, signature_at)
+            if step.in_memory:
+                shard.rows.recent[rows - int(shard.rows.base)] = blank(step.before, signature_at)
+            else:
+                self._patches.append(step)
+        progress = {"last": current.places[-1].name, "entries": len(current.places), "at": self._done}
+        self._store.flush(keys)
+        self._store.write(values | ({name_key(PROGRESS): orjson.dumps(progress)} if self._forgets else {}))
+        self._store.flush(keys)
+        shard.ids.erased(step.versions, step.named)
+        shard.texts.erased(step.versions)
+        self._at = step.end
+        return keys
 
     def _write_patches(self) -> None:
         """Overwrite rows in files, unless a reader compares them with their checksums."""
@@ -317,9 +399,19 @@ class Erasing:
             return
         with deletion_lock(self._folder) as free:
             while free and self._patches:
-                shard, segment, places, rows = self._patches.pop()
-                if segment in shard.segments:  # otherwise the segment was deleted
-                    segment.rows.patch(places, rows)
+                step = self._patches.pop()
+                if step.segment is not None and step.segment.rows.file >= 0:  # otherwise the segment was deleted
+                    blanks = blank(step.before, step.shard.shape.signature_at)
+                    step.segment.rows.patch(step.rows - step.segment.first, blanks)
+
+    def _sweep(self) -> None:
+        self._sweeping = True
+        for shard in self._shards:
+            values, passed = folded(self._store, shard.number, trimmed=shard.counted.trimmed)
+            if values:
+                self._store.write(values, ranges=passed)
+        spans, self._spans = self._spans, []
+        self._begin(self._store.sweep, spans)
 
 
 def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
@@ -331,18 +423,3 @@ def left_by(shard: Shard, now: int, after: int) -> dict[str, Any]:
         return {}
     # Without updates no other row has these ids.
     return dict(facts_of(versions, shard.number, now, after, named=shard.limits.update))
-
-
-def _page(shard: Shard, row: int) -> tuple[int, int]:
-    """First and last row (not included) of the part of a row's page that is in its segment."""
-    segments = shard.segments
-    return (
-        max(segments.of(row).first, row // PAGE * PAGE),
-        min(segments.end_of(row), (row // PAGE + 1) * PAGE),
-    )
-
-
-def _behind(shard: Shard, group: np.uint64, row: int) -> NDArray[np.int64]:
-    """The oldest MEMBERS members of a group, from a row on."""
-    found: NDArray[np.int64] = oldest_members(group, np.int64(row), np.int64(MEMBERS), shard.table, shard.memory)
-    return found

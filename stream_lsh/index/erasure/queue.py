@@ -1,20 +1,21 @@
-"""The erase queue: deleted and replaced versions that wait for their erasing. Entries are facts of the store, ordered
-by the time at which they are due."""
+"""The erase queue: deleted and replaced versions that wait for their erasing. Entries are facts of the store in a
+column family of their own, ordered by the time at which they are due. Memory has only the versions of one pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.index.store.rocksdb import Store
+from stream_lsh.index.store.rocksdb import QUEUE_NAMES, Store, name_key
 
-WAITING = "erase/"  # followed by: time at which it is due, shard, number of rows, index
 ERASED_VERSIONS = "erased"  # number of erased versions
 FACT = 1024  # most versions of a fact
+PASS_VERSIONS, PASS_ENTRIES = 1 << 19, 1 << 16  # most of a pass: 40 MB
 # Values of `begins`: no row was dropped for the version; the row is a representative row, which has no version of its
 # own.
 NONE_DROPPED, REPRESENTATIVE_ROW = -1, -2
@@ -23,40 +24,61 @@ Version = tuple[int, int]
 """Number of its group, and `seq`."""
 
 
-@dataclass(slots=True, eq=False)
-class QueueEntry:
-    """An entry of the erase queue: versions of one shard.
-
-    Attributes:
-        name: name of the fact.
-        due, since: when the versions are due, and when they were deleted or replaced, in seconds since 1970.
-        rows: int64[n], the rows to erase, ascending.
-        begins, ends: int64[n]; rows that were dropped for a version, and have its id in their verdict, are in [begin,
-            end).
-        seqs, groups: int64[n], of each version.
-        deleted: bool[n], whether the version's id was deleted (otherwise it was replaced).
-        left: bool[n], whether the row is still to be erased.
-        versions: number of rows that are not representative rows.
-        there: number of rows of the shard when the first of the versions was deleted.
-        letters_erased: the dead letters of these ids are erased.
-        swept: everything is erased; only the entry is left.
-    """
+class Place(NamedTuple):
+    """An entry without its versions: its name, when they are due, their shard, and how many rows this had when the
+    first of them was deleted."""
 
     name: str
     due: int
     shard: int
+    there: int
+
+    def waits(self, now: float, after: int) -> bool:
+        """Whether it is too early to erase the versions, which are due `after` seconds later than they were deleted. A
+        deletion that is further in the future was recorded by a wrong clock: it is due, too."""
+        return abs(now - self.due + after) < after
+
+
+class QueueEntry(NamedTuple):
+    """An entry of the erase queue: versions of one shard.
+
+    Attributes:
+        since: when they were deleted or replaced, in seconds since 1970.
+        versions: int64[6, n]: rows to erase; first and last row (not included) of those that were dropped for a version
+            and have its id in their verdict; seqs and groups of the versions; 1 if the version's id was deleted.
+    """
+
+    place: Place
     since: int
+    versions: NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Pass:
+    """The versions that are erased in one pass over the rows.
+
+    Attributes:
+        places: of their entries.
+        since: when the latest of them was deleted or replaced, in seconds since 1970.
+        shards: int64[n], ascending.
+        rows: int64[n], ascending in each shard.
+        begins, ends, seqs, groups: int64[n], and deleted: bool[n], see `QueueEntry.versions`.
+    """
+
+    places: list[Place]
+    since: int
+    shards: NDArray[np.int64]
     rows: NDArray[np.int64]
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
     seqs: NDArray[np.int64]
     groups: NDArray[np.int64]
     deleted: NDArray[np.bool_]
-    left: NDArray[np.bool_]
-    versions: int
-    there: int
-    letters_erased: bool = False
-    swept: bool = False
+
+
+def count(begins: NDArray[np.int64]) -> int:
+    """How many of some rows are no representative rows, by their `begins`."""
+    return int((begins != REPRESENTATIVE_ROW).sum())
 
     def waits(self, now: float) -> bool:
         """Whether it is too early to erase the versions. A deletion that is further in the future than versions wait
@@ -81,37 +103,57 @@ def facts_of(
     all = all[np.argsort(all[:, 2], kind="stable")]
     for at in range(0, len(all), FACT):
         part, due = all[at : at + FACT], now + after
-        yield f"{WAITING}{due:012d}/{shard}/{part[0, 2]}/{at}", [now, *part.T.tolist()]
+        yield f"{QUEUE_NAMES}{due:012d}/{shard}/{part[0, 2]}/{at}", [now, *part.T.tolist()]
 
 
-def queue_entries(store: Store) -> Iterator[QueueEntry]:
-    """The erase queue of an index, the entry that is due first in front."""
-    for name, fact in store.items(WAITING):
-        yield of_fact(name, fact)
+def place_of(name: str) -> Place:
+    """The entry with this name."""
+    due, shard, there, _ = name.removeprefix(QUEUE_NAMES).split("/")
+    return Place(name, int(due), int(shard), int(there))
 
 
-def of_fact(name: str, fact: Any) -> QueueEntry:
-    """Decode a fact."""
-    due, shard, there, _ = name.removeprefix(WAITING).split("/")
-    rows, begins, ends, seqs, groups, deleted = (np.array(column, np.int64) for column in fact[1:])
-    left, version = np.ones(len(rows), np.bool_), begins != REPRESENTATIVE_ROW
-    return QueueEntry(
-        name, int(due), int(shard), fact[0], rows, begins, ends, seqs, groups, version & (deleted != 0), left,
-        int(version.sum()), int(there),
-    )  # fmt: skip
+def places(store: Store) -> Iterator[Place]:
+    """The entries of the queue, the one that is due first in front."""
+    return map(place_of, store.names(QUEUE_NAMES))
 
 
-def in_rows(due: Sequence[QueueEntry], begin: int, end: int, *, named: bool) -> Iterator[tuple[QueueEntry, int]]:
-    """What is left of these entries in the rows [begin, end), ordered by row: a text frame is then rewritten once.
+def queue_entries(store: Store, start: str = "") -> Iterator[QueueEntry]:
+    """The same with their versions; from the name `start` on."""
+    for name, (since, *versions) in store.items(QUEUE_NAMES, start):
+        yield QueueEntry(place_of(name), since, np.array(versions, np.int64).reshape(6, -1))
+
+
+def latest_deletion(store: Store, default: float) -> float:
+    """When the versions that are due last were deleted, in seconds since 1970."""
+    last = store.last(name_key(f"{QUEUE_NAMES}~"))
+    return default if last is None else float(orjson.loads(last[1])[0])
+
+
+def next_pass(store: Store, start: str, now: float, before: int | None = None, last: str | None = None) -> Pass | None:
+    """The versions that are erased next: those of the first entries that are due. None if there are none.
 
     Args:
-        named: yield the versions whose ids other rows may have, instead of all others.
+        start: entries before this name are left out.
+        before: only entries made when the shard had fewer rows.
+        last: the last entry, if the pass is an earlier one.
     """
-    places = [
-        np.flatnonzero(item.left & (item.rows >= begin) & (item.rows < end) & ((item.begins >= 0) == named))
-        for item in due
-    ]  # fmt: skip
-    rows, ats = np.concatenate([item.rows[at] for item, at in zip(due, places, strict=True)]), np.concatenate(places)
-    of = np.repeat(np.arange(len(due)), [len(at) for at in places])
-    for k in np.argsort(rows, kind="stable").tolist():
-        yield due[of[k]], int(ats[k])
+    entries: list[QueueEntry] = []
+    size = 0
+    for entry in queue_entries(store, start):
+        if entry.place.due > now or size >= PASS_VERSIONS or len(entries) == PASS_ENTRIES:
+            break
+        if last is not None and entry.place.name > last:
+            break
+        if before is None or entry.place.there < before:
+            entries.append(entry)
+            size += entry.versions.shape[1]
+    if not entries:
+        return None
+    shards = np.repeat([entry.place.shard for entry in entries], [entry.versions.shape[1] for entry in entries])
+    all = np.concatenate([entry.versions for entry in entries], axis=1)
+    order = np.lexsort((all[0], shards))
+    rows, begins, ends, seqs, groups, deleted = (column[order] for column in all)
+    return Pass(
+        [entry.place for entry in entries], max(entry.since for entry in entries), shards[order], rows, begins, ends,
+        seqs, groups, (begins != REPRESENTATIVE_ROW) & (deleted != 0),
+    )  # fmt: skip

@@ -329,19 +329,33 @@ def _post(key, row, memory):  # type: ignore[no-untyped-def]
 
 
 @njit(allocates=True)
-def oldest_members(group, row, most, runs, memory):  # type: ignore[no-untyped-def]
-    """The oldest members of a group from a row on, at most `most`."""
-    key, hits = key_behind(group, FOLLOWERS), np.zeros((1, (len(runs) + 63) >> 6), np.uint64)
-    room, out = np.empty(512, np.uint64), np.empty(most, np.int64)
-    probe(key, runs, hits)
-    return out[: earliest(key, find(memory, key), hits, runs, memory, row, most, room, out)]
+def dropped_for(versions, groups, begins, ends, most, rows, runs, memory):  # type: ignore[no-untyped-def]
+    """The rows that were dropped for some of these versions and have their ids, and how many versions have no others.
 
-
-@njit(allocates=True)
-def dropped_for(hashed, members, rows):  # type: ignore[no-untyped-def]
-    """Which of these rows were dropped for an id with this hash."""
-    out = np.empty(len(members), np.bool_)
-    for k in range(len(members)):
-        flags = word(rows, members[k], FLAGS)
-        out[k] = flags & np.uint64(DROPPED) != 0 and word(rows, members[k], OF) == hashed
-    return out
+    versions, groups, begins, ends: int64[n], each version's row and group, and where such rows are; a negative begin =
+    nowhere. A begin moves behind the rows that were read. most: rows to read, at least this many.
+    """
+    hits, room, found = (
+        np.zeros((1, (len(runs) + 63) >> 6), np.uint64),
+        np.empty(512, np.uint64),
+        np.empty(most, np.int64),
+    )
+    out, n, looked = np.empty(2 * most, np.int64), 0, 0
+    for k in range(len(versions)):
+        if begins[k] < 0:
+            continue
+        hashed, key = word(rows, versions[k], ID), key_behind(np.uint64(groups[k]), FOLLOWERS)
+        probe(key, runs, hits)
+        slot = find(memory, key)
+        while begins[k] >= 0:
+            if looked >= most:
+                return out[:n], k
+            members = earliest(key, slot, hits, runs, memory, begins[k], most, room, found)
+            looked += members
+            begins[k] = found[members - 1] + 1 if members == most and found[members - 1] < ends[k] else NOTHING
+            for member in found[:members]:
+                dropped = member < ends[k] and word(rows, member, FLAGS) & np.uint64(DROPPED) != 0
+                if dropped and word(rows, member, OF) == hashed:
+                    out[n] = member
+                    n += 1
+    return out[:n], len(versions)

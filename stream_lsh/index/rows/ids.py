@@ -82,17 +82,22 @@ class Ids:
         matches. All of these rows are committed."""
         anew, end, erased = dict[bytes, list[bytes]](), 0, set(rows)
         for row in sorted({*rows, *named}):
-            if row >= self._base:
-                self._recent[row - self._base] = (b"null" if row in erased else self._recent[row - self._base][0]), b""
             if row >= end:
                 first, value, ends, body = self._open(row)
                 names, end = _taken_apart(value, ends, body), first + len(ends) // 2
                 anew[rows_key(IDS, self._shard, self._segment_of(row), first)] = names
             at = 2 * (row - first)
             names[at : at + 2] = b"null" if row in erased else names[at], b""
+        return {key: _value(names) for key, names in anew.items()}
+
+    def erased(self, rows: Iterable[int], named: Iterable[int]) -> None:
+        """The values of `without` are in the store."""
+        for of, id in ((named, None), (rows, b"null")):
+            for row in of:
+                if row >= self._base:
+                    self._recent[row - self._base] = id or self._recent[row - self._base][0], b""
         self._stored.cache_clear()
         self._opened = None
-        return {key: _value(names) for key, names in anew.items()}
 
     def forget(self, before: int) -> None:
         """Drop the ids of rows before this one from memory; they are in the store."""

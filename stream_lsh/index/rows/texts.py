@@ -181,10 +181,16 @@ class Texts:
             for row in rows[at:end]:
                 texts[int(slots[row - first])] = b""
             values[rows_key(TEXTS, self._shard, number, first)] = _value(slots, _together(texts))
-            if first in self._cache:
-                self._cached -= len(self._cache.pop(first)[2])
             at = end
         return values
+
+    def erased(self, rows: Iterable[int]) -> None:
+        """The values of `without` are in the store."""
+        gone = list(rows)
+        for first in list(self._cache) if gone else ():
+            at = bisect_left(gone, first)
+            if at < len(gone) and gone[at] < first + len(self._cache[first][0]):
+                self._cached -= len(self._cache.pop(first)[2])
 
     def read(self, rows: Iterable[int], most: int) -> list[memoryview]:
         """The UTF-8 texts of the first of these rows, until they have `most` bytes.

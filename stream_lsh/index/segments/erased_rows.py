@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,15 +50,16 @@ class Keyed:
             yield first, min(first + step, len(block))
 
 
-def erased_of(store: Store, shard: int, segment: int, row: int = 0) -> NDArray[np.int64]:
-    """The erased rows of a segment from the page of `row` on, ascending.
+def erased_of(store: Store, shard: int, segment: int, page: int | None = None) -> NDArray[np.int64]:
+    """The erased rows of a segment, or of its part of a page, ascending.
 
     Raises:
         DamagedError: a value cannot be read.
     """
     try:
-        values = store.rows_of(ERASED_ROWS, shard, segment, row // PAGE * PAGE)
-        return np.sort(np.concatenate([NONE, *(listed(value) for _, value in values)]))
+        values = store.rows_of(ERASED_ROWS, shard, segment, (page or 0) * PAGE)
+        mine = takewhile(lambda item: page is None or item[0] < (page + 1) * PAGE, values)
+        return np.sort(np.concatenate([NONE, *(listed(value) for _, value in mine)]))
     except (struct.error, ValueError):
         raise DamagedError(
             f"{store.path}: the list of erased rows of shard {shard} is damaged; restore the folder from a backup"
@@ -80,7 +82,9 @@ def listing(shard: int, segment: int, rows: NDArray[np.int64]) -> dict[bytes, by
 
 def blanked(store: Store, shard: int, segment: int, rows: NDArray[np.int64], signature_at: int) -> dict[bytes, bytes]:
     """The stored values of a segment's rows in which these rows, ascending, are blank."""
-    values, at = dict[bytes, bytes](), 0
+    values = dict[bytes, bytes]()
+    begin = next((row for row, _ in store.rows_of(ROWS, shard, segment)), None)
+    at = len(rows) if begin is None else int(np.searchsorted(rows, begin))
     while at < len(rows):
         found, stop = store.before(ROWS, shard, segment, int(rows[at])), at + 1
         if found is not None:

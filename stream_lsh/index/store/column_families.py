@@ -9,7 +9,7 @@ from __future__ import annotations
 from rocksdict import BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DBCompressionType, Options
 
 FACTS = "default"
-ROWS, ANSWERS, GROUPS = "rows", "answers", "groups"
+ROWS, ANSWERS, GROUPS, QUEUE = "rows", "answers", "groups", "queue"
 SEGMENT = "segment-"  # followed by its number; for ids, texts and the journal by what it has, and the shard
 REWRITE_BLOBS = {"enable_blob_garbage_collection": "true", "blob_garbage_collection_age_cutoff": "1.0"}
 _BUFFER = 8 << 20  # bytes of a column family's write buffer
@@ -39,13 +39,14 @@ def alone(name: str) -> bool:
 def options(name: str) -> Options:
     """Options of a column family."""
     options = Options(raw_mode=True)
-    options.set_compression_type(DBCompressionType.none())  # texts are compressed already, signatures do not compress
+    # Texts are compressed already, signatures do not compress.
+    options.set_compression_type(DBCompressionType.zstd() if name == QUEUE else DBCompressionType.none())
     options.set_write_buffer_size(_ROWS_BUFFER if name == ROWS else _BUFFER)
     options.set_max_write_buffer_number(2)
     blocks = BlockBasedOptions()
     blocks.set_block_cache(_BLOCKS)
     options.set_block_based_table_factory(blocks)
-    if alone(name) or name == GROUPS:
+    if alone(name) or name in (GROUPS, QUEUE):
         options.set_target_file_size_base(_BUFFER)
     elif name not in (FACTS, ROWS):
         options.set_enable_blob_files(True)

@@ -8,8 +8,8 @@ A segment has column families of its own: one for the ids of each shard, one for
 else. Each is written in ascending order, and its files need no merging. Erasing (`purge`) rewrites only the one or two
 files that have the key, however large the index is.
 
-Three column families are shared by all segments: the rows that are in no file yet, the replies that a replica keeps for
-a while, and the group store (keys: a letter, then what `embedded.group_store` appends).
+Four column families are shared by all segments: the rows that are in no file yet, the replies that a replica keeps for
+a while, the erase queue, and the group store (keys: a letter, then what `embedded.group_store` appends).
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ _ALONE = {IDS: "ids", TEXTS: "texts"}
 _OF_ALL_SHARDS = {JOURNAL: "journal"}
 _KEY = struct.Struct(">cHIQ")
 _ROW_BYTES = 8
+QUEUE_NAMES = "erase/"  # facts in the column family of the erase queue
+_QUEUE = b"m/" + QUEUE_NAMES.encode()
+_NEAR = 1 << 15  # rows between two keys from which their files are rewritten apart
 _TRIES = 20  # attempts to open a store while another process writes to it
 _SPANS = 32  # most ranges of keys of a kind in a sweep: each is some megabytes of files
 
@@ -131,7 +134,7 @@ class Store:
     def _family_of(self, key: bytes) -> str:
         """The column family of a key."""
         if key.startswith(b"m/"):
-            return FACTS
+            return column_families.QUEUE if key.startswith(_QUEUE) else FACTS
         if (passing := _PASSING.get(key[:1])) is not None:
             return passing
         kind, shard, segment, _ = _KEY.unpack(key)
@@ -191,12 +194,20 @@ class Store:
     def purge(self, keys: Iterable[bytes]) -> None:
         """Rewrite the files that have these keys, without older values. `flush` must have flushed their column
         families before the keys were written and after. May run in the background."""
-        spans: dict[str, tuple[bytes, bytes]] = {}
+        spans: dict[str, list[Range]] = {}
         for key in sorted(keys):
-            name = self._family_of(key)
-            spans[name] = spans.get(name, (key,))[0], key + b"\0"
+            theirs = spans.setdefault(self._family_of(key), [(key, key)])
+            begin, end = theirs[-1]
+            near = parts_of(key)[3] - parts_of(end[: _KEY.size])[3] < _NEAR and key[:1] == begin[:1]
+            theirs[-1:] = [(begin, key + b"\0")] if near else [theirs[-1], (key, key + b"\0")]
+        for theirs in spans.values():
+            self.rewrite(joined(theirs))
+
+    def rewrite(self, spans: Iterable[Range]) -> None:
+        """The same for ranges of keys, each of one column family."""
         try:
-            for name, (begin, end) in spans.items():
+            for begin, end in spans:
+                name = self._family_of(begin)
                 if (family := self._families.get(name)) is None:
                     continue
                 if self._is_joint(name):  # values are in blob files, which RocksDB rewrites only all together
@@ -227,11 +238,9 @@ class Store:
             for family in (self._db, *passing):
                 if family is not None:
                     family.compact_range(None, None, anew())
-            for begin, end in _joined(spans):
-                if (family := self._families.get(self._family_of(begin))) is not None:
-                    family.compact_range(begin, end, anew())
         except Exception as error:
             raise state_error(self.path, error) from None
+        self.rewrite(joined(spans))
 
     def named(self, name: str) -> Any:
         """The JSON value stored under a name, or None."""
@@ -243,10 +252,15 @@ class Store:
                 f"{self.path}: the entry {name!r} is damaged; restore the folder from a backup or start a new one"
             ) from None
 
-    def items(self, prefix: str) -> Iterator[tuple[str, Any]]:
-        """All JSON values whose names begin with `prefix`, by name."""
+    def names(self, prefix: str, start: str = "") -> Iterator[str]:
+        """The names of `items`."""
+        for cursor in self._places(name_key(prefix), name_key(start) if start else b""):
+            yield cursor.key()[len(name_key("")) :].decode()
+
+    def items(self, prefix: str, start: str = "") -> Iterator[tuple[str, Any]]:
+        """All JSON values whose names begin with `prefix`, by name, from the name `start` on."""
         try:
-            for key, value in self.scan(name_key(prefix)):
+            for key, value in self.scan(name_key(prefix), name_key(start) if start else b""):
                 yield key[len(name_key("")) :].decode(), orjson.loads(value)
         except orjson.JSONDecodeError as error:
             raise DamagedError(
@@ -362,7 +376,7 @@ class Store:
             seal.write(self.path)
 
 
-def _joined(spans: Iterable[Range]) -> Iterator[Range]:
+def joined(spans: Iterable[Range]) -> Iterator[Range]:
     """Merge neighbouring ranges, so that each kind has at most _SPANS."""
     for _, theirs in groupby(sorted(set(spans)), key=lambda span: span[0][:1]):
         some = list(theirs)

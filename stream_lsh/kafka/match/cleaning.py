@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
 from stream_lsh.index.erasure.eraser import Erasing
-from stream_lsh.index.erasure.queue import ERASED_VERSIONS
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, places
 from stream_lsh.index.kernel.document_frequency import folded
 from stream_lsh.index.rows.deleted_rows import deleted_between
 from stream_lsh.index.segments.segment import Segment
@@ -67,8 +67,7 @@ class Cleaning:
             if self._before is None:
                 return None
             self._store.write({}, self._answers.forget(self._answered))
-        self._erasing.step(_ALWAYS, self._before)
-        if any(not item.swept for item in self._erasing.queue if item.there < self._before):
+        if not self._erasing.step(_ALWAYS, self._before):
             return None
         self._at = int(now)
         self._records = self._cleaned(frame, self._before)
@@ -83,11 +82,16 @@ class Cleaning:
         last = self._cycle.last_frame
         if last is None or abs(now - self._cycle.at) < self._every:
             return None
-        count, waiting = self._shard.count, self._erasing.queue
-        early = min((item.there for item in waiting if item.waits(now)), default=count)
-        before = min(early, self._answers.first_row(count, behind=last))
         self._answered = last
-        return before if any(item.there < before for item in waiting) else None
+        count = self._shard.count
+        before, oldest = self._answers.first_row(count, behind=last), count
+        for place in places(self._store):
+            if place.waits(now, self._every):
+                if oldest == count:  # what is due first waits
+                    return None
+                before = min(before, place.there)
+            oldest = min(oldest, place.there)
+        return before if oldest < before else None
 
     def _cleaned(self, frame: int, before: int) -> Iterator[Base]:
         """The records of a snapshot. Rows added meanwhile are in changes after its first record."""
@@ -101,9 +105,9 @@ class Cleaning:
             yield self._base(Mark(HAS_ROWS, frame, first, first, before), counts)
             del counts
         values, size = dict[bytes, bytes](), 0
-        for item in self._erasing.queue:
-            if item.there >= before and item.there < last:
-                key = name_key(item.name)
+        for place in places(self._store):
+            if before <= place.there < last:
+                key = name_key(place.name)
                 values[key] = self._store.value(key) or b""
                 size += len(values[key])
                 if size >= RECORD_BYTES:
@@ -118,8 +122,7 @@ class Cleaning:
                 record = self._rows(segment, at, end, frame, before)
                 yield record
                 at = record.mark.last
-        versions = sum(item.versions for item in self._erasing.queue if item.there < before)
-        erased = (self._store.named(ERASED_VERSIONS) or 0) + versions
+        erased = (self._store.named(ERASED_VERSIONS) or 0) + self._erasing.erased
         yield self._base(Mark(ENDS, frame, first, last, before), facts={"erased": erased, "at": self._at})
 
     def _base(
@@ -152,6 +155,7 @@ class Cleaning:
 
     def ended(self) -> None:
         """The snapshot counts: everything due is erased."""
-        self._erasing.forget()
+        assert self._before is not None
+        self._erasing.forget([place.name for place in places(self._store) if place.there < self._before])
         self._cycle.at = self._at
         self._before = self._records = None

@@ -17,7 +17,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import ForeignError, FormatError, StoreError
-from stream_lsh.index.erasure.queue import ERASED_VERSIONS, queue_entries
+from stream_lsh.index.erasure.queue import ERASED_VERSIONS, places
 from stream_lsh.index.kernel.document_frequency import folded, superseded
 from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count, marked, newly_deleted
 from stream_lsh.index.rows.row_file import Shape
@@ -307,7 +307,7 @@ class Copy:
         if counts:
             self.cycle.at = base.facts["at"]
             values[name_key(ERASED_VERSIONS)] = orjson.dumps(base.facts["erased"])
-            deleted += [name_key(item.name) for item in queue_entries(self.store) if item.there < mark.before]
+            deleted += [name_key(place.name) for place in places(self.store) if place.there < mark.before]
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
         self.changelog_offset = offset
         self.store.write(values | self._facts(), deleted)

@@ -20,6 +20,7 @@ from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
 from stream_lsh.index.batch import Shingles, parts
 from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.erasure.eraser import Erasing, left_by
+from stream_lsh.index.erasure.queue import latest_deletion
 from stream_lsh.index.evidence import explained
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
@@ -130,7 +131,7 @@ class Replica(Copy):
             )  # fmt: skip
             every = self._erase_after
             self._cleaning = Cleaning(self.store, shard, key, self._answers, erasing, self.cycle, every)
-            self._appended = max((float(item.since) for item in erasing.queue), default=self._appended)
+            self._appended = latest_deletion(self.store, self._appended)
         return shard
 
     def clean(self, elapsed: float) -> tuple[Mark, bytes] | None:
@@ -261,7 +262,7 @@ class Replica(Copy):
         shard.committed()
         self._leaving.add(expired)
         if self._cleaning is not None:
-            self._cleaning.erasing.add(waits)
+            self._cleaning.erasing.added(waits)
         if shard.full:
             shard.flush()
         elsewhere = _elsewhere(step.partitions(), matches.status, frame.source)

@@ -1,5 +1,6 @@
 """Erasing: what went is nowhere in the folder of an index (that no answer is another: test_answers.py)."""
 
+import itertools
 import random
 import shutil
 import zlib
@@ -14,7 +15,9 @@ from support.indexes import fed, opened, verdicts_of
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
-from stream_lsh.index.erasure.queue import queue_entries
+from stream_lsh.index.erasure import eraser, queue
+from stream_lsh.index.erasure.eraser import Erasing
+from stream_lsh.index.erasure.queue import places
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows import row_file
 from stream_lsh.index.rows.row_file import RowFile
@@ -104,7 +107,7 @@ def test_removed_versions_are_nowhere(tmp_path: Path, memory: int, window: str |
         assert (facts["erasing"]["waiting"], facts["erasing"]["due"]) == (3, "1970-01-02T00:16:40Z")
         index.erase(1000 + DAY)
         assert left(tmp_path, needles) == []
-        assert list(queue_entries(index.store)) == []
+        assert list(places(index.store)) == []
         assert len(contents(tmp_path)) > 10 and left(tmp_path, {"": b"last-name"})
         returning = [
             Document(document.id, document.text, time=START + 900) for document in (LAST, VICTIM, REPRESENTATIVE)
@@ -229,3 +232,57 @@ def test_the_check_finds_what_is_left(tmp_path: Path, what: str) -> None:
         index.store.write({rows_key(kind, 0, 0, first): value})
     problems = information(tmp_path, check=True)["health"]["problems"]  # type: ignore[index]
     assert any(f"row 101 of shard 0 was erased, but its {what} can still be read" in problem for problem in problems)
+
+
+UPDATES = Settings(on_conflict="update", memtable_documents=1024, erase_hours=1 / HOUR)
+
+
+def erasing_of(index: Index) -> Erasing:
+    assert index._erasing is not None
+    return index._erasing
+
+
+def changing(index: Index, documents: int, rounds: int, updates: int) -> None:
+    """Documents, then commits of random updates a second apart, with at most one step of erasing each."""
+    chance = random.Random(1)
+    for turn in range(rounds):
+        ids = chance.sample(range(documents), updates) if turn else range(documents)
+        fed(index, [Document(f"id{i}", f"{turn} {text_of(str(i))}", time=START) for i in ids], turn * documents, 500)
+        index.commit({}, now=turn)
+        erasing_of(index).finish()
+
+
+def test_erasing_keeps_up_with_updates(tmp_path: Path) -> None:
+    """Each commit replaces versions in more text frames than one step of a pass over all of them may rewrite."""
+    with opened(UPDATES, tmp_path) as index:
+        changing(index, 3000, 40, 100)
+        assert min(place.due for place in places(index.store)) > 40 - 12
+
+
+def test_memory_has_a_part_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "PASS_VERSIONS", 100)
+    with opened(Settings(on_conflict="update"), tmp_path) as index:
+        changing(index, 500, 21, 50)
+        erasing, sizes = erasing_of(index), set[int]()
+        while not erasing.step(10**9):
+            erasing.finish()
+            sizes.add(0 if erasing._pass is None else len(erasing._pass.rows))
+        assert sizes == {0, 100}
+        assert index.store.named(queue.ERASED_VERSIONS) == 1000 and list(places(index.store)) == []
+
+
+def test_closing_leaves_what_is_due_to_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It continues where the run before has ended."""
+    monkeypatch.setattr(eraser, "STEP", 32)
+    monkeypatch.setattr(eraser, "IN_MEMORY", 32)
+    ticks, reached = itertools.count(), [0]
+    with opened(Settings(on_conflict="update"), tmp_path) as index:
+        changing(index, 500, 2, 400)
+    while reached[-1] < 400:
+        with opened(Settings(), tmp_path, clock=lambda: float(next(ticks))) as index:
+            index.erase(10**9, seconds=20)
+            progress = index.store.named(eraser.PROGRESS)
+            reached.append(400 if progress is None else progress["at"])
+    assert len(reached) > 3 and reached == sorted(set(reached))
+    with opened(Settings(), tmp_path) as index:
+        assert index.store.named(queue.ERASED_VERSIONS) == 400 and list(places(index.store)) == []

@@ -31,7 +31,7 @@ from support.long_form import rotating
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError
-from stream_lsh.index.erasure.queue import queue_entries
+from stream_lsh.index.erasure.queue import places
 from stream_lsh.index.kernel.document_frequency import Counted, DocumentFrequency
 from stream_lsh.index.store.rocksdb import FREQUENCIES
 from stream_lsh.kafka.match import cleaning
@@ -118,7 +118,7 @@ class Owner:
             new = self.clean(50, now)
             marks += new
             assert new or not marks
-            if not new and not any(item.due <= now for item in queue_entries(self.replica.store)):
+            if not new and not any(place.due <= now for place in places(self.replica.store)):
                 return marks
         return marks
 
@@ -261,7 +261,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
             assert marks(copies[0]) == marks(owner.replica)
             assert counts(copies[0]) == counts(owner.replica)
     assert begun > cycles > 1 and log.start > 0
-    while any(item.due <= NOW for item in queue_entries(owner.replica.store)):
+    while any(place.due <= NOW for place in places(owner.replica.store)):
         owner.cycle()
     copies.append(followed(settings, next(folders), log))
     folder = copies[0].folder
@@ -272,7 +272,7 @@ def test_whoever_takes_over_wherever_a_cycle_is_answers_the_same(
     for replica in (owner.replica, *copies):
         assert marks(replica) == deleted_rows
         assert counts(replica) == words
-        assert list(queue_entries(replica.store)) == []
+        assert list(places(replica.store)) == []
         replica.activate()
         replica.close()
         facts: Any = information(replica.folder, check=True)
@@ -425,7 +425,7 @@ async def test_a_copy_that_has_begun_with_a_cycle_goes_on_or_begins_again(tmp_pa
     for frame in data[:half]:
         owner.match(frame)
     while not (sent := owner.clean(1)):
-        assert list(queue_entries(owner.replica.store))
+        assert list(places(owner.replica.store))
     while sent[-1].part != ENDS:
         owner.match(data[number])
         number += 1
@@ -465,7 +465,7 @@ def test_what_others_have_written_meanwhile_has_to_be_read(tmp_path: Path) -> No
     for frame in frames(settings, changing(200)):
         owner.match(frame)
     while not (sent := owner.clean(1)):
-        assert list(queue_entries(owner.replica.store))
+        assert list(places(owner.replica.store))
     assert sent[0].part == BEGINS
     log.add(log.values[3])
     with pytest.raises(OtherOwner, match="others have written to its changelog"):
@@ -473,7 +473,7 @@ def test_what_others_have_written_meanwhile_has_to_be_read(tmp_path: Path) -> No
     assert owner.replica.cycle.cleaned is None
     owner.replica.close()
     owner = Owner(settings, tmp_path / "owner", log)  # what it reads says that it counts nevertheless
-    assert owner.replica.cycle.cleaned is not None and list(queue_entries(owner.replica.store)) == []
+    assert owner.replica.cycle.cleaned is not None and list(places(owner.replica.store)) == []
     owner.replica.close()
 
 
@@ -485,9 +485,9 @@ def test_erasing_follows_append_times(tmp_path: Path) -> None:
     for number, frame in enumerate(data):
         year = 31_536_000 if number == len(data) // 2 else 0
         owner.match(replace(frame, appended=1000 * (10**9 + number + year)).encode(settings))
-    assert list(queue_entries(owner.replica.store)) and owner.clean(9, after - len(data)) == []
+    assert list(places(owner.replica.store)) and owner.clean(9, after - len(data)) == []
     owner.cycle(after)
-    assert list(queue_entries(owner.replica.store)) == []
+    assert list(places(owner.replica.store)) == []
     owner.replica.close()
 
 
@@ -498,7 +498,7 @@ def test_without_erase_hours_all_is_as_it_was(tmp_path: Path) -> None:
     owner = Owner(settings, tmp_path / "owner", log, after=None)
     for frame in frames(settings, changing(200)):
         owner.match(frame)
-    assert owner.clean(9) == [] and list(queue_entries(owner.replica.store)) == []
+    assert owner.clean(9) == [] and list(places(owner.replica.store)) == []
     assert not any(Change.decode(value, settings).waits for value in log.values)
     facts = owner.replica.store.named("replica")
     assert facts["format"] == 2 and "cleaning" not in facts
