@@ -93,6 +93,10 @@ class Gather(Generic[Payload]):
         self._tails[shard] = offset
         return Outcome.APPLIED
 
+    def last_of(self, shard: int) -> int:
+        """The last frame that a shard has answered without a gap."""
+        return self._tails[shard]
+
     @property
     def ready(self) -> bool:
         """Whether `take` has a frame."""

@@ -63,7 +63,7 @@ class JudgeStage(Stage):
         self._waiting = 0  # bytes of the replies since the last one
         self._position = 0  # offset after the last reply that was read
         self._decided = 0  # documents that have a verdict
-        self._gap_since: float | None = None
+        self._gap: tuple[int, int, float] | None = None  # shard, its last frame, since when its next reply is missing
         self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
         self._unreadable = Unreadable(settings, probe)
 
@@ -119,7 +119,7 @@ class JudgeStage(Stage):
         self._gather = Gather(settings.shards, judged.last)
         if settings.late:
             self._deciding = await self._decided_before(judged.last, judged.documents)
-        self._position, self._gap_since, self._waits = position, None, None
+        self._position, self._gap, self._waits = position, None, None
         self._member.consumer.seek(self._input, position)
         log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, judged.last)
 
@@ -168,11 +168,12 @@ class JudgeStage(Stage):
             outcome = self._gather.add(record.offset, shard, offset, predecessor, record.value)
             self._position = record.offset + 1
             if outcome is Outcome.APPLIED:
-                self._gap_since = None
+                if self._gap is not None and self._gap[0] == shard:
+                    self._gap = None
             else:
                 self.probe.ignored(outcome)
-                if outcome is Outcome.GAP and self._gap_since is None:
-                    self._gap_since = time.monotonic()
+                if outcome is Outcome.GAP and self._gap is None:
+                    self._gap = shard, self._gather.last_of(shard), time.monotonic()
 
     async def _judge(self) -> None:
         """Judge all complete frames, in rounds."""
@@ -225,13 +226,12 @@ class JudgeStage(Stage):
         probe.pairs.inc(sum(len(found) for found in records.pairs.values()))
 
     def _mention_gap(self) -> None:
-        if self._gap_since is not None and time.monotonic() > self._gap_since + STUCK_SECONDS:
-            assert self._gather is not None
+        if self._gap is not None and time.monotonic() > self._gap[2] + STUCK_SECONDS:
             log.warning(
-                "a shard's reply after frame %d is missing for %d s; its worker sends it again when it begins again",
-                self._gather.last, STUCK_SECONDS,
+                "shard %d: its reply after frame %d is missing for %d s; its worker sends it again when it begins "
+                "again", *self._gap[:2], STUCK_SECONDS,
             )  # fmt: skip
-            self._gap_since = None
+            self._gap = None
 
     def _mention_wait(self) -> None:
         """Log once per frame which shards it waits for."""

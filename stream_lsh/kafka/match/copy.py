@@ -6,8 +6,9 @@ A change is applied only if its predecessor is the last frame applied (the chain
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -183,10 +184,13 @@ class Copy:
             if is_base(data):
                 self._write_applied(applied)
                 applied = _Applied()
-                self._apply_base(Base.decode(data, self.settings), offset, start)
+                with self._placed(offset):
+                    base = Base.decode(data, self.settings)
+                self._apply_base(base, offset, start)
                 continue
             try:
-                change = Change.decode(data, self.settings)
+                with self._placed(offset):
+                    change = Change.decode(data, self.settings)
             except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
                 self._foreign(offset, error)
                 self.changelog_offset = offset
@@ -227,6 +231,16 @@ class Copy:
                 applied = _Applied()
         self._write_applied(applied)
         self._torn = False
+
+    @contextmanager
+    def _placed(self, offset: int) -> Iterator[None]:
+        """Name the place of an unreadable record. Foreign ones are named by the caller."""
+        try:
+            yield
+        except ForeignError:
+            raise
+        except FormatError as error:
+            raise FormatError(f"the changelog of shard {self.number}, offset {offset}: {error}") from None
 
     def _manifest(self) -> dict[str, Any]:
         return self.store.named(f"shard/{self.number}") or {"segments": []}

@@ -411,8 +411,9 @@ class Held:
         if since is not None and replica is not None and time.monotonic() > since + seconds:
             rebuilt = f", and if the topics are whole, delete {self.folder}: it is rebuilt from the changelog"
             raise StoreError(
-                f"{self.folder} ends at frame {replica.last} of signatures, and of the frames topic the next one has "
-                f"not come for {seconds:.0f} s, while later ones have; look at sequence{'' if self.start else rebuilt}"
+                f"shard {self.shard}: {self.folder} ends at frame {replica.last} of signatures, and in partition "
+                f"{self.shard} of the frames topic the next one has not come for {seconds:.0f} s, while later ones "
+                f"have; look at sequence{'' if self.start else rebuilt}"
             )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -104,12 +104,12 @@ class Watchdog:
 
     def _found(self, seen: Seen) -> Iterator[Finding | Again]:
         if self._count(Stall.ENDED, -1, seen.ended is not None) == TWICE:
-            yield Finding(Stall.ENDED, f"match fetches no more: {seen.ended}")
+            yield Finding(Stall.ENDED, f"match fetches no more for shards {_listed(seen.shards)}: {seen.ended}")
         counts = [self._count(Stall.UNANSWERED, shard, True) for shard in sorted(seen.unanswered)]
         self._keep(Stall.UNANSWERED, seen.unanswered)
         if max(counts, default=0) == UNANSWERED_LOOKS:
-            shards = ", ".join(map(str, sorted(seen.unanswered)))
-            yield Finding(Stall.UNANSWERED, f"shards are recovered and not answered for: {shards}")
+            text = f"shards are recovered and not answered for: {_listed(seen.unanswered)}"
+            yield Finding(Stall.UNANSWERED, text)
         for number, shard in seen.shards.items():
             yield from self._of(number, shard)
 
@@ -152,3 +152,7 @@ class Watchdog:
     def _keep(self, stall: Stall, shards: frozenset[int]) -> None:
         for key in [key for key in self._counts if key[0] is stall and key[1] not in shards]:
             del self._counts[key]
+
+
+def _listed(shards: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(shards)))

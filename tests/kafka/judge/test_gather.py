@@ -1,6 +1,8 @@
 """Every frame complete once and in order, whatever is lost, repeated or begun again; what it waits for is named."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from support.long_form import LONG
 
 from stream_lsh.errors import StoreError
+from stream_lsh.kafka.judge import stage
 from stream_lsh.kafka.judge.gather import Gather, Outcome, Waits
 from stream_lsh.kafka.judge.stage import WAIT_SECONDS, JudgeStage
 from stream_lsh.kafka.run.metrics import Probe
@@ -204,6 +207,19 @@ def test_a_shard_that_does_not_answer_is_named_once(caplog: pytest.LogCaptureFix
     play.pass_time(600)
     [record] = caplog.records
     assert record.getMessage() == "waiting for shard 2: frame 1234" and record.levelname == "WARNING"
+
+
+async def test_missing_reply_names_its_shard(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(stage, "head", lambda value, _: value)
+    monkeypatch.setattr(stage, "STUCK_SECONDS", -1)
+    play = Play()
+    heads: list[Any] = [(2, 1234, 1233), (2, 1236, 1235), (0, 1234, 1233)]
+    records: list[Any] = [SimpleNamespace(value=value, offset=offset) for offset, value in enumerate(heads)]
+    await play.judge._read(records)
+    play.judge._mention_gap()
+    assert caplog.messages == [
+        "shard 2: its reply after frame 1234 is missing for -1 s; its worker sends it again when it begins again"
+    ]
 
 
 def test_each_frame_has_its_own_time(caplog: pytest.LogCaptureFixture) -> None:

@@ -114,6 +114,18 @@ def test_a_lost_change_is_a_gap_until_it_comes(tmp_path: Path) -> None:
     copy.close()
 
 
+@pytest.mark.parametrize("record", ["damaged", "of other settings"])
+def test_unreadable_change_is_named(tmp_path: Path, record: str) -> None:
+    settings = settings_of()
+    log = frames(settings, DOCUMENTS[:200])
+    (source, changes), copy = played(settings, log, tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
+    other = Change.decode(changes[1], settings).encode(settings_of(threshold=0.6))
+    with pytest.raises(FormatError, match=r"^the changelog of shard 0, offset 1: a change"):
+        copy.apply([(0, changes[0]), (1, changes[1][:-9] if record == "damaged" else other)])
+    source.close()
+    copy.close()
+
+
 def test_confirmed_counts_only_without_a_hole(tmp_path: Path) -> None:
     replica = Replica(settings_of(), 0, tmp_path / "a")
     replica.confirmed(8, 1)
