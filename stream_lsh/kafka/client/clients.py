@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -39,6 +40,15 @@ def heartbeat_ms(settings: KafkaSettings) -> int:
     """Milliseconds between two heartbeats of a group's member, which learns from the answer that another one has
     gone."""
     return max(100, min(500, settings.session_timeout_ms // 4))
+
+
+_REMEDIES = {
+    errors.TopicAuthorizationFailedError: "allow this client the operation Delete on the topic (ACL)",
+    errors.ClusterAuthorizationFailedError: "allow this client the operation Delete on the topic (ACL)",
+    errors.PolicyViolationError: "give the topic a cleanup.policy with delete",
+}
+"""What to do about a refused deletion."""
+SAY_SECONDS = 600.0  # between two lines about refused deletions
 
 
 class Stopped(Exception):
@@ -244,13 +254,24 @@ async def _ended(work: Awaitable[Any], seconds: float) -> bool:
     return False
 
 
-async def shorten(client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, int]) -> None:
-    """Delete the records of partitions before these offsets. A refusal is logged."""
-    try:
-        async with asyncio.timeout(ANSWER_MS / 1000):
-            await client.delete_records({place: RecordsToDelete(first) for place, first in firsts.items()})
-    except (errors.KafkaError, TimeoutError) as error:
-        logger.warning(
-            "the records of %s that are no longer needed could not be deleted (%s): allow `delete` on this topic",
-            ", ".join(sorted({place.topic for place in firsts})), error,
-        )  # fmt: skip
+class Deletion:
+    """Deletes records that are not needed any more. A refusal is logged, with its remedy, once in ten minutes."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}  # by topic
+
+    async def before(self, client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, int]) -> None:
+        """Delete the records of partitions before these offsets."""
+        try:
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                await client.delete_records({place: RecordsToDelete(first) for place, first in firsts.items()})
+        except (errors.KafkaError, TimeoutError) as error:
+            place, first = min(firsts.items())
+            if time.monotonic() - self._said.get(place.topic, -SAY_SECONDS) < SAY_SECONDS:
+                return
+            self._said[place.topic] = time.monotonic()
+            logger.warning(
+                "%s, partition %d: the records before offset %d are no longer needed and could not be deleted (%s): %s",
+                place.topic, place.partition, first, " ".join(str(error).split()) or type(error).__name__,
+                _REMEDIES.get(type(error), "this is tried again"),
+            )  # fmt: skip

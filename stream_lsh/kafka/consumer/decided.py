@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 
 from stream_lsh.errors import FormatError, StoreError
-from stream_lsh.kafka.client.clients import consuming, shorten
+from stream_lsh.kafka.client.clients import Deletion, consuming
 from stream_lsh.kafka.consumer.position import REBUILD, committed, facts_of
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
@@ -154,6 +154,7 @@ class DecisionLog:
         self._consumer = consumer
         self._unreadable = Unreadable(settings, probe)
         self._trimmed = 0
+        self._deletion = Deletion()
         self.decided = Decided(self._place.topic)
 
     @classmethod
@@ -207,4 +208,4 @@ class DecisionLog:
         if first <= self._trimmed:
             return
         self._trimmed = first
-        await shorten(client, {self._place: first})
+        await self._deletion.before(client, {self._place: first})

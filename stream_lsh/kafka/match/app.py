@@ -29,7 +29,7 @@ from yarl import URL
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import ForeignError, StreamLshError
 from stream_lsh.index.store.heap import map_large
-from stream_lsh.kafka.client.clients import heartbeat_ms, producing, shorten
+from stream_lsh.kafka.client.clients import Deletion, heartbeat_ms, producing
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.client.reading import between, reading
 from stream_lsh.kafka.consumer.output import Underway
@@ -114,6 +114,7 @@ class MatchApp(Host):
         self._flows: dict[int, Flow] = {}
         self._positions: dict[int, int] = {}
         self._shortened: dict[int, int] = {}  # by shard, the last offset up to which its changelog was deleted
+        self._deletion = Deletion()
         self._unfilled: dict[int, int] = {}  # by shard, where a hole begins that recovery has to read
         self._unreadable = Unreadable(settings, probe)
         self._elsewhere = Elsewhere(settings, probe)
@@ -345,7 +346,7 @@ class MatchApp(Host):
             return
         try:
             async with admin(self.settings) as client:
-                await shorten(client, firsts)
+                await self._deletion.before(client, firsts)
         except (KafkaError, OSError, StreamLshError) as error:
             log.info("%s could not be trimmed; it is tried again: %s", self.names.changelog, error)
 

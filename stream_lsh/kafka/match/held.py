@@ -77,10 +77,15 @@ class Held:
         self._matched = time.monotonic()  # when a frame was last matched, or the shard opened
         self._replica: Replica | None = None
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
-        self.backlog = Backlog(lambda records: self._thread.submit(self._apply, records))
+        self.backlog = Backlog(lambda records: self._thread.submit(self._plainly, lambda: self._apply(records)))
 
     async def _run(self, work: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._plainly, work)
+
+    def _plainly(self, work: Callable[[], Result]) -> Result:
+        """Do work in the shard's thread. An error of the system, as a full disk, names the folder and the remedy."""
+        with plainly(self.folder):
+            return work()
 
     # -- opening and closing ----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import errors
+from aiokafka import TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
@@ -18,7 +18,7 @@ from support.kafka.header_play import Name
 from support.kafka.stages import running
 
 from stream_lsh.kafka.client import clients, private
-from stream_lsh.kafka.client.clients import Stopped, seen, unless
+from stream_lsh.kafka.client.clients import Deletion, Stopped, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.run.restarts import may_pass
@@ -175,3 +175,28 @@ def test_what_is_damaged_stays_an_error() -> None:
     assert not found[0].validate_crc()
     with pytest.raises(CorruptRecordException):
         list(found[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errors.TopicAuthorizationFailedError(), "allow this client the operation Delete on the topic (ACL)"),
+        (errors.PolicyViolationError(), "give the topic a cleanup.policy with delete"),
+        (errors.NotLeaderForPartitionError(), "this is tried again"),
+    ],
+    ids=["acl", "policy", "temporary"],
+)
+async def test_refused_deletion_is_said_once(
+    caplog: pytest.LogCaptureFixture, error: errors.KafkaError, remedy: str
+) -> None:  # fmt: skip
+    async def refuse(_: object) -> None:
+        raise error
+
+    deletion, client = Deletion(), SimpleNamespace(delete_records=refuse)
+    for first in (7, 8):
+        await deletion.before(client, {TopicPartition("news.frames", 3): first})
+    name = str(error) or type(error).__name__
+    assert caplog.messages == [
+        f"news.frames, partition 3: the records before offset 7 are no longer needed and could not be deleted ({name}):"
+        f" {remedy}"
+    ]

@@ -16,6 +16,7 @@ from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, stre
 from support.long_form import rotating
 
 from stream_lsh.errors import DamagedError, StoreError
+from stream_lsh.index.rows.row_file import RowFile
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.store import rocksdb
 from stream_lsh.index.store.rocksdb import Store
@@ -142,6 +143,21 @@ async def test_standby_leaves_a_memtable_to_rebuild(tmp_path: Path, whole: Whole
     await kept(settings, whole[1], FRAMES)
     with closing(Store(settings.data_folder / "shard-0" / "db", read_only=True)) as store:
         assert Manifest(store, 0, 0).in_files >= SIZE * (FRAMES - 3)
+
+
+async def test_full_disk_names_folder_and_remedy(
+    tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The system does not name the file of a descriptor."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(RowFile, "append", full)
+    async with holding(settings_of(tmp_path, memtable_documents=16)) as held:
+        await held.activate()
+        with pytest.raises(StoreError, match=r"shard-0 cannot be used: No space left on device; make room on the disk"):
+            await held.match(whole[0], ())
 
 
 async def test_an_empty_folder_says_what_it_cannot_know(tmp_path: Path, whole: Whole, caplog: Any) -> None:
