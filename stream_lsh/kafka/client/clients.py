@@ -48,7 +48,7 @@ _REMEDIES = {
     errors.PolicyViolationError: "give the topic a cleanup.policy with delete",
 }
 """What to do about a refused deletion."""
-SAY_SECONDS = 600.0  # between two lines about refused deletions
+SAY_SECONDS = 600.0  # between two lines about refused deletions, or about quotas
 
 
 class Stopped(Exception):
@@ -123,6 +123,7 @@ async def consuming(settings: KafkaSettings, role: str, **options: Any) -> Async
         request_timeout_ms=max(ANSWER_MS, settings.session_timeout_ms + 5000),
         **given,
     )
+    private.watch_throttle(consumer, Throttle(settings, f"{settings.topic_prefix}.{role}"))
     try:
         await _started(consumer.start, settings)
         async with _alone(consumer, settings, group):
@@ -197,6 +198,7 @@ async def producing(settings: KafkaSettings, role: str, **options: Any) -> Async
         **options,
     }
     producer = AIOKafkaProducer(**client_options(settings), **given)
+    private.watch_throttle(producer, Throttle(settings, given["client_id"]))
     try:
         await _started(producer.start, settings)
         yield producer
@@ -252,6 +254,25 @@ async def _ended(work: Awaitable[Any], seconds: float) -> bool:
         task.cancel()
     await asyncio.wait([task], timeout=1)
     return False
+
+
+class Throttle:
+    """Says in the log, once in ten minutes, that the brokers hold a client back by a quota."""
+
+    def __init__(self, settings: KafkaSettings, name: str) -> None:
+        self._user = f"user {settings.sasl_username!r}" if settings.sasl_username else "this client"
+        self._where = f"Kafka at {settings.bootstrap_servers}"
+        self._name = name
+        self._said = -SAY_SECONDS
+
+    def __call__(self, seconds: float) -> None:
+        if time.monotonic() - self._said < SAY_SECONDS:
+            return
+        self._said = time.monotonic()
+        logger.warning(
+            "%s holds %s (client id %s) back by a quota, here for %.1f s: raise its producer_byte_rate, "
+            "consumer_byte_rate or request_percentage", self._where, self._user, self._name, seconds,
+        )  # fmt: skip
 
 
 class Deletion:

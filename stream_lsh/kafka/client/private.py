@@ -39,6 +39,20 @@ async def end_reading(consumer: AIOKafkaConsumer, error: Exception) -> None:
     await consumer._coordinator._push_error_to_user(error)
 
 
+def watch_throttle(client: AIOKafkaConsumer | AIOKafkaProducer, say: Callable[[float], object]) -> None:
+    """Call `say` with the seconds for which a broker holds a client back. aiokafka ignores them."""
+    inner = client._client if isinstance(client, AIOKafkaConsumer) else client.client
+    send = inner.send
+
+    async def watched(*args: Any, **kwargs: Any) -> Any:
+        response = await send(*args, **kwargs)
+        if held_back := getattr(response, "throttle_time_ms", 0):
+            say(held_back / 1000)
+        return response
+
+    inner.send = watched
+
+
 def check_group(consumer: AIOKafkaConsumer) -> None:
     """Raise the group's error that aiokafka keeps for the next `getmany`."""
     if consumer._coordinator is not None:

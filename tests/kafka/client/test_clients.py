@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import TopicPartition, errors
+from aiokafka import AIOKafkaProducer, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
@@ -18,7 +18,7 @@ from support.kafka.header_play import Name
 from support.kafka.stages import running
 
 from stream_lsh.kafka.client import clients, private
-from stream_lsh.kafka.client.clients import Deletion, Stopped, seen, unless
+from stream_lsh.kafka.client.clients import Deletion, Stopped, Throttle, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.run.restarts import may_pass
@@ -199,4 +199,21 @@ async def test_refused_deletion_is_said_once(
     assert caplog.messages == [
         f"news.frames, partition 3: the records before offset 7 are no longer needed and could not be deleted ({name}):"
         f" {remedy}"
+    ]
+
+
+async def test_quota_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers="kafka-1:9092")
+    times = iter((0, 1500, 900))
+
+    async def send(*_: object) -> object:
+        return SimpleNamespace(throttle_time_ms=next(times))
+
+    producer.client.send = send
+    private.watch_throttle(producer, Throttle(KafkaSettings(bootstrap_servers="kafka-1:9092"), "news.match"))
+    for _ in range(3):
+        await producer.client.send(0, None)
+    assert caplog.messages == [
+        "Kafka at kafka-1:9092 holds this client (client id news.match) back by a quota, here for 1.5 s: raise its "
+        "producer_byte_rate, consumer_byte_rate or request_percentage"
     ]
