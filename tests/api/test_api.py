@@ -1,5 +1,7 @@
-"""The public interface in Python: verdicts, facts, commits, readers, threads."""
+"""The public interface in Python: verdicts, facts, commits, readers, threads; and the examples of its reference."""
 
+import doctest
+import inspect
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +13,10 @@ from typing import Any, Literal
 import pytest
 from support.models.dense import dense
 
+import stream_lsh
 from stream_lsh import Deduplicator, Document, Match, Settings, Verdict
+from stream_lsh.api import questions
+from stream_lsh.documents import document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import OutputError, StoreError, UsageError
 from stream_lsh.index.store.rocksdb import Store
@@ -250,3 +255,26 @@ def test_eight_threads_give_the_answers_of_one(compare_with: Literal["kept", "al
     assert compare_with == "kept" or len({tuple(answer) for *_, answer in answers}) > threads  # they do change
     for number, least, most, answer in answers:
         assert any(known[count][number] == answer for count in range(least, most + 1))
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_reference_has_all_that_is_exported() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    for name in set(stream_lsh.__all__) - {"Kind", "Signer"}:  # the one is in Verdict, the other for batches of bytes
+        assert f"## {name}\n" in page or f"| `{name}` |" in page, name
+    for name, value in inspect.getmembers(Deduplicator):
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+            assert f"### Deduplicator: {name}\n" in page, name
+
+
+@pytest.mark.parametrize("module", [inspect.getmodule(Deduplicator), questions, document], ids=lambda m: m.__name__)
+def test_examples_of_docstrings_run(module: object) -> None:
+    names = {name: getattr(stream_lsh, name) for name in ("Deduplicator", "Document", "Settings")}
+    tests = [test for test in doctest.DocTestFinder().find(module, extraglobs=names) if test.examples]
+    assert tests
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL)
+    for test in tests:
+        runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0

@@ -1,10 +1,11 @@
-"""Jobs in this process: growing files, several inputs, signals, and what is left behind."""
+"""Jobs in this process: growing files, several inputs, signals, threads and folders, and what is left behind."""
 
 import gzip
 import json
 import os
 import random
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from itertools import product
@@ -19,12 +20,15 @@ from support.poison import WORDS, poison
 from stream_lsh import Settings
 from stream_lsh.documents.columns import Batch
 from stream_lsh.embedded import job as module
+from stream_lsh.embedded import temporary
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.pipeline import chain
 from stream_lsh.embedded.querying import query
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
+from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import OutputError
 from stream_lsh.index.store.rocksdb import Store, name_key
 
@@ -183,3 +187,81 @@ def test_a_document_that_signing_raises_on_is_a_dead_letter(
     assert read_lines(paths["asked"])[0]["reason"] == "engine_error"
     monkeypatch.undo()
     assert Job(Settings(), [str(tmp_path / "odd.jsonl")], {}, tmp_path / "index").run().unique == 1
+
+
+def ends(names: tuple[str, ...] = ("read", "sign")) -> None:
+    """The threads of stages come to their end."""
+    for thread in threading.enumerate():
+        if thread.name in names:
+            thread.join(60)
+            assert not thread.is_alive(), f"the thread {thread.name} waits for ever"
+
+
+def test_items_in_order_and_then_the_error() -> None:
+    def items() -> Iterator[int]:
+        yield from range(20)
+        raise ValueError("bad")
+
+    stage, stop = chain(items(), lambda item: item * 2)
+    assert [stage.get() for _ in range(20)] == list(range(0, 40, 2))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="bad"):
+            stage.get()
+    stop()
+    ends()
+
+
+def test_a_stop_while_the_first_thread_is_reading() -> None:
+    """The second thread waits for an item that will not come."""
+    asked, go = threading.Event(), threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 1
+        asked.set()
+        assert go.wait(60)
+        yield 2
+
+    stage, stop = chain(items(), lambda item: item)
+    assert stage.get() == 1
+    assert asked.wait(60)
+    stop()
+    ends(("sign",))  # at once, as the first may be reading a pipe on which nothing comes
+    go.set()
+    ends()
+
+
+@pytest.mark.parametrize("taken", [0, 1, 5])
+def test_a_stop_while_all_queues_are_full(taken: int) -> None:
+    stage, stop = chain(iter(range(10**9)), lambda item: item)
+    for number in range(taken):
+        assert stage.get() == number
+    stop()
+    ends()
+    with pytest.raises(StopIteration):
+        stage.get()
+
+
+def no_folder() -> str:
+    raise FileNotFoundError(2, "No usable temporary directory found")
+
+
+def test_a_folder_that_goes_away() -> None:
+    with temporary_folder() as name:
+        assert Path(name).is_dir()
+    assert not Path(name).exists()
+
+
+def test_without_a_place_on_disk_it_is_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", no_folder)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(temporary, "MEMORY", str(tmp_path))
+    with temporary_folder() as name:
+        assert Path(name).parent == tmp_path
+
+
+def test_without_any_place_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "_get_default_tempdir", no_folder)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(temporary, "MEMORY", str(tmp_path / "missing"))
+    with pytest.raises(OutputError, match=r"TMPDIR.*--index"):
+        temporary_folder()

@@ -1,4 +1,4 @@
-"""Samples of documents, and the similarity of their pairs."""
+"""Samples of documents, the similarity of their pairs, and advice on the length of shingles."""
 
 import itertools
 
@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_lsh.evaluation.advice import Length, advise, continuous_share, current_length, lengths, measure_lengths
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.sample import background, draw
+from stream_lsh.settings.model import Settings
+from stream_lsh.wording import few, odds, percent
 
 
 def texts(count: int) -> list[bytes]:
@@ -74,3 +77,93 @@ def test_background_is_all_pairs(groups: list[set[int]]) -> None:
         assert found.chance(below) == pytest.approx(sum(c for _, c in low) / len(low) if low else 0)
     assert found.alike(0.5) == sum(s >= 0.5 for s in similarities)
     assert found.quantile(1.0, 1.1) == pytest.approx(max(similarities, default=0), abs=0.001)
+
+
+def length(shingles: str, chance: float, candidates: float) -> Length:
+    return Length(shingles, chance, 0.0, 0.0, candidates)
+
+
+FREQUENCIES = [length("words:1", 0.2, 400.0), length("words:2", 0.02, 15.0), length("words:3", 0.001, 1.0)]
+
+
+def test_the_shortest_that_is_rare_and_cheap_is_right() -> None:
+    assert advise(FREQUENCIES, "words:3").startswith("words:3 is right")
+    assert advise(FREQUENCIES, "words:2").startswith("words:2 is too short: a typical other document has 2.0 %")
+    assert "from 400 to 1 a document" in advise(FREQUENCIES, "words:1")
+    longer = [*FREQUENCIES, length("words:4", 0.0, 0.9)]
+    assert advise(longer, "words:4").startswith("words:4 is long enough, and words:3 is too")
+
+
+def test_rare_shingles_with_many_false_candidates_are_still_too_short() -> None:
+    titles = [length("words:1", 0.009, 126.0), length("words:2", 0.0, 4.0)]
+    assert advise(titles, "words:2").startswith("words:2 is right")
+
+
+def test_documents_that_really_have_much_in_common() -> None:
+    versions = [length("words:3", 0.04, 62.0), length("words:5", 0.006, 59.0)]
+    assert "the false candidates stay" in advise(versions, "words:3")
+
+
+def test_boilerplate_that_no_length_cures() -> None:
+    news = [length("words:3/4", 0.1, 60.0), length("words:3/8", 0.07, 10.0), length("words:3/12", 0.05, 2.0)]
+    assert "passages in common" in advise(news, "words:3/8")
+    assert "words:3/8 is all right all the same" in advise(news, "words:3/8")
+    assert "words:3/8 has 10 false candidates a document instead of 60" in advise(news, "words:3/4")
+
+
+def names(settings: Settings, continuous: float) -> list[str]:
+    return [name for name, _ in lengths(settings, continuous)]
+
+
+def test_what_is_tried_fits_the_texts_and_has_the_setting_in_it() -> None:
+    assert names(Settings(shingles="words:3"), 0.0) == ["words:1", "words:2", "words:3", "words:4", "words:5"]
+    assert names(Settings(shingles="words:3/8"), 0.0)[:3] == ["words:1/3", "words:2/5", "words:3/8"]
+    assert names(Settings(shingles="words:3/8"), 0.9) == [
+        "words:3/4",
+        "words:3/6",
+        "words:3/8",
+        "words:3/10",
+        "words:3/12",
+    ]
+    assert names(Settings(shingles="words:3"), 0.9)[0] == "words:1"
+    assert names(Settings(set_field="tags"), 0.0) == []
+    for shingles in ("words:7", "words:7/9", "words:3/7", "chars:11", "chars:5"):
+        for continuous in (0.0, 0.9):
+            settings = Settings(shingles=shingles)
+            assert current_length(settings, continuous) in names(settings, continuous)
+
+
+def test_each_length_is_the_setting_it_names() -> None:
+    for shingles in ("words:3", "words:3/8", "words:2/5", "chars:9"):
+        for tokens in (None, "word", "unicode"):
+            for continuous in (0.0, 0.9):
+                for name, signing in lengths(Settings(shingles=shingles, tokens=tokens), continuous):
+                    assert Settings(shingles=name, tokens=tokens).signing == signing
+
+
+def test_scripts_without_spaces_are_noticed() -> None:
+    assert continuous_share(draw(["今天的新闻".encode(), b"a"], 10, 1000)) == pytest.approx(5 / 6)
+    assert continuous_share(draw(["ข่าววันนี้".encode()], 10, 1000)) > 0.5
+    assert continuous_share(draw(["오늘의 뉴스".encode(), "सुबह".encode()], 10, 1000)) == 0.0
+    assert continuous_share(draw([b" "], 10, 1000)) == 0.0
+
+
+def test_longer_shingles_are_rarer() -> None:
+    texts = [f"the cat sat on the mat number {i} and the dog {i % 7} on the rug".encode() for i in range(60)]
+    chances = [length.chance for length in measure_lengths(draw(texts, 100, 10**6), Settings(), 1000)]
+    assert chances == sorted(chances, reverse=True)
+    assert chances[0] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0 %"), (1, "100 %"), (0.5, "50 %"), (0.042, "4.2 %"), (0.00018, "0.018 %"), (0.99921, "99.921 %"),
+     (1e-9, "< 0.001 %"), (1 - 1e-9, "> 99.999 %"), (0.9943, "99.43 %")],
+)  # fmt: skip
+def test_percent(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_small_numbers_and_odds() -> None:
+    assert [few(n) for n in (0, 0.0001, 0.0123, 3.21, 42.0, 1234.5)] == ["0", "< 0.001", "0.012", "3.2", "42", "1,234"]
+    assert [odds(*n) for n in ((0, 5), (1, 2000), (1, 2), (0, 0))] == ["none", "1 in 2,000", "50 %", "none"]
