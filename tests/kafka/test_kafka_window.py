@@ -1,5 +1,7 @@
 """A window on Kafka: the changelog gets no longer than the live rows, and a standby from it has the same replies."""
 
+import json
+import random
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -7,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.kafka import plain
+from support.kafka.feeding import Record
 from support.kafka.harness import Pipeline, until
 from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
@@ -18,6 +21,7 @@ from stream_lsh.wire.changes import Change
 pytestmark = pytest.mark.long
 
 FIRST, MORE = 2200, 300
+BACKLOG = 24_000  # documents, 5 MB a partition
 WINDOW = "24m"  # 360 documents of a history are in it
 UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
 TF_IDF = {"measure": "tf-idf", "groups": True, "text_field": ("text",), **UPDATES}
@@ -98,3 +102,33 @@ def rows_left(pipeline: Pipeline) -> int:
     for changes in found.values():
         assert changes[-1].seen is not None and changes[-1].seen.first >= changes[0].first
     return sum(changes[-1].last - changes[0].first for changes in found.values())
+
+
+def test_a_backlog_is_read_by_time(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Every fourth document is the copy of one within the window, in any of four partitions; all wait when a worker
+    begins. Partitions that are read one far ahead of the other lose these pairs."""
+    chance, feed, wanted = random.Random(5), list[Record](), 0
+    begin, step = 1_700_000_000_000, 250
+    texts = [" ".join(f"w{chance.randrange(10**6)}" for _ in range(120)) for _ in range(BACKLOG)]
+    for i, text in enumerate(texts):
+        if copied := i >= 2000 and i % 4 == 0:
+            text = texts[i] = texts[i - chance.randrange(1, 2000)]
+        value = json.dumps({"id": i, "text": text}).encode()
+        feed.append(Record(chance.randrange(4), None, value, (), begin + step * i))
+        wanted += copied
+    with Pipeline(
+        broker.bootstrap,
+        prefix,
+        tmp_path,
+        partitions=4,
+        window="10m",
+        text_field=("text",),
+        retention_hours=200_000,
+        compare_with="all",
+    ) as pipeline:
+        pipeline.produce(feed)
+        pipeline.worker()
+        pipeline.finish()
+        found = sum("duplicate" in json_of(record.value)["kind"] for record in pipeline.outputs().verdicts)
+        print(f"{found} of {wanted} pairs: {found / wanted:.3f}")
+        assert found > 0.99 * wanted

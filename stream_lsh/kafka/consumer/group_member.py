@@ -143,7 +143,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self._tear_down()
 
     async def poll(
-        self, seconds: float, *others: asyncio.Future[Any]
+        self, seconds: float, *others: asyncio.Future[Any], places: Sequence[TopicPartition] = ()
     ) -> dict[TopicPartition, list[ConsumerRecord]] | None:
         """Records of the partitions that are set up, as soon as there are some.
 
@@ -151,6 +151,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             seconds: how long to wait for some.
             others: return earlier when one of these is done or the run is to stop. The run must end then: a set-up in
                 progress is left unfinished.
+            places: only of these partitions; none = all.
 
         Returns:
             {} if Kafka has confirmed for all partitions that there are none; None if it has not.
@@ -166,7 +167,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             raise self._failure
         others = *others, *self._stopping
         found: dict[TopicPartition, list[ConsumerRecord]] | None = None
-        reading = asyncio.ensure_future(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
+        reading = asyncio.ensure_future(self.consumer.getmany(*places, timeout_ms=int(seconds * 1000)))
         try:
             # `getmany` waits for a rebalance without a limit.
             await asyncio.wait(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
@@ -177,9 +177,9 @@ class Relay:
         places = {self.place(partition): position for partition, position in positions.items()}
         return {at.partition: found for at, found in (await bounds_of(self.member.consumer, places)).items()}
 
-    async def poll(self) -> dict[int, list[ConsumerRecord]]:
-        """New records of the partitions in `positions`. Does not change `positions`."""
-        found = await self.member.poll(POLL_SECONDS)
+    async def poll(self, partitions: Iterable[int] = ()) -> dict[int, list[ConsumerRecord]]:
+        """New records of these partitions, or of all in `positions`. Does not change `positions`."""
+        found = await self.member.poll(POLL_SECONDS, places=[self.place(partition) for partition in partitions])
         if found is not None and not found:
             self.idle()
         return {place.partition: records for place, records in (found or {}).items()}

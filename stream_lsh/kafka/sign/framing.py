@@ -65,40 +65,6 @@ def split(chunks: Iterable[Chunk], n: int) -> tuple[list[Chunk], list[Chunk]]:
     return head, tail
 
 
-class Pending:
-    """Chunks that wait to be signed, in the order of arrival."""
-
-    def __init__(self) -> None:
-        self._chunks: list[Chunk] = []
-        self.documents = 0
-        self.bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._chunks)
-
-    def add(self, chunk: Chunk) -> None:
-        """Append a chunk."""
-        self._chunks.append(chunk)
-        self.documents += len(chunk.records)
-        self.bytes += _bytes(chunk)
-
-    def take(self, most: int) -> list[Chunk]:
-        """Take out the first `most` documents, or all if there are fewer."""
-        taken, self._chunks = split(self._chunks, most)
-        self.documents -= sum(len(chunk.records) for chunk in taken)
-        self.bytes -= sum(map(_bytes, taken))
-        return taken
-
-    def clear(self) -> None:
-        """Drop all of them."""
-        self._chunks.clear()
-        self.documents = self.bytes = 0
-
-
-def _bytes(chunk: Chunk) -> int:
-    return sum([len(record.value or b"") + header_bytes(record.headers) for record in chunk.records])
-
-
 @dataclass(frozen=True, slots=True)
 class Signed:
     """A frame to be sent.

@@ -54,10 +54,10 @@ def _objects(
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times, stamped = columns.times, list[int]()
     if settings.time_field is None:
-        times = _timestamps(records)
+        times = timestamps(records)
     elif settings.window is not None:
         stamped = np.flatnonzero(times == NO_TIME).tolist()
-        times = np.where(times == NO_TIME, _timestamps(records), times)
+        times = np.where(times == NO_TIME, timestamps(records), times)
     return replace(columns, ids=ids, times=times, stamped=stamped)
 
 
@@ -89,7 +89,7 @@ def _values(records: Sequence[Record], most: int) -> tuple[list[bytes], dict[int
     return values, rejected
 
 
-def _timestamps(records: Sequence[Record]) -> NDArray[np.int64]:
+def timestamps(records: Sequence[Record]) -> NDArray[np.int64]:
     times = np.fromiter((record.timestamp for record in records), np.int64, len(records))
     times[(times < 0) | (times >= LAST_TIME)] = NO_TIME
     return times
@@ -115,7 +115,7 @@ def _texts(
             values[i] = b""
         ids.append(id)
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
-    return Columns(ids, b"".join(values), ends, _timestamps(records), rejected)
+    return Columns(ids, b"".join(values), ends, timestamps(records), rejected)
 
 
 def key_id(key: bytes | None, kind: str) -> bytes:

@@ -24,7 +24,8 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.framing import Chunk, Framer, Pending
+from stream_lsh.kafka.sign.framing import Chunk, Framer
+from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.position import (
     NOTES,
     Beginning,
@@ -44,6 +45,7 @@ from stream_lsh.wire.source import Record
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
 HOLES_SECONDS = 1.0  # after which offsets after the last record (transaction markers) count as read, too
 WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # limits of what is fetched but not signed yet
+HOLD_SECONDS = 5.0  # for which a partition with unread records holds up others while Kafka returns none of them
 HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of the outputs
 NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
@@ -62,9 +64,14 @@ class SignStage(Stage):
         self.log = logging.getLogger("stream_lsh.kafka.sign")
         self._relay = Relay(settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
-        self._pending = Pending()
+        self._pending = Pending(None if settings.window is None else settings.window_ms)
         self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
+        # With a window: partitions with unread records, and when it was last seen that some are read, by the monotonic
+        # clock.
+        self._unread: dict[int, float] = {}
+        self._scarce: list[int] = []  # those of which nothing is pending
+        self._limited = False  # whether so much is pending that only these are fetched
         self._excluded: set[int] = set()  # partitions that the outputs lack
         self._pause = self._at_rest = Pause()  # as last read; and the one for which everything read is committed
         self._signing = False
@@ -114,6 +121,8 @@ class SignStage(Stage):
             if place.first != CONTINUES:
                 # The start is committed before there are documents: they may be deleted before they are read.
                 self._pending.add(Chunk(partition, (), place.position, place.position, place.first))
+        if self.settings.window is not None:
+            self._unread = dict.fromkeys(places, time.monotonic())  # until a fetch says that they have nothing
         self._relay.seek({partition: place.position for partition, place in places.items()})
         for partition, last in self._again.items():
             self._relay.member.consumer.seek(self._relay.place(partition), last.offset)
@@ -198,16 +207,17 @@ class SignStage(Stage):
             )
 
     def _forget(self) -> None:
-        self._excluded, self._notes = set(), {}
+        self._excluded, self._notes, self._unread = set(), {}, {}
         self._pending.clear()
         self._available.clear()
         self._full.clear()
         self._room.set()
+        self._limited = False
 
     def _wake(self) -> None:
         """Update the events after a change of what is pending."""
         pending, most = self._pending, self.settings.frame_documents
-        if pending:
+        if pending.ready(self._behind):
             self._available.set()
         else:
             self._available.clear()
@@ -215,19 +225,42 @@ class SignStage(Stage):
             self._full.set()
         else:
             self._full.clear()
-        if pending.documents >= WAITING_FRAMES * most or pending.bytes >= WAITING_BYTES:
+        most = WAITING_FRAMES * self.settings.frame_documents
+        self._scarce = [partition for partition in self._unread if partition not in pending]
+        self._limited = pending.documents >= most or pending.bytes >= WAITING_BYTES
+        if self._limited and not self._scarce:
             self._room.clear()
         else:
             self._room.set()
+
+    @property
+    def _behind(self) -> list[int]:
+        """The partitions that may hold up others. One of which Kafka returns nothing does so for a limited time."""
+        late = time.monotonic() - HOLD_SECONDS
+        return [partition for partition, since in self._unread.items() if since > late]
+
+    async def _look_for_unread(self) -> None:
+        """With a window: see after a fetch which partitions have further records."""
+        if self.settings.window is None:
+            return
+        now, consumer, found = time.monotonic(), self._relay.member.consumer, dict[int, float]()
+        paused = consumer.paused()
+        for partition in self._relay.positions:
+            place = self._relay.place(partition)
+            end = consumer.last_stable_offset(place)  # None before the first answer
+            if place not in paused and (end is None or await self._relay.position(partition) < end):
+                found[partition] = now if partition in self._pending else self._unread.get(partition, now)
+        self._unread = found
 
     async def _fetch(self) -> None:
         looked = noted = time.monotonic()
         while True:
             await self._room.wait()
-            got = await self._relay.poll()
+            got = await self._relay.poll(self._scarce if self._limited else ())
             self._pace(bool(got))
             for partition, records in got.items():
                 await self._take(partition, records)
+            await self._look_for_unread()
             now = time.monotonic()
             if now - looked >= HOLES_SECONDS:
                 looked = now
@@ -237,6 +270,7 @@ class SignStage(Stage):
                 noted = now
                 await self._note(self._notes)
             await self._rest()
+            self._wake()
 
     def _pace(self, busy: bool) -> None:
         """While documents arrive, let the broker gather them for the next response, at most for `linger_ms`."""
@@ -252,7 +286,6 @@ class SignStage(Stage):
         if ends > begins:
             self._relay.positions[partition] = ends
             self._pending.add(Chunk(partition, records, begins, ends))
-            self._wake()
 
     async def _compare(self, partition: int, last: Last, found: Record | None) -> None:
         """Check that this is the record that was read last.
@@ -303,7 +336,7 @@ class SignStage(Stage):
                 waker.cancel()
             await self._relay.room.wait()
             began = loop.time()
-            epoch, chunks = self._relay.epoch, self._pending.take(self.settings.frame_documents)
+            epoch, chunks = self._relay.epoch, self._pending.take(self.settings.frame_documents, self._behind)
             self._wake()
             self._signing = bool(chunks)
             if not chunks:  # revoked meanwhile

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,8 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Pending, Signed
+from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Signed
+from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.records import columns_of
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.wire.frames import CONTINUES, FIRST, FROM, PARTITION, STARTS, TO, Frame, Places
@@ -224,3 +226,27 @@ def test_what_no_document_causes_ends_signing(monkeypatch: pytest.MonkeyPatch) -
     poison(monkeypatch, MemoryError())
     with pytest.raises(MemoryError):
         framed(KafkaSettings(), [Chunk(0, [record(0, 0, WORDS)], 0, 1, STARTS)])
+
+
+def stamped(partition: int, times: Sequence[int]) -> Chunk:
+    """The first records of a partition, with these timestamps."""
+    records = [replace(record(partition, offset, "a"), timestamp=time) for offset, time in enumerate(times)]
+    return Chunk(partition, records, 0, len(times))
+
+
+def test_with_a_window_the_oldest_record_is_next() -> None:
+    """Partitions are signed side by side, and nothing before what may still come of another one. A few timestamps in
+    the future change nothing."""
+    pending, wrong = Pending(64_000), 4 * 10**12
+    pending.add(stamped(0, [wrong if i in (9, 20, 59) else 1000 * i for i in range(60)]))
+    pending.add(stamped(1, [1000 * i + 500 for i in range(30)]))
+    assert not pending.ready([2]) and pending.take(90, [2]) == []  # its times are not known yet
+    pending.add(Chunk(2, (), 0, 0, STARTS))
+    assert [chunk.partition for chunk in pending.take(90, [2])] == [2]
+    taken = [record for chunk in pending.take(90, [0, 1]) for record in chunk.records]
+    assert [record.offset for record in taken[:46]] == sorted(2 * list(range(23)))
+    assert (len(taken), pending.documents, pending.ready([1])) == (23 + 30, 37, False)
+    assert sum(len(chunk.records) for chunk in pending.take(90)) == 37 and not pending
+    for late in (9000, 5000):  # what holds up the others can itself be taken
+        pending.add(stamped(1, [late]))
+    assert len(pending.take(90, [1])) == 2
