@@ -1,13 +1,16 @@
-"""Recall and precision of the benchmarks, on pairs that can be counted by hand, and the words that peers are given."""
+"""Recall and precision of the benchmarks on pairs counted by hand, the words of peers, the clock of stages."""
 
 import lzma
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import stages
 from bench.growth import score_segments
 from bench.scoring import Score, read_truth, score
 from bench.tokens import TOKENIZERS, UNDERSCORE
@@ -57,3 +60,23 @@ def test_words(name: str, text: str) -> None:
     expected = re.findall(r"\w+", text.lower())
     assert words(text) == expected
     assert line(text).split() == [word.replace("_", UNDERSCORE) for word in expected]
+
+
+@pytest.mark.parametrize(("module", "name"), [(module, name) for _, module, name in stages.CLOCKED])
+def test_the_engine_has_the_stages(module: str, name: str) -> None:
+    with ExitStack() as stack:
+        stages.replaced(stack, module, name, lambda before: before)
+
+
+def test_a_missing_stage_is_named() -> None:
+    with ExitStack() as stack, pytest.raises(SystemExit, match=r"no judging in stream_lsh\.embedded\.job"):
+        stages.replaced(stack, "stream_lsh.embedded.job", "judging", lambda before: before)
+
+
+def test_inner_stages_are_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks: Iterator[float] = iter([0.0, 1.0, 3.0, 7.0, 15.0])  # made, outer in, inner in, inner out, outer out
+    monkeypatch.setattr(stages.time, "perf_counter", lambda: next(ticks))
+    clock = stages.Clock()
+    inner = clock.around("inner", lambda: 5)
+    assert clock.around("outer", inner)() == 5
+    assert clock.seconds == {"outer": 2.0 + 8.0, "inner": 4.0}

@@ -1,8 +1,8 @@
-"""What a member reads, and when it lets go; with a consumer that does what the test says."""
+"""What a member reads, and when it lets go; with a consumer that does what the test says, and late ends."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,9 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from stream_lsh.kafka.consumer import group_member as module
+from stream_lsh.kafka.consumer import position
 from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
+from stream_lsh.kafka.consumer.position import LOOKS, bounds
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -257,3 +259,22 @@ async def test_one_silent_partition_of_several_is_enough_and_a_paused_one_is_non
         await member.poll(0.01)
     monkeypatch.setattr(play.consumer, "paused", lambda: {OTHER})
     assert await member.poll(0.01) == {}
+
+
+@pytest.mark.parametrize("late", [0, 1, LOOKS - 1, LOOKS])
+async def test_an_end_that_arrives_late(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
+    monkeypatch.setattr(position, "PAUSE", 0)
+    asked = 0
+
+    async def begins(places: list[str]) -> Mapping[str, int]:
+        assert places == ["known", "new"]
+        return {"known": 3, "new": 0}
+
+    async def ends(_: list[str]) -> Mapping[str, int]:
+        nonlocal asked
+        asked += 1
+        return {"known": 9 if asked > late else 4, "new": 0}
+
+    found = await bounds(begins, ends, {"known": 7, "new": 0})
+    assert found == {"known": (3, 9 if late < LOOKS else 4), "new": (0, 0)}
+    assert asked == min(late + 1, LOOKS)
