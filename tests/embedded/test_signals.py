@@ -118,7 +118,6 @@ def test_a_postponed_one_comes_once() -> None:
 
 def test_a_late_one_changes_nothing() -> None:
     """Not while the loop is being closed, when asyncio's own handlers are gone, and not after a clean end."""
-
     tasks: list[asyncio.Task[None]] = []
 
     async def work(stop: asyncio.Event, kill: asyncio.Event) -> None:

@@ -124,7 +124,6 @@ async def test_positions_from_before_the_seek_are_no_errors(play: Play, member: 
 
 async def test_a_stop_does_not_wait_for_what_cannot_be_set_up(play: Play, member: GroupMember) -> None:
     """Brokers without a quorum do not answer a transaction's beginning."""
-
     asked = asyncio.Event()
 
     async def never(given: frozenset[TopicPartition]) -> None:
@@ -232,7 +231,6 @@ async def test_a_member_of_whom_the_group_has_said_nothing_is_not_idle(play: Pla
 
 async def test_what_fails_in_giving_up_ends_the_life(play: Play, member: GroupMember) -> None:
     """aiokafka, which waits for it, only logs a line."""
-
     await member.on_partitions_assigned({ONE})
     await member.poll(0.1)
     real = member._tear_down

@@ -114,7 +114,6 @@ async def test_a_record_that_fails_ends_it(play: Play, cancelled: bool) -> None:
 
 async def test_what_was_not_all_handed_over_is_never_done_and_holds_up_nothing(play: Play) -> None:
     """As where a stop comes while one waits for room."""
-
     await play.send("whole", b"x")
     task = asyncio.create_task(play.send("half", b"x", b"hangs"))
     await settled()

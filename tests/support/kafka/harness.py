@@ -194,7 +194,6 @@ class Pipeline:
 
     def members(self, role: str) -> int:
         """How many there are in a role's group; -1 while it is being shared out."""
-
         return self.run(members(self.settings, role))
 
     def produce(self, records: Iterable[Record]) -> int:
