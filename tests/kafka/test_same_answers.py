@@ -120,13 +120,13 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("containment", "groups", {**SETTINGS["containment"], **ANY, "shards": 2}),
     ],
     "tf-idf": [
-        ("tf-idf", "one", {**SETTINGS["tf-idf"], **UPDATES, **CUT, "erase_hours": 0}),
+        ("tf-idf", "one", {**SETTINGS["tf-idf"], "match_within": (), **UPDATES, **CUT, "erase_hours": 0}),
         ("changing", "groups", {"measure": "tf-idf", **UPDATES, **CUT}),
         ("posts", "one", {"measure": "tf-idf"}),
         (
             "timed", "one", {"measure": "tf-idf", "threshold": 0.2, "time_field": "ts", "text_field": POSTS[1]},
         ),
-        ("tf-idf", "one", {**SETTINGS["tf-idf"], **UPDATES, **CUT}),
+        ("tf-idf", "one", {**SETTINGS["tf-idf"], "match_within": (), **UPDATES, **CUT}),
     ],
 }  # fmt: skip
 """What is alike -> cases; the gate runs one of each."""
