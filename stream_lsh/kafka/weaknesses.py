@@ -59,6 +59,10 @@ def weaknesses(topics: Topics, spec: TopicSpec, replicas: int, configs: Mapping[
         for setting in (RETENTION, RETENTION_BYTES):
             if int(configs.get(setting, FOREVER)) >= 0:
                 yield Weakness(name, setting, configs[setting], "-1", why)
-    elif name in read and 0 <= int(configs.get(RETENTION, FOREVER)) < spec.retention_ms:
-        why = "less than retention_hours, for which a role may be behind"
-        yield Weakness(name, RETENTION, configs[RETENTION], str(spec.retention_ms), why)
+    elif name in read:
+        if 0 <= int(configs.get(RETENTION, FOREVER)) < spec.retention_ms:
+            why = "less than retention_hours, for which a role may be behind"
+            yield Weakness(name, RETENTION, configs[RETENTION], str(spec.retention_ms), why)
+        if int(configs.get(RETENTION_BYTES, FOREVER)) >= 0:
+            why = "by which records end before retention_hours, for which a role may be behind"
+            yield Weakness(name, RETENTION_BYTES, configs[RETENTION_BYTES], "-1", why)
