@@ -115,9 +115,8 @@ class Copy:
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
         self._torn = False  # whether the store may lag behind the state in memory
-        self._own: tuple[int, int] | None = (
-            None  # behind a hole: first and last offset of our latest contiguous records
-        )
+        # Behind a hole: first and last offset of our latest contiguous records, and the frame of their last change.
+        self._own: tuple[int, int, int | None] | None = None
 
     def _open_format(self) -> dict[str, Any]:
         facts = self.store.named("replica")
@@ -384,7 +383,8 @@ class Copy:
             self.changelog_offset = changelog_offset
         elif changelog_offset > (-1 if self.changelog_offset is None else self.changelog_offset):
             continues = self._own is not None and changelog_offset == self._own[1] + 1
-            self._own = (self._own[0] if self._own is not None and continues else changelog_offset, changelog_offset)
+            first, _, frame = self._own if self._own is not None and continues else (changelog_offset, -1, None)
+            self._own = first, changelog_offset, what if isinstance(what, int) else frame
         if isinstance(what, Mark) and what.part == ENDS and not counts:
             raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
         return counts
@@ -423,7 +423,10 @@ class Copy:
                 self.cycle.change(change.offset, change.predecessor)
         self.changelog_offset = end - 1
         if self._own is not None and end >= self._own[0]:
-            self.changelog_offset, self._own = self._own[1], None
+            _, self.changelog_offset, frame = self._own
+            self._own = None
+            if frame is not None:
+                self.cycle.last_frame = frame
         return True
 
     def _facts(self) -> dict[bytes, bytes]:

@@ -38,6 +38,7 @@ from stream_lsh.kafka.match import kept_answers
 from stream_lsh.kafka.match import replica as replica_module
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.settings.model import Settings
+from stream_lsh.wire.bases import BEGINS, Mark
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.replies import Reply
 from stream_lsh.wire.sequenced import Sequenced
@@ -141,7 +142,7 @@ def test_confirmed_counts_only_without_a_hole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["foreign", "known", "new"])
 def test_hole_in_changelog_is_read_once(tmp_path: Path, what: str) -> None:
-    """An owner counts its records behind a foreign one, if nothing before them may be needed."""
+    """An owner counts its records behind a foreign one, if nothing before them may be needed; also its snapshots."""
     settings = settings_of()
     log = frames(settings, DOCUMENTS)
     (source, changes), owner = played(settings, log[:8], tmp_path / "a"), Replica(settings, 0, tmp_path / "b")
@@ -152,8 +153,10 @@ def test_hole_in_changelog_is_read_once(tmp_path: Path, what: str) -> None:
     assert owner.changelog_offset == 1 and owner.hole == (2, 3)
     record = {"foreign": b"hello", "known": changes[1], "new": changes[7]}[what]
     assert owner.fill(2, 3, [(2, record)]) is (what != "new")
-    owner.confirmed(offsets[4], 5)
-    assert (owner.changelog_offset, owner.hole) == ((5, None) if what != "new" else (1, (2, 3)))
+    owner.confirmed(Mark(BEGINS, offsets[3], 0, owner.count, 0), 5)
+    assert owner.cycle.begun is (what != "new")
+    owner.confirmed(offsets[4], 6)
+    assert (owner.changelog_offset, owner.hole) == ((6, None) if what != "new" else (1, (2, 3)))
     source.close()
     owner.close()
 
