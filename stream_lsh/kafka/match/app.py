@@ -302,7 +302,6 @@ class MatchApp(Host):
             if not busy:
                 self.probe.idle()
             await self._shorten()
-            await self._fill_hole()
             if ticks % SIZE_TICKS == 0:
                 for shard, held in list(self.store.held.items()):
                     documents, size = await asyncio.to_thread(held.size)
@@ -338,8 +337,6 @@ class MatchApp(Host):
         """Delete records of the changelogs that are not needed any more. A failed deletion is not repeated."""
         firsts = {}
         for shard, flow in list(self._flows.items()):
-            if self.settings.window is not None and flow.idle:
-                await flow.tell()
             if (first := flow.held.needed) > max(flow.held.start, self._shortened.get(shard, 0)):
                 firsts[TP(self.names.changelog, shard)] = self._shortened[shard] = first
         if not firsts:
@@ -349,6 +346,15 @@ class MatchApp(Host):
                 await self._deletion.before(client, firsts)
         except (KafkaError, OSError, StreamLshError) as error:
             log.info("%s could not be trimmed; it is tried again: %s", self.names.changelog, error)
+
+    @Service.task
+    async def _fill_holes(self) -> None:
+        while not self.should_stop:
+            await self.sleep(TICK_SECONDS)
+            for flow in list(self._flows.values()):
+                if flow.idle:  # no frame may come that would tell
+                    await flow.tell()
+            await self._fill_hole()
 
     async def _fill_hole(self) -> None:
         """Read what others have written between our own changes of a shard. Otherwise recovery would begin there."""

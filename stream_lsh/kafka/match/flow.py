@@ -252,7 +252,10 @@ class Flow:
         """Pass acknowledged offsets to the shard without waiting for the next frame."""
         if self._open and self._confirmed:
             confirmed, self._confirmed = self._confirmed, []
-            await self.held.match((), confirmed)
+            try:
+                await self.held.match((), confirmed)
+            except Failed as error:
+                self._fail(error)
 
     async def drain(self, seconds: float) -> None:
         """Accept no more, drop what was not begun, and wait (limited) until what is in flight is acknowledged."""

@@ -149,16 +149,16 @@ async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any
     probe = Probe("match")
 
     async def meanwhile() -> None:
-        """Also between the changes of the owner, which reads what nothing else has read."""
+        """Also between the changes of the owner, which reads what nothing else has read, even if no frame follows."""
         await more(log[20:25], 3)
         await write(settings, topics.changelog, b"hello")
-        await more(log[25:30], 3)
+        await more(log[25:26], 3)
         await until(lambda: counted(probe, "foreign") == 4, "it is read")
 
     await with_match(settings, meanwhile, probe)
     shutil.rmtree(settings.data_folder)
     await write(settings, topics.changelog, b"hello")
-    probe = await with_match(settings, lambda: more(log[30:], 3))
+    probe = await with_match(settings, lambda: more(log[26:], 3))
     assert counted(probe, "foreign") == 4 and counted(probe, "gap") == 0
     assert replies.found == expected(settings, log, tmp_path)
 
