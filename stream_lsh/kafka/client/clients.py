@@ -281,18 +281,20 @@ class Deletion:
     def __init__(self) -> None:
         self._said: dict[str, float] = {}  # by topic
 
-    async def before(self, client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, int]) -> None:
-        """Delete the records of partitions before these offsets."""
+    async def before(self, client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, int]) -> bool:
+        """Delete the records of partitions before these offsets. Returns whether that succeeded."""
         try:
             async with asyncio.timeout(ANSWER_MS / 1000):
                 await client.delete_records({place: RecordsToDelete(first) for place, first in firsts.items()})
+            return True
         except (errors.KafkaError, TimeoutError) as error:
             place, first = min(firsts.items())
             if time.monotonic() - self._said.get(place.topic, -SAY_SECONDS) < SAY_SECONDS:
-                return
+                return False
             self._said[place.topic] = time.monotonic()
             logger.warning(
                 "%s, partition %d: the records before offset %d are no longer needed and could not be deleted (%s): %s",
                 place.topic, place.partition, first, " ".join(str(error).split()) or type(error).__name__,
                 _REMEDIES.get(type(error), "this is tried again"),
             )  # fmt: skip
+            return False

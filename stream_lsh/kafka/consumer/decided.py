@@ -205,7 +205,5 @@ class DecisionLog:
     async def trim(self, client: AIOKafkaAdminClient) -> None:
         """Drop that, and delete it from the topic."""
         first = self.forget()
-        if first <= self._trimmed:
-            return
-        self._trimmed = first
-        await self._deletion.before(client, {self._place: first})
+        if first > self._trimmed and await self._deletion.before(client, {self._place: first}):
+            self._trimmed = first

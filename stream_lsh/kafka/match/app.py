@@ -61,7 +61,7 @@ NEVER = 2**62
 """Number of frames after which Faust commits at once. Faust stops delivery during a commit, which looks like a
 stall."""
 TICK_SECONDS = 1.0
-SIZE_TICKS = 15  # between two measurements of the shards' folders
+SLOW_TICKS = 15  # between two measurements of the shards' folders, or two attempts to trim after a failed one
 # Faust would keep 1,000 changelog records after the shards have them, of any size. With 1 it would go on reading the
 # changelogs of active shards.
 RECORDS_KEPT = 2
@@ -282,7 +282,7 @@ class MatchApp(Host):
 
     @Service.task
     async def _tick(self) -> None:
-        ticks = 0
+        ticks, shortens = 0, True
         while not self.should_stop:
             await self.sleep(TICK_SECONDS)
             if self.should_stop:
@@ -301,8 +301,9 @@ class MatchApp(Host):
                 busy = busy or not flow.idle or lag > 0
             if not busy:
                 self.probe.idle()
-            await self._shorten()
-            if ticks % SIZE_TICKS == 0:
+            if shortens or ticks % SLOW_TICKS == 0:
+                shortens = await self._shorten()
+            if ticks % SLOW_TICKS == 0:
                 for shard, held in list(self.store.held.items()):
                     documents, size = await asyncio.to_thread(held.size)
                     self.probe.index(shard, documents, size, held.oldest)
@@ -333,19 +334,23 @@ class MatchApp(Host):
             log.warning("%s", found.text)
         return True
 
-    async def _shorten(self) -> None:
-        """Delete records of the changelogs that are not needed any more. A failed deletion is not repeated."""
+    async def _shorten(self) -> bool:
+        """Delete records of the changelogs that are not needed any more. Returns whether that succeeded."""
         firsts = {}
         for shard, flow in list(self._flows.items()):
             if (first := flow.held.needed) > max(flow.held.start, self._shortened.get(shard, 0)):
-                firsts[TP(self.names.changelog, shard)] = self._shortened[shard] = first
+                firsts[TP(self.names.changelog, shard)] = first
         if not firsts:
-            return
+            return True
         try:
             async with admin(self.settings) as client:
-                await self._deletion.before(client, firsts)
+                done = await self._deletion.before(client, firsts)
         except (KafkaError, OSError, StreamLshError) as error:
             log.info("%s could not be trimmed; it is tried again: %s", self.names.changelog, error)
+            return False
+        if done:
+            self._shortened.update({place.partition: first for place, first in firsts.items()})
+        return done
 
     @Service.task
     async def _fill_holes(self) -> None:

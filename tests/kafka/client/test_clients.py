@@ -194,7 +194,7 @@ async def test_refused_deletion_is_said_once(
 
     deletion, client = Deletion(), SimpleNamespace(delete_records=refuse)
     for first in (7, 8):
-        await deletion.before(client, {TopicPartition("news.frames", 3): first})
+        assert not await deletion.before(client, {TopicPartition("news.frames", 3): first})
     name = str(error) or type(error).__name__
     assert caplog.messages == [
         f"news.frames, partition 3: the records before offset 7 are no longer needed and could not be deleted ({name}):"

@@ -320,3 +320,17 @@ async def test_who_stops_in_a_rebalance_opens_nothing_any_more_and_ends_with_all
         held = Held(store.app.settings, shard)
         await held.open(0)
         await held.close()
+
+
+async def test_changelog_is_trimmed_again_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, results = MatchApp(KafkaSettings(), Probe("match")), iter((False, True))
+    flow: Any = SimpleNamespace(held=SimpleNamespace(needed=7, start=0))
+    app._flows = {0: flow}
+
+    async def before(*_: object) -> bool:
+        return next(results)
+
+    monkeypatch.setattr("stream_lsh.kafka.match.app.admin", nullcontext)
+    monkeypatch.setattr(app._deletion, "before", before)
+    assert [await app._shorten() for _ in range(3)] == [False, True, True]
+    assert list(results) == []
