@@ -71,6 +71,7 @@ class Copy:
         forgetting: the window's state; None: no window.
         changelog_offset: offset up to which the store has the changelog without a gap, or None.
         cycle: state of the snapshots in the changelog up to there.
+        now: the latest time that was seen to pass here, by the append times of frames, in seconds since 1970.
         outrun: the changelog begins after the end of this store, with a complete snapshot.
 
     Raises:
@@ -111,6 +112,7 @@ class Copy:
         if self.forgetting is not None and self.forgetting.window.spans:
             self._leaving.sweep(self.forgetting.window.spans[0].number)
         self.cycle = Cycle(facts.get("cleaning"), -1 if self.last < 0 else None)
+        self.now: float = facts.get("now", 0.0)
         self.outrun = False
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
@@ -437,7 +439,7 @@ class Copy:
         if self.forgetting is not None:
             facts["window"] = self.forgetting.facts
         if self._made["format"] == CLEANED:
-            facts["cleaning"] = self.cycle.facts
+            facts["cleaning"], facts["now"] = self.cycle.facts, self.now
         return {name_key("replica"): orjson.dumps(self._made | facts)}
 
     def _release(self) -> None:

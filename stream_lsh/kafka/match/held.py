@@ -74,7 +74,7 @@ class Held:
         self._emptied = False
         self.active = self._broken = self._closed = False
         self._gap_since: float | None = None
-        self._matched = time.monotonic()  # when a frame was last matched, or the shard opened
+        self._matched = time.monotonic()  # when a frame was last matched or applied, or this was opened
         self._replica: Replica | None = None
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
         self.backlog = Backlog(lambda records: self._thread.submit(self._plainly, lambda: self._apply(records)))
@@ -244,7 +244,7 @@ class Held:
         except BaseException:
             self._broken = True  # the next batch would leave a gap
             raise
-        self._emptied = False
+        self._emptied, self._matched = False, time.monotonic()
         if replica.gap and replica.forgetting is not None and replica.forgetting.outlived:
             raise self._anew(f"all that {self.folder} holds has left the window", whole=True)
         if replica.outrun:
@@ -284,7 +284,6 @@ class Held:
                 "shard %d: its changelog begins at offset %d; the shard lacks the %d records before, which "
                 "are missing", self.shard, self.start, self.start,
             )  # fmt: skip
-        self._matched = time.monotonic()
         self._intact(replica.activate)
         if replica.missing and self.settings.window is not None:
             log.warning(

@@ -48,6 +48,7 @@ from stream_lsh.wire.signed import signed_batch
 from stream_lsh.wire.source import Source
 
 REPLY_BYTES, MATCH_BYTES = 32 << 20, 23  # limit of the matches in a reply; size of one match without its name
+NOTED_SECONDS = 3600.0  # without a frame, between two writes of the time that has passed
 _INPUT = b"documents"  # key of the source positions: all documents come from one topic
 
 
@@ -82,6 +83,7 @@ class Replica(Copy):
         self._in_files = Manifest(self.store, shard, self._base).in_files
         self._cleaning: Cleaning | None = None
         self._appended = 0.0  # append time of the last frame, as far as it is known, in seconds since 1970
+        self._noted = self.now  # the time that the store has
         self._workers: Workers | None = None
         self._shard: Shard | None = None
         self._signer: Signs
@@ -131,21 +133,26 @@ class Replica(Copy):
             )  # fmt: skip
             every = self._erase_after
             self._cleaning = Cleaning(self.store, shard, key, self._answers, erasing, self.cycle, every)
-            self._appended = latest_deletion(self.store, self._appended)
+            self._appended = max(self.now, latest_deletion(self.store, self._appended))
         return shard
 
     def clean(self, elapsed: float) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the next snapshot record to be sent, after all that was matched before.
 
         Args:
-            elapsed: seconds since the last frame was matched, or since `activate`.
+            elapsed: seconds since the last frame was matched or applied, or since the replica was opened.
 
         Raises:
             OutputError, DamagedError: see `Erasing.step`.
         """
-        if self._cleaning is None or (base := self._cleaning.step(self._appended + elapsed, self.last)) is None:
+        if self._cleaning is None:
             return None
-        return base.mark, base.encode(self.settings)
+        self.now = self._appended + elapsed
+        if abs(self.now - self._noted) >= NOTED_SECONDS:  # else no time would pass between frequent restarts
+            self._noted = self.now
+            self.store.write(self._facts())
+        base = self._cleaning.step(self.now, self.last)
+        return None if base is None else (base.mark, base.encode(self.settings))
 
     def deactivate(self) -> None:
         """Close the shard. The store stays open. A merge in progress is dropped, and done again later."""

@@ -1,5 +1,6 @@
 """Erasing on Kafka: what went is nowhere in folders and changelog, and no answer is another."""
 
+import asyncio
 import logging
 import random
 import shutil
@@ -373,6 +374,27 @@ async def run(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) ->
         found = await held.match(data, ())
         return [matched.answer.reply for matched in found if matched.answer is not None and matched.answer.reply]
     finally:
+        await held.close()
+
+
+async def test_time_without_frames_counts_over_restarts_and_rebalances(tmp_path: Path) -> None:
+    settings = KafkaSettings(data_folder=tmp_path, erase_hours=24, **UPDATES)  # type: ignore[arg-type]
+    data, begun = frames(settings, changing(200))[:8], 0
+    confirmed: list[tuple[int | Mark, int]] = []
+    for hours in (13, 12):
+        held = Held(settings, 0)
+        await held.open(0)
+        held.check(0, 8)
+        await held.activate()
+        found = await held.match([] if confirmed else data, ())
+        confirmed += [(matched.answer.offset, at) for at, matched in enumerate(found) if matched.answer is not None]
+        held._matched -= 3600 * hours
+        held.check(0, 8)  # a rebalance
+        await held.activate()
+        for _ in range(50):
+            begun += await held.clean(confirmed) is not None
+            await asyncio.sleep(0.002)
+        assert (begun > 0) is (hours == 12)
         await held.close()
 
 
