@@ -32,4 +32,5 @@ def exposition() -> str:
     probe.rejected("not_json")
     probe.grouped({"created": 1}, {"spreads": 1}, 1)
     probe.registry.aborted.labels("judge")
+    probe.registry.elsewhere.labels("match")
     return registry.exposition()[0].decode() + metrics(SEEN).decode()

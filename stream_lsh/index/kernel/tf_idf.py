@@ -148,14 +148,16 @@ def _times(k, frequencies):  # type: ignore[no-untyped-def]
 
 @njit
 def _heaviest(terms, first, last, frequencies):  # type: ignore[no-untyped-def]
-    """The heaviest of terms[first:last], the heaviest first, as weight and entry. Returns their number and the heap."""
-    heap, n = frequencies.heaviest, _FIRST
+    """The heaviest of terms[first:last], the heaviest first, as weight and entry. Returns their number and the heap.
+
+    Terms of equal weight are in the order of their numbers without the scope, whose hash has the index's key."""
+    heap, n, scope = frequencies.heaviest, _FIRST, terms[last - 1] & _ENTRY
     for k in range(first, last):
         entry = terms[k] & _ENTRY
         if entry & WEIGHT_MASK == 0:
             continue
         weight = np.float64(entry & WEIGHT_MASK) / UNIT * idf_of(frequencies, entry >> TERM_SHIFT, 1.0)
-        value = ~(np.uint64(weight * _FIXED) << _HALF | entry)  # the lightest is the largest
+        value = ~(np.uint64(weight * _FIXED) << _HALF | entry ^ scope)  # the lightest is the largest
         if n < STORY_TERMS:
             push(heap, n, value)
             n += 1
@@ -164,7 +166,7 @@ def _heaviest(terms, first, last, frequencies):  # type: ignore[no-untyped-def]
             push(heap, n - 1, value)
     for k in range(n - 1, -1, -1):
         lightest = pop(heap, k + 1)
-        heap[k] = ~lightest
+        heap[k] = ~lightest ^ scope
     return n, heap
 
 

@@ -148,7 +148,7 @@ def answers(
 
 
 def _take_key(settings: KafkaSettings, folder: Path, key: bytes) -> None:
-    """Give a new index this key. It decides between terms of equal weight: it is in the hashes of scopes."""
+    """Give a new index this key. It is in the hashes of scopes, and decides which terms share a counter."""
     folder.mkdir()
     store = Store(folder / "db", sync=False)
     facts = identity(store, folder, settings, 0, read_only=False)
