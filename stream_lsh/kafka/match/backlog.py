@@ -8,7 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 APPLIED_RECORDS, APPLIED_BYTES = 256, 4 << 20  # limits of a batch
-WAITING = 2  # batches that may wait for the thread
+WAITING_BYTES = 2 * APPLIED_BYTES  # that may wait for the thread
+MERGE_BYTES = 2 << 20  # that may wait for a merge
 Records = list[tuple[int, bytes]]
 
 
@@ -37,8 +38,8 @@ class Backlog:
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not applied yet."""
-        return self._bytes + sum(size for applying, size in self._applying if not applying.done())
+        """Bytes that are not applied yet. The thread may ask, too."""
+        return self._bytes + sum(size for applying, size in list(self._applying) if not applying.done())
 
     def flush(self) -> None:
         """Submit everything that was added."""
@@ -47,11 +48,11 @@ class Backlog:
         if records:
             self._applying.append((self._submit(records), size))
 
-    async def wait(self, most: int = WAITING) -> None:
-        """Wait until at most this many batches are being applied.
+    async def wait(self, most: int = WAITING_BYTES) -> None:
+        """Wait until at most this many bytes are not applied yet; -1: until all batches are applied.
 
         Raises:
             FormatError, StoreError, OutputError, Failed: from applying a batch.
         """
-        while self._applying and (self._applying[0][0].done() or len(self._applying) > most):
+        while self._applying and (self._applying[0][0].done() or self.waiting > most):
             await asyncio.wrap_future(self._applying.popleft()[0])

@@ -19,7 +19,7 @@ from stream_lsh.errors import DamagedError, ForeignError, StoreError, StreamLshE
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.consumer.position import place_of
-from stream_lsh.kafka.match.backlog import Backlog
+from stream_lsh.kafka.match.backlog import MERGE_BYTES, Backlog
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.kafka.names import Topics
@@ -72,7 +72,7 @@ class Held:
         # Whether the changelog is empty but once had records that this replica does not have. Then no record shows
         # whether this state is the end of the chain.
         self._emptied = False
-        self.active = self._broken = self._closed = False
+        self.active = self._assigned = self._broken = self._closed = False
         self._gap_since: float | None = None
         self._matched = time.monotonic()  # when a frame was last matched or applied, or this was opened
         self._replica: Replica | None = None
@@ -118,14 +118,14 @@ class Held:
         """Whether the owner of a shard deletes the start of its changelog."""
         return self.settings.window is not None or self.erases
 
-    def check(self, start: int, end: int) -> None:
+    def check(self, start: int, end: int, *, assigned: bool = False) -> None:
         """Compare the replica with the changelog, which has the offsets from `start` to before `end`, and follow it
-        from here on.
+        from here on. assigned: whether this worker is to match the frames, so that nothing may hold up the recovery.
 
         Raises:
             StoreError: the replica is ahead of the changelog.
         """
-        self.start, self.active = start, False
+        self.start, self.active, self._assigned = start, False, assigned
         offset, reached = self._opened().changelog_offset, self.reached
         if reached:
             self.read = reached - 1
@@ -249,7 +249,11 @@ class Held:
             raise self._anew(f"all that {self.folder} holds has left the window", whole=True)
         if replica.outrun:
             raise self._anew(f"the changelog was cleaned since {self.folder} was left", whole=True)
-        self._intact(lambda: replica.flush(lambda: self.active or self._closed))
+        self._intact(lambda: replica.flush(self._in_haste))
+
+    def _in_haste(self) -> bool:
+        """Whether to leave merges for later. A merge would hold up the changelog of all shards of this worker."""
+        return self._assigned or self.active or self._closed or self.backlog.waiting > MERGE_BYTES
 
     # -- matching ---------------------------------------------------------------------------------------------------
 
@@ -262,7 +266,7 @@ class Held:
         """
         self.active = True
         self.backlog.flush()
-        await self.backlog.wait(0)
+        await self.backlog.wait(-1)
         await self._run(self._activate)
 
     def _activate(self) -> None:

@@ -65,12 +65,12 @@ class FrameStore(Store[bytes, bytes]):
         places = [TP(topic, shard) for shard in mine]
         starts = await self.app.consumer.earliest_offsets(*places)
         await asyncio.gather(*[self._hold(place.partition, starts[place]) for place in places])
+        standbys = {tp.partition for tp in self.app.assignor.assigned_standbys() if tp.topic == topic}
         # Shards that are missing here were closed meanwhile, because this run ends.
         reached = {place: self.held[place.partition].reached for place in places if place.partition in self.held}
         for place, bounds in (await self.app.consumer.bounds(reached)).items():
-            if place.partition in self.held:
-                self.held[place.partition].check(*bounds)
-        standbys = {tp.partition for tp in self.app.assignor.assigned_standbys() if tp.topic == topic}
+            if (held := self.held.get(place.partition)) is not None:
+                held.check(*bounds, assigned=place.partition not in standbys)
         log.info(
             "member of generation %d with the shards %s%s", generation_id,
             ", ".join(str(shard) for shard in mine if shard not in standbys) or "none",

@@ -5,7 +5,8 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from support.long_form import rotating
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.rows.row_file import RowFile
 from stream_lsh.index.segments.manifest import Manifest
+from stream_lsh.index.shard import Shard
 from stream_lsh.index.store import rocksdb
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match import held as module
@@ -143,6 +145,27 @@ async def test_standby_leaves_a_memtable_to_rebuild(tmp_path: Path, whole: Whole
     await kept(settings, whole[1], FRAMES)
     with closing(Store(settings.data_folder / "shard-0" / "db", read_only=True)) as store:
         assert Manifest(store, 0, 0).in_files >= SIZE * (FRAMES - 3)
+
+
+async def test_a_merge_holds_up_neither_changelog_nor_taking_over(
+    tmp_path: Path, whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    merging = threading.Event()
+
+    def merge(_: Shard, ends: Callable[[], bool]) -> None:
+        while not ends():
+            merging.set()
+            time.sleep(0.001)
+
+    monkeypatch.setattr(Shard, "merge", merge)
+    async with asyncio.timeout(20), holding(settings_of(tmp_path, memtable_documents=16), 0, FRAMES) as held:
+        for offset, change in enumerate(whole[1]):
+            assert await held.take(offset, change, more=False)
+        await asyncio.to_thread(merging.wait, 30)
+        assert held.backlog.waiting > 0
+        held.check(0, FRAMES, assigned=True)
+        while held.backlog.waiting > 0:
+            await asyncio.sleep(0.001)
 
 
 async def test_full_disk_names_folder_and_remedy(
