@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -30,6 +30,8 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
+
+log = logging.getLogger("stream_lsh.kafka.match")
 
 FETCH_WAIT_MS = 25
 """How long the broker may hold a fetch request without data. With Faust's 1,500 ms one empty partition delays the next
@@ -351,6 +353,7 @@ class Recovery(recovery.Recovery):
     app: Host
     _hand_overs = 0  # at the time of the assignment
     _recovered = -1  # generation of the last completed recovery
+    _said = -1  # generation of the last warning about recovered shards
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -378,8 +381,12 @@ class Recovery(recovery.Recovery):
         while not self.should_stop:
             await self.sleep(RECOVERED_SECONDS)
             if self.in_recovery and self.app.consumer.flow_active:
-                with suppress(KafkaError):  # the next look tries again, unless the partitions were revoked
+                try:
                     await self.begin_recovered()
+                except KafkaError as error:  # the next look tries again, unless the partitions were revoked
+                    if self._said != self._generation_id and not self._handed_over(self._generation_id):
+                        self._said = self._generation_id
+                        log.warning("recovered shards cannot begin before the others; it is tried again: %r", error)
 
     async def begin_recovered(self) -> None:
         """Match the frames of the shards that have read their changelog, while others are still reading. Faust would
@@ -393,6 +400,8 @@ class Recovery(recovery.Recovery):
             ends = {tp: (end or 0) - 1 for tp, end in (await consumer.highwaters(*done)).items()}
             has = {tp: self.tp_to_table[tp].persisted_offset(tp) for tp in ends}
             done = {tp for tp, offset in has.items() if offset is not None and offset >= ends[tp]}
+            if not done:
+                return
             await self.app.activate({tp.partition: ends[tp] for tp in done})
             if not self._handed_over(generation):
                 await consumer.perform_seek()

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiokafka
 import pytest
+from aiokafka.errors import KafkaError
 from faust.tables import recovery
 from faust.types import TP
 
@@ -149,6 +150,24 @@ async def test_recovered_shard_answers_before_others(monkeypatch: pytest.MonkeyP
     await found.begin_recovered()
     assert said == [{0: 9}, "sought", {0}]
     assert app.consumer._get_active_partitions() == {TP(app.names.frames, 0)}
+    held[0].expected = 9
+    await found.begin_recovered()
+    assert said[3:] == []
+
+
+async def test_error_of_look_for_recovered_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    looks = iter((False, False, True))
+
+    async def begin() -> None:
+        looking.should_stop = next(looks)
+        raise KafkaError("away")
+
+    looking: Any = SimpleNamespace(
+        should_stop=False, sleep=asyncio.sleep, in_recovery=True, begin_recovered=begin, _said=-1, _generation_id=7,
+        app=SimpleNamespace(consumer=SimpleNamespace(flow_active=True)), _handed_over=lambda _: False,
+    )  # fmt: skip
+    await Recovery._look_for_recovered(looking)
+    assert caplog.messages == ["recovered shards cannot begin before the others; it is tried again: KafkaError('away')"]
 
 
 def test_resumed_flow_keeps_queued_frames() -> None:
