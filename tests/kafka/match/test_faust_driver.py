@@ -309,6 +309,14 @@ async def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_
     assert store.held == {}
 
 
+async def test_only_standbys_wait_for_merges(store: Any) -> None:
+    places = {TP("changelog", 0), TP("changelog", 1)}
+    store.app.assignor.assigned_standbys = lambda: {TP("changelog", 1)}
+    await store.on_rebalance(places, set(), places)
+    assert [store.held[shard]._in_haste() for shard in range(2)] == [True, False]
+    await store.close()
+
+
 async def test_who_stops_in_a_rebalance_opens_nothing_any_more_and_ends_with_all_closed(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
