@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,7 @@ COMMIT_SECONDS = 0.4  # and the commit itself takes less than a tenth of a secon
 AHEAD = 256  # documents of a feed that wait for the next batch
 MOST_FACTS = 64 * 1024  # bytes of the caller's facts as JSON
 _Given = Document | Mapping[str, Any]
+_feeding: ContextVar[tuple[Deduplicator, ...]] = ContextVar("feeding", default=())  # that a feed's thread is ahead of
 
 
 class Deduplicator(Questions):
@@ -138,8 +140,10 @@ class Deduplicator(Questions):
             batch: documents processed at a time, 1,024 at most. The default is 1,024 for a sequence. For another
                 iterable it is as many as have arrived, so that a live feed has each verdict at once and a fast one is
                 not slowed down: a thread iterates over it, up to 1,280 documents ahead of the verdicts. If you break
-                off, these are lost. With a number, or `commit="manual"` (then it is 1), your own thread takes each
-                batch when the verdicts before it are delivered.
+                off, these are lost. A generator that is resumed cannot tell that its document is processed: use
+                `batch=1` if it keeps a position, or commits offsets, after `yield`. With a number, or `commit="manual"`
+                (then it is 1), your own thread takes each batch when the verdicts before it are
+                delivered.
 
         Raises:
             TypeError: `documents`, or one of them, has a wrong type.
@@ -168,7 +172,7 @@ class Deduplicator(Questions):
 
     def _verdicts(self, documents: Iterator[_Given], size: int | None) -> Iterator[Verdict]:
         count = 0
-        with _batches(documents, size) as some:
+        with _batches(documents if size is not None else self._ahead(documents), size) as some:
             while True:
                 self._guard.check_process()  # where the thread of a feed is, too
                 builder, error = self._taken(some, count)
@@ -196,6 +200,11 @@ class Deduplicator(Questions):
                     raise error
                 if not len(builder):
                     return
+
+    def _ahead(self, documents: Iterator[_Given]) -> Iterator[_Given]:
+        """The documents of a feed, for its thread."""
+        _feeding.set((*_feeding.get(), self))
+        yield from documents
 
     def _taken(self, some: Callable[[], Iterable[_Given]], count: int) -> tuple[Builder, Exception | None]:
         """The next documents, and the error that ended them. count: those before."""
@@ -274,7 +283,8 @@ class Deduplicator(Questions):
 
         Raises:
             UsageError: the facts are no JSON object or too large; the Deduplicator is read-only; or with
-                `commit="manual"` you have not taken all verdicts of a batch from `process`. Nothing is committed.
+                `commit="manual"` you have not taken all verdicts of a batch from `process`; or a generator that is
+                ahead of the verdicts calls this. Nothing is committed.
             StoreError: the Deduplicator is closed, or an error has interrupted an earlier batch or commit. Earlier
                 commits are kept.
 
@@ -286,6 +296,11 @@ class Deduplicator(Questions):
             {'position': 1}
         """
         self._check_writable("commits nothing")
+        if self in _feeding.get():
+            raise UsageError(
+                "this generator is ahead of the verdicts, and would commit a position before its documents are "
+                "processed: call process(..., batch=1), or commit in the loop over the verdicts"
+            )
         encoded = None if facts is None else _encoded(facts)
         with self._guard.whole():
             untaken = sum(batch.left for batch in list(self._under_way))

@@ -10,6 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Generic, TypeVar
 
 A = TypeVar("A")
@@ -25,7 +26,8 @@ class _End:
 
 
 class Stage(Generic[A]):
-    """Runs an iterable in a thread of its own; iterate over the stage to get its items.
+    """Runs an iterable in a thread of its own, with the context variables of the caller; iterate over the stage to get
+    its items.
 
     An error in the thread is raised to the consumer after the items before it.
     """
@@ -34,7 +36,7 @@ class Stage(Generic[A]):
         self._queue: queue.Queue[A | _End] = queue.Queue(depth)
         self._stopped = threading.Event()
         # A daemon: it may be blocked in reading a pipe for ever, which must not block the end of the process.
-        self._thread = threading.Thread(target=self._run, args=(items,), name=name, daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run, items), name=name, daemon=True)
         self._thread.start()
 
     def _run(self, items: Iterable[A]) -> None:
@@ -87,7 +89,7 @@ class Stage(Generic[A]):
                 item = self.get(0 if found else None)
             except StopIteration:
                 break
-            except Exception:
+            except BaseException:
                 if found:  # the next call raises it again
                     break
                 raise

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -21,6 +22,7 @@ from stream_lsh import Deduplicator, Document, OutputError, Settings, StoreError
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.fields import Fields
 from stream_lsh.embedded.engine import Engine, Judged
+from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.hashing.structs import Struct
 from stream_lsh.index.index import Index
 from stream_lsh.index.kernel import compiling
@@ -162,6 +164,36 @@ def test_a_batch_of_a_feed_is_what_has_arrived(monkeypatch: pytest.MonkeyPatch) 
         for _ in deduplicator.process(feed()):
             delivered.set()
     assert sizes[0] == 1 and sum(sizes) == 100 and len(sizes) <= 3
+
+
+def test_a_feed_that_is_ahead_commits_no_position() -> None:
+    variable = ContextVar[int]("variable")
+
+    def feed() -> Iterator[Document]:
+        yield Document(variable.get(), FOX)
+        deduplicator.commit({"position": 1})
+
+    variable.set(7)
+    with Deduplicator() as deduplicator:
+        verdicts = deduplicator.process(feed())
+        assert next(verdicts).id == 7
+        with pytest.raises(UsageError, match="batch=1"):
+            next(verdicts)
+        assert deduplicator.facts == {}
+        list(deduplicator.process(feed(), batch=1))
+        assert deduplicator.facts == {"position": 1}
+
+
+def test_items_before_an_exit_are_taken() -> None:
+    def feed() -> Iterator[int]:
+        yield 1
+        raise SystemExit
+
+    stage = Stage(feed(), "feed", 8)
+    until(lambda: not stage._thread.is_alive())
+    assert stage.take(8) == [1]
+    with pytest.raises(SystemExit):
+        stage.take(8)
 
 
 def test_few_numbers_and_arrays_are_given_to_the_kernels_for_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
