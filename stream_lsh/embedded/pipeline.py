@@ -35,19 +35,19 @@ class Stage(Generic[A]):
     def __init__(self, items: Iterable[A], name: str, depth: int) -> None:
         self._queue: queue.Queue[A | _End] = queue.Queue(depth)
         self._stopped = threading.Event()
+        self._error: BaseException | None = None  # that ended the items
         # A daemon: it may be blocked in reading a pipe for ever, which must not block the end of the process.
         self._thread = threading.Thread(target=copy_context().run, args=(self._run, items), name=name, daemon=True)
         self._thread.start()
 
     def _run(self, items: Iterable[A]) -> None:
-        error: BaseException | None = None
         try:
             for item in items:
                 if not self._put(item):
                     return
         except BaseException as caught:
-            error = caught
-        self._put(_End(error))
+            self._error = caught
+        self._put(_End(self._error))
 
     def _put(self, item: A | _End) -> bool:
         while not self._stopped.is_set():
@@ -89,8 +89,8 @@ class Stage(Generic[A]):
                 item = self.get(0 if found else None)
             except StopIteration:
                 break
-            except BaseException:
-                if found:  # the next call raises it again
+            except BaseException as error:
+                if found and error is self._error:  # the next call raises it again; a signal's error does not wait
                     break
                 raise
             if item is None:

@@ -196,6 +196,13 @@ def test_items_before_an_exit_are_taken() -> None:
         stage.take(8)
 
 
+def test_ctrl_c_while_items_are_taken_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, answers = Stage(iter([1]), "feed", 8), iter([1])
+    monkeypatch.setattr(stage, "get", lambda timeout: next(answers, None) or signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        stage.take(8)
+
+
 def test_few_numbers_and_arrays_are_given_to_the_kernels_for_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
     given, give = list[str](), Struct.__setattr__
 
