@@ -3,7 +3,7 @@ column family of their own, ordered by the time at which they are due. Memory ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -80,11 +80,6 @@ def count(begins: NDArray[np.int64]) -> int:
     """How many of some rows are no representative rows, by their `begins`."""
     return int((begins != REPRESENTATIVE_ROW).sum())
 
-    def waits(self, now: float) -> bool:
-        """Whether it is too early to erase the versions. A deletion that is further in the future than versions wait
-        was recorded by a wrong clock: they are due, too."""
-        return abs(now - self.since) < self.due - self.since
-
 
 def facts_of(
     versions: NDArray[np.int64], shard: int, now: int, after: int, *, named: bool
@@ -117,10 +112,14 @@ def places(store: Store) -> Iterator[Place]:
     return map(place_of, store.names(QUEUE_NAMES))
 
 
-def queue_entries(store: Store, start: str = "") -> Iterator[QueueEntry]:
-    """The same with their versions; from the name `start` on."""
-    for name, (since, *versions) in store.items(QUEUE_NAMES, start):
-        yield QueueEntry(place_of(name), since, np.array(versions, np.int64).reshape(6, -1))
+def queue_entries(store: Store) -> Iterator[QueueEntry]:
+    """The same with their versions."""
+    for name, value in store.items(QUEUE_NAMES):
+        yield _entry(place_of(name), value)
+
+
+def _entry(place: Place, value: Sequence[Any]) -> QueueEntry:
+    return QueueEntry(place, value[0], np.array(value[1:], np.int64).reshape(6, -1))
 
 
 def latest_deletion(store: Store, default: float) -> float:
@@ -139,14 +138,14 @@ def next_pass(store: Store, start: str, now: float, before: int | None = None, l
     """
     entries: list[QueueEntry] = []
     size = 0
-    for entry in queue_entries(store, start):
-        if entry.place.due > now or size >= PASS_VERSIONS or len(entries) == PASS_ENTRIES:
+    for place in map(place_of, store.names(QUEUE_NAMES, start)):
+        if place.due > now or size >= PASS_VERSIONS or len(entries) == PASS_ENTRIES:
             break
-        if last is not None and entry.place.name > last:
+        if last is not None and place.name > last:
             break
-        if before is None or entry.place.there < before:
-            entries.append(entry)
-            size += entry.versions.shape[1]
+        if before is None or place.there < before:  # the values of the others are not read
+            entries.append(_entry(place, store.named(place.name)))
+            size += entries[-1].versions.shape[1]
     if not entries:
         return None
     shards = np.repeat([entry.place.shard for entry in entries], [entry.versions.shape[1] for entry in entries])
