@@ -350,9 +350,10 @@ def dropped_for(versions, groups, begins, ends, most, rows, runs, memory):  # ty
         while begins[k] >= 0:
             if looked >= most:
                 return out[:n], k
-            members = earliest(key, slot, hits, runs, memory, begins[k], most, room, found)
+            limit = min(most, ends[k] - begins[k])  # there are no more rows before the end
+            members = earliest(key, slot, hits, runs, memory, begins[k], limit, room, found) if limit > 0 else 0
             looked += members
-            begins[k] = found[members - 1] + 1 if members == most and found[members - 1] < ends[k] else NOTHING
+            begins[k] = found[members - 1] + 1 if members and members == limit else NOTHING
             for member in found[:members]:
                 dropped = member < ends[k] and word(rows, member, FLAGS) & np.uint64(DROPPED) != 0
                 if dropped and word(rows, member, OF) == hashed:

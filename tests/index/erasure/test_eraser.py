@@ -286,3 +286,19 @@ def test_closing_leaves_what_is_due_to_the_next_run(tmp_path: Path, monkeypatch:
     assert len(reached) > 3 and reached == sorted(set(reached))
     with opened(Settings(), tmp_path) as index:
         assert index.store.named(queue.ERASED_VERSIONS) == 400 and list(places(index.store)) == []
+
+
+def test_members_behind_a_version_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A representative that is replaced often, then copies of it: all its versions fit into one step."""
+    monkeypatch.setattr(eraser, "READ", 32)
+    with opened(Settings(on_conflict="update"), tmp_path) as index:
+        fed(index, [Document("changing", f"{FAMILY} {version}") for version in range(11)], 0, 1)
+        fed(index, [Document(f"copy{copy}", FAMILY) for copy in range(100)], 11, 50)
+        index.commit({}, now=0)
+        erasing, steps = erasing_of(index), list[int]()
+        monkeypatch.setattr(
+            erasing, "_write", lambda now, step, write=erasing._write: steps.append(step.end) or write(now, step)
+        )
+        while not erasing.step(10**9):
+            erasing.finish()
+        assert steps == [10]
