@@ -107,9 +107,9 @@ def place_of(name: str) -> Place:
     return Place(name, int(due), int(shard), int(there))
 
 
-def places(store: Store) -> Iterator[Place]:
-    """The entries of the queue, the one that is due first in front."""
-    return map(place_of, store.names(QUEUE_NAMES))
+def places(store: Store, start: str = "") -> Iterator[Place]:
+    """The entries of the queue, the one that is due first in front; from the name `start` on."""
+    return map(place_of, store.names(QUEUE_NAMES, start))
 
 
 def queue_entries(store: Store) -> Iterator[QueueEntry]:
@@ -138,7 +138,7 @@ def next_pass(store: Store, start: str, now: float, before: int | None = None, l
     """
     entries: list[QueueEntry] = []
     size = 0
-    for place in map(place_of, store.names(QUEUE_NAMES, start)):
+    for place in places(store, start):
         if place.due > now or size >= PASS_VERSIONS or len(entries) == PASS_ENTRIES:
             break
         if last is not None and place.name > last:
