@@ -32,7 +32,7 @@ class Seen:
     groups: of each, its own number if it was kept. log: stream times in ms, ascending. similarities: of what was
     dropped.
     sources: as JSON text, b"" for none. first_member: event time (NO_TIME: none) and source of a kept document, this
-    batch's among them.
+    batch's among them. shift: ms by which log is later than the event times (`StreamTime.shift`).
     """
 
     places: Sequence[int]
@@ -44,6 +44,7 @@ class Seen:
     similarities: Sequence[float]
     sources: Sequence[bytes]
     first_member: Callable[[int], tuple[int, bytes]]
+    shift: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class _Watcher:
                 continue
             if (found := self._found(watched, seen, at)) is not None:
                 watched.fired = now
-                yield Alert(rule, at, now, subject, found)
+                yield Alert(rule, at, now - seen.shift, subject, found)
 
     def _count(self, watched: Watched, seen: Seen, at: int, known: bool) -> None:
         rule = self.rule
@@ -154,7 +155,7 @@ class _Watcher:
             if not known:
                 # Only the event time says when its first member arrived.
                 time, source = seen.first_member(seen.groups[at])
-                founded = min(time, seen.log[at]) // self.width
+                founded = min(time + seen.shift, seen.log[at]) // self.width
                 if time != NO_TIME and founded > slot - SLOTS:
                     watched.count(founded, False)
                     watched.come(source, founded, rule.sources)

@@ -23,6 +23,7 @@ from stream_lsh.api.verdict import Verdict
 from stream_lsh.documents.builder import Builder
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.document import Document, Time
+from stream_lsh.documents.times import milliseconds
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import ENDING_SECONDS
 from stream_lsh.embedded.groups import opened
@@ -184,8 +185,8 @@ class Deduplicator(Questions):
                         if batch.jumped:
                             warnings.warn(
                                 f"stream time jumped by more than the window of {self.settings.window}, and the "
-                                "documents before are forgotten: if event times were wrong, feed a new index with "
-                                "max_future",
+                                "documents before are forgotten: if event times were wrong, set it back with "
+                                "set_stream_time",
                                 RuntimeWarning, stacklevel=2,
                             )  # fmt: skip
                         for verdict in batch.verdicts:
@@ -271,6 +272,29 @@ class Deduplicator(Questions):
         """
         (verdict,) = self.process([Document(id, deleted=True, time=time)])
         return verdict
+
+    def set_stream_time(self, time: Time) -> None:
+        """Set stream time back, after wrong event times have moved it ahead, and commit. What the jump has removed from
+        the window stays removed.
+
+        Args:
+            time: the event time of the documents that come now.
+
+        Raises:
+            UsageError: the time is none, or not after 1970; there is no window; stream time has not begun or is not
+                later; or the Deduplicator is read-only.
+            StoreError: as in `process`.
+        """
+        self._check_writable("sets no stream time")
+        try:
+            to = milliseconds(time)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        with self._guard.whole():
+            if self._index.window is None:
+                raise UsageError("stream time has effects only with a window, and this index has none")
+            self._index.window.set_back(to)
+        self.commit()
 
     # -- commits ------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "query": "Show the documents of an index that are similar to a text.",
     "delete": "Delete documents from an index.",
     "erase": "Erase deleted and replaced versions from the disk.",
+    "set-stream-time": "Set the stream time of an index back after wrong event times.",
     "serve": "Serve an index over HTTP, with a page that shows what happens.",
     "groups": "Show the groups of an index: which documents spread.",
     "alerts": "Try the rules of alerts, or send alerts to a receiver.",

@@ -94,7 +94,7 @@ def _window(window: Forgetting) -> Iterator[str]:
     if window.jumps:
         yield (
             f"stream time jumped by more than the window ({count(window.jumps, 'jump')}), and the documents before are "
-            "forgotten: if event times were wrong, feed a new index with --max-future"
+            "forgotten: if event times were wrong, set stream time back with stream-lsh set-stream-time"
         )
     if window.stream_time >= 0:
         yield f"documents from {moment(window.stream_time - 1000 * seconds_of(window.window))} on are remembered"

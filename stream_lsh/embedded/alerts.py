@@ -42,11 +42,12 @@ class Alerts:
 
     def add(
         self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes],
-        events: Events,
+        events: Events, shift: int,
     ) -> bytes:  # fmt: skip
         """The alerts of a batch that was folded into the groups, as JSON lines.
 
-        times: int64[n], event times, NO_TIME for what is rejected at once. log, sources: as for the groups.
+        times: int64[n], event times, NO_TIME for what is rejected at once. log, sources: as for the groups. shift:
+        `StreamTime.shift`.
         """
         if not self._window:
             log = self._log.advance(times)
@@ -56,6 +57,7 @@ class Alerts:
             np.isin(places, events.arrivals, assume_unique=True).tolist(), judgement.groups[places].tolist(),
             log[places].tolist(), judgement.similarities[places].tolist(),
             chosen(sources, places) or [b""] * len(places), self._groups.first_member,
+            shift,
         )  # fmt: skip
         lines = []
         for alert in self._watch.look(seen):

@@ -127,8 +127,9 @@ class Engine:
         if self.groups is not None:
             events = self.groups.add(judgement, columns.times, signed.documents.log, columns.sources)
             if self.alerts is not None:
+                shift = 0 if index.window is None else index.window.shift
                 times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, columns.times, NO_TIME)
-                alerts = self.alerts.add(judgement, times, signed.documents.log, columns.sources, events)
+                alerts = self.alerts.add(judgement, times, signed.documents.log, columns.sources, events, shift)
         self.seq += len(columns)
         return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts)
 

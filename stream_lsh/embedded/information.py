@@ -21,6 +21,7 @@ from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.segments.erased_rows import erased_of
 from stream_lsh.index.segments.identity import check_format
 from stream_lsh.index.segments.segment import FOLDER, folder_of
+from stream_lsh.index.segments.stream_time import shown
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import disk_bytes, looking
 from stream_lsh.index.store.rocksdb import Store
@@ -209,8 +210,8 @@ def _remembered(found: _Stored) -> dict[str, object]:
     """The window, its stream time, and how often that jumped by more than the window. Empty without a window."""
     if found.settings.window is None:
         return {}
-    known = found.window or {"log": {"time": -1}, "jumps": 0}
-    now = known["log"]["time"]
+    known = found.window or {"log": None, "jumps": 0}
+    now = shown(known["log"])
     since = moment(now - found.settings.window_ms) if now >= 0 else None
     return {
         "window": {

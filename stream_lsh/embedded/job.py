@@ -312,7 +312,7 @@ class _Run:
         window, length = self._index.window, self._index.settings.window
         if window is None or length is None:
             return None
-        return Forgetting(length, window.now, window.jumps - self._jumps)
+        return Forgetting(length, window.shown, window.jumps - self._jumps)
 
     def _summary(self, already: Iterable[str], folder: Path | None) -> Summary:
         self._show()

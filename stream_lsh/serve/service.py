@@ -184,7 +184,7 @@ class Service(Interface):
             window = engine.index.window
             return {
                 "documents": engine.index.count, "next_seq": engine.seq,
-                "stream_time": None if window is None else window.now, "jumps": 0 if window is None else window.jumps,
+                "stream_time": None if window is None else window.shown, "jumps": 0 if window is None else window.jumps,
             }  # fmt: skip
 
         held: dict[str, Any] = await self.writer.do(Look(read))

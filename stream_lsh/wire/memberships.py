@@ -22,7 +22,7 @@ from stream_lsh.wire.envelope import Section, Sections, join, pack
 from stream_lsh.wire.source import MOST_ROWS, Source, numbers
 
 VERSION = 2
-_HEAD = struct.Struct("<qq")  # offset, predecessor
+_HEAD = struct.Struct("<qqq")  # offset, predecessor, shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Memberships:
         offset, predecessor: of the frame, as in `Sequenced`.
         judgement: without matches.
         times: int64[n], event times in ms; NO_TIME: none, or the document cannot be compared.
-        log: int64[n], stream times; empty without a window.
+        log: int64[n], stream times; empty without a window; shift: of them, as in `Sequenced`.
         sources: as JSON text, b"" for none; empty without `source_field`.
     """
 
@@ -55,16 +55,17 @@ class Memberships:
     times: NDArray[np.int64]
     log: NDArray[np.int64]
     sources: list[bytes]
+    shift: int = 0
 
     @classmethod
     def encoded(
-        cls, offset: int, predecessor: int, judgement: Judgement, source: Source, log: NDArray[np.int64] | None,
-        rows: NDArray[np.int64], settings: Settings,
+        cls, offset: int, predecessor: int, shift: int, judgement: Judgement, source: Source,
+        log: NDArray[np.int64] | None, rows: NDArray[np.int64], settings: Settings,
     ) -> bytes:  # fmt: skip
         """The record of a frame's judgement.
 
         Args:
-            log: stream times, with a window.
+            log: stream times, with a window; shift: of them.
             rows: places of the accepted documents.
         """
         j, found = judgement, dict[bytes, int]()
@@ -91,8 +92,8 @@ class Memberships:
         return pack(
             b"M", VERSION, settings.fingerprint,
             [
-                _HEAD.pack(offset, predecessor), rows.astype(np.uint16), kinds, j.groups[rows], j.similarities[rows],
-                of, *join(list(found)), times, b"" if log is None else log[rows],
+                _HEAD.pack(offset, predecessor, shift), rows.astype(np.uint16), kinds, j.groups[rows],
+                j.similarities[rows], of, *join(list(found)), times, b"" if log is None else log[rows],
                 *join([source.ids[i] for i in rows.tolist()]), *sources, j.of_seqs[rows],
                 removed.astype(np.uint16), facts.astype(np.int64), np.array(representatives, np.int32), *standing,
             ],
@@ -106,7 +107,7 @@ class Memberships:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = Sections(b"M", VERSION, settings.fingerprint, data)
-        offset, predecessor = sections.numbers(_HEAD)
+        offset, predecessor, shift = sections.numbers(_HEAD)
         rows = sections.column(np.uint16).astype(np.int64)
         n = len(rows)
         kinds, groups = sections.column(np.uint8, n), sections.column(np.int64, n)
@@ -146,7 +147,7 @@ class Memberships:
             representatives=np.stack((np.minimum(representative, 0), representative), axis=1),
             representative_seqs=representative_seqs, names=_Names(names), later=later,
         )  # fmt: skip
-        return cls(offset, predecessor, judgement, times, log, sources)
+        return cls(offset, predecessor, judgement, times, log, sources, shift)
 
 
 def _damaged() -> FormatError:

@@ -23,7 +23,7 @@ from stream_lsh.wire.envelope import Section, Sections, column, join, pack
 from stream_lsh.wire.source import Source
 
 VERSION = 2
-_HEAD = struct.Struct("<qqq")  # shard, offset, predecessor
+_HEAD = struct.Struct("<qqqq")  # shard, offset, predecessor, shift
 
 _Representatives = dict[int, tuple[int, int]]
 """Source partitions and offsets by seq."""
@@ -42,7 +42,8 @@ class Reply:
             is its own number. `row_of` is not set.
         source, accepted: the frame's documents, from the shard whose turn it is (`carries`), otherwise None.
         representatives: source partition and offset of new representatives, by their seqs.
-        log: int64[n], stream times of the frame's documents, with `source` and a window.
+        log: int64[n], stream times of the frame's documents, with `source` and a window; shift: of them, as in
+            `Sequenced`.
     """
 
     shard: int
@@ -54,6 +55,7 @@ class Reply:
     accepted: NDArray[np.bool_] | None
     representatives: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     log: NDArray[np.int64] | None = None
+    shift: int = 0
 
     def encode(self, settings: Settings) -> bytes:
         m = self.matches
@@ -66,7 +68,7 @@ class Reply:
         return pack(
             b"R", VERSION, settings.fingerprint,
             [
-                _HEAD.pack(self.shard, self.offset, self.predecessor), *join(self.names),
+                _HEAD.pack(self.shard, self.offset, self.predecessor, self.shift), *join(self.names),
                 m.document.astype(np.uint16), m.row.astype(np.uint32), m.seq, m.similarity,
                 m.same_text.astype(np.uint8), m.status.astype(np.uint8), m.kind.astype(np.uint8),
                 *_sparse(known, m.known.astype(np.uint32)),
@@ -111,7 +113,7 @@ class Reply:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = Sections(b"R", VERSION, settings.fingerprint, data)
-        shard, offset, predecessor = sections.numbers(_HEAD)
+        shard, offset, predecessor, shift = sections.numbers(_HEAD)
         names = sections.texts()
         document = sections.column(np.uint16).astype(np.int64)
         m = len(document)
@@ -158,7 +160,7 @@ class Reply:
             evidence=np.array(evidence, np.object_),
         )  # fmt: skip
         accepted = column(counts, np.uint8, n).astype(np.bool_) if len(counts) else None
-        return cls(shard, offset, predecessor, matches, names, source, accepted, representatives, log)
+        return cls(shard, offset, predecessor, matches, names, source, accepted, representatives, log, shift)
 
 
 def _read_replaced(
@@ -242,7 +244,7 @@ def head(data: bytes | memoryview, settings: Settings) -> tuple[int, int, int]:
     Raises:
         FormatError: as `Reply.decode`.
     """
-    shard, offset, predecessor = Sections(b"R", VERSION, settings.fingerprint, data).numbers(_HEAD)
+    shard, offset, predecessor, _ = Sections(b"R", VERSION, settings.fingerprint, data).numbers(_HEAD)
     return shard, offset, predecessor
 
 

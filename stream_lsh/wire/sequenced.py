@@ -15,7 +15,7 @@ from stream_lsh.wire.envelope import Sections, column, pack, undefined
 from stream_lsh.wire.source import numbers
 
 VERSION = 2
-_PLACE = struct.Struct(f"<qqqq{KEY_BYTES}s")  # offset, predecessor, first, appended, key
+_PLACE = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # offset, predecessor, first, appended, shift, key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +33,7 @@ class Sequenced:
         log: int64[n], stream times, with a window.
         appended: when the broker appended the frame to `signatures`, ms since 1970. The log has it, so whatever
             sequencer sends the frame, it is the same.
+        shift: ms by which stream times are later than they are shown (`StreamTime.shift`).
     """
 
     offset: int
@@ -44,10 +45,11 @@ class Sequenced:
     decisions: bytes | memoryview = b""
     log: NDArray[np.int64] | None = None
     appended: int = 0
+    shift: int = 0
 
     def encode(self, settings: Settings) -> bytes:
         accepted = b"" if self.accepted is None else self.accepted.astype(np.uint8)
-        place = _PLACE.pack(self.offset, self.predecessor, self.first, self.appended, self.key)
+        place = _PLACE.pack(self.offset, self.predecessor, self.first, self.appended, self.shift, self.key)
         log = b"" if self.log is None else self.log
         return pack(b"S", VERSION, settings.fingerprint, [place, self.decisions, log, accepted, self.frame])
 
@@ -59,7 +61,7 @@ class Sequenced:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
         sections = Sections(b"S", VERSION, settings.fingerprint, data)
-        offset, predecessor, first, appended, key = sections.numbers(_PLACE)
+        offset, predecessor, first, appended, shift, key = sections.numbers(_PLACE)
         decisions, times, mask, frame = sections.several(4)
         sections.end()
         if not settings.late:
@@ -68,7 +70,7 @@ class Sequenced:
             undefined(times, "sequenced frame", "stream times")
         log = None if settings.window is None else column(times, np.int64)
         accepted = column(mask, np.uint8).astype(np.bool_) if len(mask) else None
-        return cls(offset, predecessor, first, key, accepted, frame, decisions, log, appended)
+        return cls(offset, predecessor, first, key, accepted, frame, decisions, log, appended, shift)
 
     def numbers(self, n: int) -> NDArray[np.int64]:
         """The numbers (seq) of the frame's n documents."""

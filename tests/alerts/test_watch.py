@@ -81,7 +81,10 @@ def alerts_of(alerts: list[Alert], seen: Seen) -> list[Told]:
     ]
 
 
-def seen_of(documents: list[Document], start: int, stop: int) -> Seen:
+SHIFT = 86_400_000  # a multiple of the slots of all rules
+
+
+def seen_of(documents: list[Document], start: int, stop: int, shift: int = 0) -> Seen:
     def text(source: str) -> bytes:
         return json.dumps(source).encode() if source else b""
 
@@ -91,21 +94,22 @@ def seen_of(documents: list[Document], start: int, stop: int) -> Seen:
 
     dropped, groups, log, _, sources, similarities = zip(*documents[start:stop], strict=True)
     return Seen(
-        range(stop - start), range(start, stop), dropped, dropped, groups, log, similarities,
-        [text(s) for s in sources], first_member,
+        range(stop - start), range(start, stop), dropped, dropped, groups, [time + shift for time in log], similarities,
+        [text(s) for s in sources], first_member, shift,
     )  # fmt: skip
 
 
 def watched(
-    rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int]
+    rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int], shift: int = 0
 ) -> tuple[list[Told], int]:
     """The alerts of a feed that comes in these batches; at some of the cuts everything is left but what was stored."""
     watch, stored, out, start = Watch(rules), dict[int, Any](), list[Told](), 0
     for stop in [*sorted({cut for cut in cuts if 0 < cut < len(documents)}), len(documents)]:
-        seen = seen_of(documents, start, stop)
+        seen = seen_of(documents, start, stop, shift)
         alerts = watch.look(seen)
         out += alerts_of(alerts, seen)
         for alert in alerts:
+            assert alert.time == documents[seen.seqs[alert.at]][2]
             line = json.loads(alert.line(alert.at, b'"id"', seen.sources[alert.at], b"null"))
             assert line.items() >= dict(alert.found).items() and line["rule"] == alert.rule.name
         stored.update(watch.take())
@@ -164,13 +168,13 @@ CUTS = st.lists(st.integers(1, 69), max_size=8)
 
 
 @settings(max_examples=400 if LONG else 100, deadline=None)
-@given(rules(), feeds(), CUTS, st.sets(st.integers(1, 69)))
+@given(rules(), feeds(), CUTS, st.sets(st.integers(1, 69)), st.sampled_from((0, SHIFT)))
 def test_alerts_are_those_of_the_model(
-    given_rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int]
+    given_rules: list[Rule], documents: list[Document], cuts: list[int], restarts: set[int], shift: int
 ) -> None:
     model = Model(given_rules)
     expected = [alert for document in documents for alert in model.step(document)]
-    assert watched(given_rules, documents, cuts, restarts | set(cuts[:2])) == (expected, 0)
+    assert watched(given_rules, documents, cuts, restarts | set(cuts[:2]), shift) == (expected, 0)
 
 
 @settings(max_examples=100 if LONG else 40, deadline=None)

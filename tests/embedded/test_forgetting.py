@@ -81,7 +81,7 @@ def test_what_the_command_says(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, [*command, "--index", str(tmp_path / "index")])
     assert result.exit_code == 0
     assert "stream time jumped by more than the window (1 jump), and the documents before are" in result.stderr
-    assert "feed a new index with --max-future" in result.stderr
+    assert "set stream time back with stream-lsh set-stream-time" in result.stderr
     assert f"documents from {moment(START + 7 * HOUR)} on are remembered" in result.stderr
     result = CliRunner().invoke(main, ["info", "--index", str(tmp_path / "index")])
     assert re.search(
@@ -89,6 +89,35 @@ def test_what_the_command_says(tmp_path: Path) -> None:
     )
     without = CliRunner().invoke(main, ["dedup", str(feed), "--unique", str(tmp_path / "all.jsonl")])
     assert "remembered" not in without.stderr
+
+
+def test_stream_time_is_set_back(tmp_path: Path) -> None:
+    """After it the answers are those of an index that had no jump: the window forgets what is older than it."""
+    settings, day, now = Settings(window="2h"), 24 * HOUR, START + 10 * MINUTE
+    wrong, right = ([Document(f"{i} w", f"a {i} word {i}", time=time) for i in range(70)] for time in (now + day, now))
+    later = [Document(i, f"{TEXT} {i % 50}", time=now + i * 4 * MINUTE) for i in range(200)]  # 100 min and 50 apart
+    with Deduplicator(settings) as plain:
+        list(plain.process(right))
+        wanted = [verdict.kind for verdict in plain.process(later)]
+    assert {"unique", "exact_duplicate"} <= set(wanted)
+    index = str(tmp_path / "index")
+    with Deduplicator(settings, index=index) as deduplicator:
+        with pytest.raises(UsageError, match="has not begun"):
+            deduplicator.set_stream_time(now)
+        list(deduplicator.process([Document("a", "of the old time", time=START)]))
+        with pytest.warns(RuntimeWarning, match="set_stream_time"):
+            list(deduplicator.process(wrong))
+        with pytest.raises(UsageError, match="not later than"):
+            deduplicator.set_stream_time(START + 2 * day)
+    result = CliRunner().invoke(main, ["set-stream-time", moment(now), "--index", index])
+    assert result.exit_code == 0, result.output
+    found = []
+    for document in (later[:90], later[90:]):
+        with Deduplicator(settings, index=index) as deduplicator:
+            found += [verdict.kind for verdict in deduplicator.process(document)]
+    assert found == wanted
+    shown = CliRunner().invoke(main, ["info", "--index", index]).stdout
+    assert re.search(rf"stream time +{moment(now + 10 * HOUR)[:10]}", shown) and re.search("jumps +1\\n", shown)
 
 
 def test_in_python(tmp_path: Path) -> None:

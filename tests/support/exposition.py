@@ -22,7 +22,7 @@ def exposition() -> str:
     probe.committed()
     probe.ignored("replay")
     probe.index(0, 1, 1, 1)
-    probe.stream_time(1, 0)
+    probe.stream_time(1, 0, 0)
     probe.clocks(1, 0)
     probe.recovery(0, 1)
     probe.restarts.inc()

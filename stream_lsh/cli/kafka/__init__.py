@@ -17,6 +17,7 @@ COMMANDS = {
     "reindex": "Rebuild index and outputs under a new prefix.",
     "replay": "Send rejected documents again.",
     "skip": "Skip a record that stops its reader.",
+    "set-stream-time": "Set stream time back after wrong event times.",
     "broker": "Run an Apache Kafka on this machine for trying out.",
 }
 EXAMPLES = """\

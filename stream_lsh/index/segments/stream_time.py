@@ -3,6 +3,9 @@
 It is the running maximum of the median of the last 64 event times (of all, while there are fewer; of an even number,
 the lower of the two middle ones). Up to 31 wrong times among any 64 have no effect, and late documents do not set it
 back. A document without an event time has the current stream time.
+
+After wrong event times, an operator can say which time it is (`set_back`). Stream time then does not decrease: what
+follows is later by a fixed shift, and people are shown stream time without the shift.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.times import NO_TIME
+from stream_lsh.documents.times import NO_TIME, moment
+from stream_lsh.errors import UsageError
 from stream_lsh.hashing.kernels import njit
 
 LAST = 64
@@ -27,7 +31,8 @@ class StreamTime:
         known: `facts`; None = no document yet.
 
     Attributes:
-        now: stream time in ms since 1970; BEFORE if there was no event time yet.
+        now: stream time in ms since 1970, and the shift; BEFORE if there was no event time yet.
+        shift: ms that are added to event times.
     """
 
     def __init__(self, known: Mapping[str, Any] | None = None) -> None:
@@ -36,12 +41,20 @@ class StreamTime:
         self._entered = len(known["last"])
         self._last[: self._entered] = known["last"]
         self.now: int = known["time"]
+        self.shift: int = known.get("shift", 0)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Its state, for JSON."""
         oldest = max(0, self._entered - LAST)
-        return {"last": [int(self._last[k % LAST]) for k in range(oldest, self._entered)], "time": self.now}
+        last = [int(self._last[k % LAST]) for k in range(oldest, self._entered)]
+        return {"last": last, "time": self.now} | ({"shift": self.shift} if self.shift else {})
+
+    def set_back(self, time: int) -> None:
+        """From now on event times around `time` (ms since 1970) follow what was before. A later time than stream time
+        is ignored: it would be a jump."""
+        if self.now != BEFORE:
+            self.shift = max(self.shift, self.now - time)
 
     def advance(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """Stream times int64[n] of the next documents.
@@ -49,6 +62,8 @@ class StreamTime:
         Args:
             times: int64[n], event times in ms since 1970, or NO_TIME.
         """
+        if self.shift:
+            times = np.where(times == NO_TIME, times, times + self.shift)
         out = np.empty(len(times), np.int64)
         ordered = np.full(LAST, np.iinfo(np.int64).max)
         ordered[: min(self._entered, LAST)] = np.sort(self._last[: min(self._entered, LAST)])
@@ -56,6 +71,26 @@ class StreamTime:
         if self._entered > LAST:
             self._entered = LAST + self._entered % LAST  # only the position in the ring matters, not the count
         return out
+
+
+def set_back_from(before: int, to: int) -> None:
+    """Check that stream time can be set back from `before`, as it is shown, to `to`; ms since 1970.
+
+    Raises:
+        UsageError: it has not begun, or is not later.
+    """
+    if before == BEFORE:
+        raise UsageError("stream time has not begun: no document with an event time was accepted")
+    if to >= before:
+        raise UsageError(
+            f"stream time is {moment(before)}, not later than {moment(to)}: only event times move it ahead, and "
+            "nothing was changed"
+        )
+
+
+def shown(facts: Mapping[str, Any] | None) -> int:
+    """Stream time of `StreamTime.facts` as people are shown it, in ms since 1970; BEFORE if it has not begun."""
+    return BEFORE if facts is None or facts["time"] == BEFORE else facts["time"] - facts.get("shift", 0)
 
 
 def begun(log: NDArray[np.int64]) -> NDArray[np.int64]:

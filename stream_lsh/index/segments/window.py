@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import UsageError
-from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, begun, jumps
+from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, begun, jumps, set_back_from
 from stream_lsh.settings.model import Settings
 
 SHARE, LEAST = 8, 60_000  # length of a slot as a share of the window, and its least length in ms
@@ -72,6 +72,24 @@ class Window:
     def now(self) -> int:
         """Stream time in ms since 1970; BEFORE if there was no event time yet."""
         return self.spans[-1].last if self.spans else BEFORE
+
+    @property
+    def shown(self) -> int:
+        """Stream time as people are shown it (`stream_time.shown`)."""
+        return self.now if self.now == BEFORE else self.now - self._log.shift
+
+    @property
+    def shift(self) -> int:
+        return self._log.shift
+
+    def set_back(self, time: int) -> None:
+        """Set stream time back to `time`, ms since 1970.
+
+        Raises:
+            UsageError: it has not begun, or is not later.
+        """
+        set_back_from(self.shown, time)
+        self._log.set_back(time)
 
     @property
     def facts(self) -> dict[str, Any]:

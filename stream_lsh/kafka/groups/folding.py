@@ -109,7 +109,9 @@ class Folding:
         for block in events.lines(judgement.ids, judgement.seqs):
             for line in block.splitlines():
                 self._tell(line)
-        for line in self._alerts.add(judgement, found.times, found.log, found.sources, events).splitlines():
+        for line in self._alerts.add(
+            judgement, found.times, found.log, found.sources, events, found.shift
+        ).splitlines():
             round.alerts.append((_found(_KEY, line), line, [], None))
             round.rules[json.loads(line)["rule"]] += 1
         return None

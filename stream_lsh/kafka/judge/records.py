@@ -89,7 +89,8 @@ class Records:
         if settings.groups:
             offset, predecessor = replies[0].offset, replies[0].predecessor
             log = next((reply.log for reply in replies if reply.log is not None), None)
-            self.memberships.append(Memberships.encoded(offset, predecessor, judgement, source, log, rows, settings))
+            place = offset, predecessor, replies[0].shift
+            self.memberships.append(Memberships.encoded(*place, judgement, source, log, rows, settings))
             self.size += len(self.memberships[-1])
         self.not_compared += int(judgement.not_compared.sum())
         kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]

@@ -309,6 +309,7 @@ class Replica(Copy):
         return Reply(
             self.number, sequenced.offset, sequenced.predecessor, matches, names, frame.source if mine else None,
             sequenced.accepted if mine else None, representatives, sequenced.log if mine else None,
+            sequenced.shift,
         )  # fmt: skip
 
     def _place(self, row: int) -> tuple[int, int]:

@@ -72,6 +72,7 @@ class Registry:
             "alerts_dropped", "Groups and sources that a rule dropped early because its table was full."
         )
         self.stream_time = gauge("stream_time_timestamp_seconds", "With a window: stream time, since 1970.")
+        self.shift = gauge("stream_time_shift_seconds", "By how much stream time was set back in all.")
         self.jumps = counter("stream_time_jumps", "Jumps of stream time by more than the window at once.")
         self.clocks = gauge(
             "clock_difference_seconds", "From a frame's time of signing to its append time, by two clocks."
@@ -199,9 +200,10 @@ class Probe:
         """`frames` are in flight to the judge."""
         self.registry.in_flight.labels(self.role).set(frames)
 
-    def stream_time(self, time: int, jumps: int) -> None:
-        """Stream time (ms), and how often it has newly advanced by more than the window at once."""
-        self.registry.stream_time.labels(self.role).set(time / 1000)
+    def stream_time(self, time: int, jumps: int, shift: int) -> None:
+        """Stream time (ms) with its shift, and how often it has newly advanced by more than the window at once."""
+        self.registry.stream_time.labels(self.role).set((time - shift) / 1000)
+        self.registry.shift.labels(self.role).set(shift / 1000)
         self.registry.jumps.labels(self.role).inc(jumps)
 
     def clocks(self, appended: int, signed: int) -> None:

@@ -54,7 +54,7 @@ class Decision:
         mask: which ones count, bool[n], or None for all.
         gaps: segments that were ignored.
         repeats: documents that were accepted before.
-        log: with a window, the stream time after each document, int64[n].
+        log: with a window, the stream time after each document, int64[n]; shift: of it (`StreamTime.shift`).
     """
 
     after: Accepted
@@ -63,6 +63,7 @@ class Decision:
     gaps: tuple[Gap, ...]
     repeats: int
     log: NDArray[np.int64] | None = None
+    shift: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Accepted:
         if latest is not None:
             times = np.minimum(times, latest)
         log = begun(time.advance(times if decision.mask is None else np.where(decision.mask, times, NO_TIME)))
-        return replace(decision, after=replace(decision.after, log=time.facts), log=log)
+        return replace(decision, after=replace(decision.after, log=time.facts), log=log, shift=time.shift)
 
     def _accept(
         self, segments: NDArray[np.int64], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
@@ -137,6 +138,12 @@ class Accepted:
         repeats = int(np.count_nonzero(~mask & ~missed))
         return Decision(after, documents, None if documents == n else mask, tuple(gaps), repeats)
 
+    def set_back(self, time: int) -> Accepted:
+        """The same, with stream time set back to `time` (`StreamTime.set_back`)."""
+        log = StreamTime(self.log)
+        log.set_back(time)
+        return self if self.log is None else replace(self, log=log.facts)
+
     def passed_on(self, offset: int, documents: int) -> Accepted:
         """The same, with the frame at `offset` as the last one sent, of which `documents` documents count."""
         return replace(self, last=offset, documents=self.documents + documents)
@@ -147,7 +154,7 @@ class Accepted:
         It is `2:` and base64 of the key (16 bytes) and of numbers of variable length: last, documents, then two for
         each source partition, ascending. These are the count of partitions skipped before it, and its position minus
         that of the one before. With a window `:` follows, and base64 of stream time and the last event times, oldest
-        first, each as the difference from the one before.
+        first, each as the difference from the one before. If stream time was set back, `:` and the shift follow.
 
         A source partition takes about 4 bytes if partitions are about equally long, the times about 300. Brokers
         accept 4,096 bytes (offset.metadata.max.bytes).
@@ -167,7 +174,8 @@ class Accepted:
         for time in (self.log["time"], *self.log["last"]):
             _write(out, time - before)
             before = time
-        return f"{text}:{base64.b64encode(out).decode('ascii')}"
+        text = f"{text}:{base64.b64encode(out).decode('ascii')}"
+        return f"{text}:{self.log['shift']}" if "shift" in self.log else text
 
     @classmethod
     def of(cls, metadata: str) -> Accepted:
@@ -187,6 +195,7 @@ class Accepted:
             )
         try:
             text, timed, times = text.partition(":")
+            times, _, shift = times.partition(":")
             data = base64.b64decode(text, validate=True)
             key, numbers = data[:KEY_BYTES], _read(data[KEY_BYTES:])
             last, documents = next(numbers), next(numbers)
@@ -199,7 +208,7 @@ class Accepted:
             log = None
             if timed:
                 time, *last_times = accumulate(_read(base64.b64decode(times, validate=True)))
-                log = {"last": last_times, "time": time}
+                log = {"last": last_times, "time": time} | ({"shift": int(shift)} if shift else {})
         except (binascii.Error, StopIteration, ValueError):
             raise FormatError(
                 "the metadata of the sequencer's committed offset is damaged; rebuild under another topic_prefix"

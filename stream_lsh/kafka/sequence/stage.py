@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.hashing.siphash import KEY_BYTES
-from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps
+from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, shown
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged_by
 from stream_lsh.kafka.consumer.position import Reading
@@ -32,8 +32,11 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.envelope import kind_of
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.set_back import KIND as SET_BACK
+from stream_lsh.wire.set_back import SetBack
 
 SOONEST, LATEST = 0.05, 0.2  # seconds between two requests for the judge's position
 READING = Reading(
@@ -166,13 +169,27 @@ class SequenceStage(Stage):
         future = self.settings.max_future_ms
         # The broker's append time is in the log: no clock of a worker decides, and every sequencer says the same.
         latest = None if future is None else record.timestamp + future
+        data = record.value or b""
         try:
-            places = Places.of(record.value or b"", self.settings)
+            if kind_of(data) == SET_BACK:
+                return Decision(self._set_back(SetBack.decode(data, self.settings)), 0, None, (), 0)
+            places = Places.of(data, self.settings)
             self.probe.clocks(record.timestamp, places.signed_at)
             return self._accepted.accept(places, latest)
         except FormatError as error:
             await self._unreadable.pass_over(record.topic, 0, record.offset, error)
             return Decision(self._accepted, 0, None, (), 0)
+
+    def _set_back(self, order: SetBack) -> Accepted:
+        """What is accepted after an order to set stream time back."""
+        after = self._accepted.set_back(order.time)
+        self._relay.member.log.warning(
+            "stream time is set back from %s to %s (stream-lsh kafka set-stream-time)",
+            *(moment(shown(accepted.log)) for accepted in (self._accepted, after)),
+        )
+        if after.log is not None:
+            self.probe.stream_time(after.log["time"], 0, after.log.get("shift", 0))
+        return after
 
     async def _sequence(
         self, record: ConsumerRecord, decision: Decision, per_shard: Sequence[bytes], began: float
@@ -187,7 +204,10 @@ class SequenceStage(Stage):
         if decision.documents:
             if offset > self._done:
                 place = offset, after.last, after.documents, after.key
-                frame = Sequenced(*place, decision.mask, memoryview(value), log=decision.log, appended=record.timestamp)
+                frame = Sequenced(
+                    *place, decision.mask, memoryview(value), log=decision.log, appended=record.timestamp,
+                    shift=decision.shift,
+                )  # fmt: skip
                 same = frame.encode(self.settings)
                 copies = [
                     (shard, replace(frame, decisions=decisions).encode(self.settings) if decisions else same)
@@ -196,24 +216,24 @@ class SequenceStage(Stage):
                 self._window.sent(offset, decision.documents)
             after = after.passed_on(offset, decision.documents)
             if decision.log is not None:
-                self._tell_time(decision.log)
+                self._tell_time(decision.log, decision.shift)
         self._accepted = after
         self._relay.positions[0] = offset + 1
         await self._relay.send(copies, {0: (offset + 1, after)}, decision.documents)
         if copies:
             self.probe.batch(decision.documents, time.monotonic() - began)
 
-    def _tell_time(self, log: NDArray[np.int64]) -> None:
+    def _tell_time(self, log: NDArray[np.int64], shift: int) -> None:
         """Report stream time after a frame, and warn if it has jumped by more than the window."""
         before = self._accepted.log["time"] if self._accepted.log is not None else BEFORE
         found = jumps(log, before, self.settings.window_ms)
         if found:
             self._relay.member.log.warning(
                 "stream time jumped by more than the window of %s, to %s, and the documents before are forgotten: if "
-                "event times were wrong, stop their sender, and reindex with a lower max_future", self.settings.window,
-                moment(int(log[-1])),
+                "event times were wrong, stop their sender, and set it back with stream-lsh kafka set-stream-time",
+                self.settings.window, moment(int(log[-1]) - shift),
             )  # fmt: skip
-        self.probe.stream_time(int(log[-1]), found)
+        self.probe.stream_time(int(log[-1]), found, shift)
 
     async def _decisions_for(self, offset: int, decision: Decision) -> list[bytes]:
         """The decisions to send with a frame, one record per shard. They are those on the block before the last if a

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from stream_lsh.index.segments.stream_time import BEFORE
+from stream_lsh.index.segments.stream_time import BEFORE, shown
 from stream_lsh.kafka.judge.gather import Waits
 from stream_lsh.kafka.tools.seen import Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer
@@ -154,8 +154,8 @@ def _age(seen: Seen, since: float | None) -> float:
 
 
 def _behind(seen: Seen) -> float | None:
-    log = seen.accepted.log if seen.accepted is not None else None
-    return None if log is None or log["time"] == BEFORE else seen.now - log["time"] / 1000
+    time = shown(seen.accepted.log if seen.accepted is not None else None)
+    return None if time == BEFORE else seen.now - time / 1000
 
 
 def _waits(seen: Seen) -> Waits | None:

@@ -73,12 +73,18 @@ def test_a_damaged_segment_is_refused() -> None:
 @given(
     st.binary(min_size=16, max_size=16), st.dictionaries(st.integers(0, 5000), st.integers(0, 2**62)),
     st.integers(-1, 2**60), st.integers(0, 2**60),
-    st.none() | st.lists(st.integers(0, LAST_TIME - 1), max_size=LAST),
+    st.none() | st.lists(st.integers(0, LAST_TIME - 1), max_size=LAST), st.integers(0, LAST_TIME),
 )  # fmt: skip
 def test_the_metadata_says_the_same_when_it_is_read_again(
-    key: bytes, positions: dict[int, int], last: int, documents: int, times: list[int] | None
+    key: bytes,
+    positions: dict[int, int],
+    last: int,
+    documents: int,
+    times: list[int] | None,
+    shift: int,
 ) -> None:
     log = None if times is None else {"last": times, "time": max(times, default=BEFORE)}
+    log = {**log, "shift": shift} if log and shift else log
     accepted = Accepted(key, positions, last, documents, log)
     assert Accepted.of(accepted.metadata()) == accepted
 

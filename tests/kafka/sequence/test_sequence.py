@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import NotEnoughReplicasError
+from click.testing import CliRunner
 from support.kafka.brokers import Make
 from support.kafka.oracle import order
 from support.kafka.sequence_play import frame
@@ -31,6 +32,8 @@ from support.kafka.stages import (
     until_signed,
 )
 
+from stream_lsh.cli import main
+from stream_lsh.documents.times import moment
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.decided import Judged
@@ -40,8 +43,10 @@ from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.sequence.stage import SequenceStage, Window
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.stage import SignStage
+from stream_lsh.kafka.tools.stream_time import look
 from stream_lsh.wire.frames import CONTINUES, STARTS
 from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.set_back import SetBack
 
 
 @pytest.fixture
@@ -114,6 +119,37 @@ async def test_event_times_are_bounded_by_the_append_time(make: Make) -> None:
     found = Sequenced.decode(copy.value, settings)
     assert found.log is not None and found.log.tolist() == 3 * [signed.timestamp + 10_000]
     assert (found.appended, signed.timestamp_type) == (signed.timestamp, 1)  # LogAppendTime
+
+
+async def test_stream_time_is_set_back_at_its_place_in_the_log(make: Make) -> None:
+    """By a command; a second order counts anew, and a restart changes nothing."""
+    settings = await make(window="1h", max_future="2d", time_field="ts", shards=1)
+    now, day = 1_700_000_000_000, 86_400_000
+    topics, probe = Topics.of(settings), Probe("sequence")
+
+    def signed(first: int, times: Sequence[int]) -> bytes:
+        values = [b'{"id": %d, "text": "a b c", "ts": %d}' % (first + i, time) for i, time in enumerate(times)]
+        segment = (0, first, first + len(times), CONTINUES if first else STARTS)
+        return frame(settings, segment, values=values)
+
+    await sign(settings, [signed(0, [now] * 10 + [now + day] * 70)])
+    async with running(SequenceStage, settings, probe):
+        await until_sequenced(settings, 1)
+        given = {"topic-prefix": settings.topic_prefix, "bootstrap-servers": settings.bootstrap_servers, "shards": "1"}
+        given |= {"window": "1h", "max-future": "2d", "time-field": "ts"}
+        options = [word for name, value in given.items() for word in (f"--{name}", value)]
+        command = ["kafka", "set-stream-time", moment(now), "--yes", *options]
+        result = await asyncio.to_thread(CliRunner().invoke, main, command)
+        assert result.exit_code == 0, result.output
+        await sign(settings, [signed(80, [now + 1000] * 70), SetBack(now).encode(settings)])
+        await until_sequenced(settings, 4)
+    assert (await look(settings, now - 1)).before == now
+    await sign(settings, [signed(150, [now + 2000] * 70)])
+    async with running(SequenceStage, settings):
+        await until_sequenced(settings, 5)
+    found = [Sequenced.decode(copy.value, settings) for copy in await records(settings, topics.frames, 0)]
+    ends = [(int(sequenced.log[-1]) - now, sequenced.shift) for sequenced in found if sequenced.log is not None]
+    assert ends == [(day, 0), (day + 1000, day), (day + 3000, day + 1000)]
 
 
 async def test_it_waits_for_the_judge(make: Make) -> None:
