@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -11,10 +10,8 @@ from markup import FENCE, LINK, blocks
 from stream_lsh import __version__
 from stream_lsh.cli import main
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
-from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.judging.events import Change
 from stream_lsh.judging.verdicts import EMPTY, ID_REUSED, Kind
-from stream_lsh.settings.model import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,12 +25,6 @@ def anchors(text: str) -> set[str]:
     """The names under which a page's headings can be linked to, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def default_text(default: object) -> str:
-    if isinstance(default, tuple):
-        return ",".join(default)
-    return "" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -92,28 +83,6 @@ def test_commands_in_the_pages_exist_and_have_the_options_shown() -> None:
                     assert option in known, f"{path.name}: {line}"
                     seen += 1
     assert seen > 10
-
-
-def rows_of_measures() -> dict[str, tuple[str, str]]:
-    """Measure -> its settings, and what `not_compared` counts, by the table of choosing-a-measure.md."""
-    row = r"^\| `([\w-]+)` \| [^|]* \| ([^|]*) \| ([^|]*) \|$"
-    rows = re.findall(row, page("docs/explanation/choosing-a-measure.md"), re.MULTILINE)
-    return {measure: (settings, cut) for measure, settings, cut in rows}
-
-
-def test_every_measure_has_a_row_with_its_settings_and_their_defaults() -> None:
-    rows = rows_of_measures()
-    assert rows.keys() == set(MEASURES)
-    for measure in MEASURES:
-        named, cut = rows[measure]
-        needed: dict[str, Any] = {"max_distance": 8, "dimensions": 64}
-        made = Settings(measure=measure, **{name: needed[name] for name in needed.keys() - unused(measure)})
-        for name, _, default in re.findall(r"`(\w+)`( \(([^)]*)\))?", named):
-            assert name not in unused(measure), measure
-            assert default.strip("`") == ("" if name in needed else default_text(getattr(made, name))), (measure, name)
-        assert needed.keys() - unused(measure) <= set(re.findall(r"`(\w+)`", named)), measure
-        for word, limit in (("more than", made.max_bucket_rows), ("after", made.max_candidates)):
-            assert set(re.findall(rf"{word} ([\d,]+\d)", cut)) <= {f"{limit:,}"}, measure
 
 
 def test_modules_in_the_tour_exist() -> None:

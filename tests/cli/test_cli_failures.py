@@ -68,8 +68,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path) -> None:
     lost = run(raiser(KeyboardInterrupt()))
     assert lost.exit_code == 130
     assert "--index DIR" in lost.stderr
-    other = run(raiser(KeyboardInterrupt()), job=False)
-    assert other.stderr == "stream-lsh: interrupted\n"
+    assert run(raiser(KeyboardInterrupt()), job=False).stderr == "stream-lsh: interrupted\n"
 
 
 def test_sigterm_ends_like_an_interrupt_and_the_handler_is_put_back(tmp_path: Path) -> None:

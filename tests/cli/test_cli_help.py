@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
+from support import commands
 
-from stream_lsh.cli import COMMANDS, main
+from stream_lsh.cli import COMMANDS
 from stream_lsh.cli.kafka import COMMANDS as KAFKA_COMMANDS
 from stream_lsh.cli.options import PROPERTIES
 
@@ -17,14 +17,12 @@ ALL = [
 
 
 def shown(*words: str) -> str:
-    result = CliRunner().invoke(main, [*words])
-    assert result.exit_code == 0, result.output
+    result = commands.run(*words)
     return result.output
 
 
 def test_the_help_lists_every_command_with_examples() -> None:
-    result = CliRunner().invoke(main, ["--help"])
-    assert result.exit_code == 0
+    result = commands.run("--help")
     assert all(f"  {name} " in result.output for name in COMMANDS)
     assert result.output.rstrip().splitlines()[-1].startswith("  stream-lsh ")
 
@@ -78,13 +76,12 @@ def test_properties_are_settings_of_the_connection() -> None:
     ],
 )
 def test_a_wrong_property_is_named(given: str, said: str) -> None:
-    result = CliRunner().invoke(main, ["kafka", "worker", "-X", given])
-    assert result.exit_code == 2 and said in result.output
+    assert said in commands.run("kafka", "worker", "-X", given, code=2).output
 
 
 def test_a_password_that_is_given_as_a_property_is_not_shown() -> None:
-    result = CliRunner().invoke(main, ["kafka", "worker", "-X", "sasl_password=swordfish"])
-    assert result.exit_code == 2 and "sasl_password" in result.output and "swordfish" not in result.output
+    result = commands.run("kafka", "worker", "-X", "sasl_password=swordfish", code=2)
+    assert "sasl_password" in result.output and "swordfish" not in result.output
 
 
 def test_the_help_imports_nothing_that_takes_time() -> None:
@@ -105,5 +102,4 @@ def test_the_help_imports_nothing_that_takes_time() -> None:
     ("word", "said"), [("dedupe", "Did you mean 'dedup'?"), ("xyzzy", "There are dedup, pairs, query")]
 )
 def test_an_unknown_command_is_guessed_or_the_known_ones_are_named(word: str, said: str) -> None:
-    result = CliRunner().invoke(main, [word])
-    assert result.exit_code == 2 and said in result.output
+    assert said in commands.run(word, code=2).output

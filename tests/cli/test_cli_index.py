@@ -109,8 +109,7 @@ def test_what_is_given_to_pairs_counts(run: Run, feed: Path, tmp_path: Path) -> 
     found = run("pairs", feed, "--compare-with", "kept")
     assert [(pair["older"], pair["newer"]) for pair in read_lines(found.stdout)] == [("a", "b"), ("a", "c")]
     assert "2 pairs of similar documents with kept documents only" in found.stderr
-    found = run("pairs", feed, "--max-matches", 1)
-    assert "1 document has more than 1 match" in found.stderr
+    assert "1 document has more than 1 match" in run("pairs", feed, "--max-matches", 1).stderr
 
 
 def test_pairs_list_a_thousand_matches(run: Run, tmp_path: Path) -> None:
@@ -181,8 +180,7 @@ def test_documents_match_within_a_field(run: Run, tmp_path: Path) -> None:
     write_lines(feed, [{"id": f"{value!r}", "text": FOX, "lang": value} for value in values])
     with feed.open("a") as file:
         file.write('{"id":"bad","text":"x","lang":[1]}\n')
-    done = run("dedup", feed, "--index", state, match_within="lang")
-    assert len(read_lines(done.stdout)) == 5
+    assert len(read_lines(run("dedup", feed, "--index", state, match_within="lang").stdout)) == 5
     [letter] = read_lines(state / "dead-letters.jsonl")
     assert (letter["reason"], letter["line"]) == ("wrong_type", 6)
     assert settings(run, state)["match_within"] == ["lang"]

@@ -5,11 +5,10 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
+from support import commands
 
-from stream_lsh.cli import main
 from stream_lsh.demo.display import Run, choose_examples, show
 from stream_lsh.demo.run import run_demo
 from stream_lsh.demo.score import score
@@ -95,18 +94,14 @@ def test_it_fits_every_width(run: Run, width: int) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["demo", "--documents", "60", "--keep", str(tmp_path / "kept"), "--quiet"])
-    assert result.exit_code == 0, result.output
+    result = commands.run("demo", "--documents", "60", "--keep", str(tmp_path / "kept"), "--quiet")
     assert "Verdicts on 60 documents" in result.stdout
     assert result.stderr == ""
-    again = CliRunner().invoke(main, ["demo", "--keep", str(tmp_path / "kept")])
-    assert again.exit_code == 2
-    assert "not empty" in again.stderr
-    assert CliRunner().invoke(main, ["demo", "--documents", "3"]).exit_code == 2
+    assert "not empty" in commands.run("demo", "--keep", str(tmp_path / "kept"), code=2).stderr
+    commands.run("demo", "--documents", "3", code=2)
 
 
 def test_the_feed_alone_is_what_the_demo_would_work_on(run: Run) -> None:
-    result = CliRunner().invoke(main, ["demo", "--feed", "--documents", "600", "--seed", "11"])
-    assert result.exit_code == 0
+    result = commands.run("demo", "--feed", "--documents", "600", "--seed", "11")
     assert result.stdout_bytes == b"".join(run.feed.lines())
     assert result.stderr == ""

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
+from support import commands
 
-from stream_lsh.cli import main
 from stream_lsh.demo import desks
 from stream_lsh.demo.diary import show
 from stream_lsh.demo.event import happen, report
@@ -181,27 +180,22 @@ def test_it_fits_every_width(diary: Diary, width: int) -> None:
 
 
 def test_what_it_suggests_works(diary: Diary) -> None:
-    commands = re.findall(r"^ +(stream-lsh .*)$", shown(diary, 200).partition("To go on")[2], re.MULTILINE)
-    for command in commands[:-1]:  # the last one is for documents of one's own
-        result = CliRunner().invoke(main, [*command.split()[1:]])
-        assert result.exit_code == 0, (command, result.output)
-        assert result.stdout
-    (evaluated,) = (command for command in commands if "evaluate" in command)
-    assert "600 documents with" in CliRunner().invoke(main, evaluated.split()[1:]).stdout
-    (asked,) = (command for command in commands if "query" in command)
-    answers = CliRunner().invoke(main, asked.split()[1:]).stdout.splitlines()
+    lines = re.findall(r"^ +(stream-lsh .*)$", shown(diary, 200).partition("To go on")[2], re.MULTILINE)
+    for command in lines[:-1]:  # the last one is for documents of one's own
+        assert commands.run(*command.split()[1:]).stdout
+    (evaluated,) = (command for command in lines if "evaluate" in command)
+    assert "600 documents with" in commands.run(*evaluated.split()[1:]).stdout
+    (asked,) = (command for command in lines if "query" in command)
+    answers = commands.run(*asked.split()[1:]).stdout.splitlines()
     assert {json.loads(line)["seq"] for line in answers} <= set(diary.stories[0].members)
 
 
 def test_the_feed_alone_is_what_the_demo_would_work_on(diary: Diary) -> None:
-    result = CliRunner().invoke(main, ["demo", "--stories", "--feed", "--documents", "600", "--seed", "3"])
-    assert result.exit_code == 0
+    result = commands.run("demo", "--stories", "--feed", "--documents", "600", "--seed", "3")
     assert result.stdout_bytes == b"".join(diary.week.feed.lines())
-    default = CliRunner().invoke(main, ["demo", "--stories", "--feed"])
+    default = commands.run("demo", "--stories", "--feed")
     assert default.stdout_bytes == b"".join(make_week().feed.lines())
 
 
 def test_a_week_is_not_served() -> None:
-    result = CliRunner().invoke(main, ["demo", "--stories", "--serve"])
-    assert result.exit_code == 2
-    assert "--stories" in result.stderr
+    assert "--stories" in commands.run("demo", "--stories", "--serve", code=2).stderr

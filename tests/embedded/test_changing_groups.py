@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from support import commands
 from support.contents import contents
 from support.copies import FIELDS, OTHER, SECOND, START, SURE, TEXT, copies
 from support.jobs import bytes_of, read, run, write, written
@@ -315,16 +316,15 @@ def test_members_include_removed_versions(tmp_path: Path) -> None:
 def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
     job(tmp_path, [(id, TEXT) for id in "abc"])
     command = ["delete", "--index", str(tmp_path / "index"), "--quiet", "a"]
-    assert CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "groups")]).exit_code == 0
+    commands.run(*command, "--groups", str(tmp_path / "groups"))
     assert events_in(tmp_path / "groups")[-1] == ("representative_changed", 3, 1, 3, 3, 2)
     command[-1] = "c"
-    assert CliRunner().invoke(main, command).exit_code == 0  # with groups, whoever is told
+    commands.run(*command)  # with groups, whoever is told
     assert [row.group.live_members for row in table(tmp_path / "index")] == [1]
     with Deduplicator(index=tmp_path / "index") as deduplicator:
         list(deduplicator.process([Document("b", deleted=True)]))
     assert table(tmp_path / "index") == []
-    refused = CliRunner().invoke(main, [*command, "--groups", "-"])
-    assert refused.exit_code == 2 and "--groups - is where the verdicts are written" in refused.output
+    assert "--groups - is where the verdicts are written" in commands.run(*command, "--groups", "-", code=2).output
     plain = [
         "dedup",
         str(tmp_path / "feed"),
@@ -335,10 +335,9 @@ def test_what_is_deleted_by_hand_leaves_its_group(tmp_path: Path) -> None:
         "--on-conflict",
         "update",
     ]
-    assert CliRunner().invoke(main, plain).exit_code == 0
+    commands.run(*plain)
     command[2] = str(tmp_path / "plain")
-    refused = CliRunner().invoke(main, [*command, "--groups", str(tmp_path / "none")])
-    assert refused.exit_code == 3 and "keeps no groups" in refused.output
+    assert "keeps no groups" in commands.run(*command, "--groups", str(tmp_path / "none"), code=3).output
 
 
 def test_alerts_count_who_comes(tmp_path: Path, rules: Path) -> None:

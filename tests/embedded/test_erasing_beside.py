@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from click.testing import CliRunner
+from support import commands
 from support.contents import contents
 
-from stream_lsh.cli import main
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
 
@@ -46,8 +45,7 @@ def dedup(
     arguments = ["dedup", *map(str, feed), "--index", str(state), "--quiet", "--on-conflict", "update", *more]
     arguments += ["--deleted-field", "deleted", "--time-field", "ts"]
     if commits == NEVER and output is None and "--unique" in more:
-        done = CliRunner().invoke(main, arguments)
-        assert done.exit_code == 0, done.output
+        commands.run(*arguments)
         return
     with (output or state.parent / "nothing").open(mode) as file:
         command = [sys.executable, "-c", KILLED, str(commits), *arguments]

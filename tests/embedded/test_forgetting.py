@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support import commands
 from support.jobs import read, write
 
 from stream_lsh import Deduplicator, Document, Settings
@@ -78,8 +79,7 @@ def test_what_the_command_says(tmp_path: Path) -> None:
     documents = [document(f"{i}", f"{TEXT} {i}", at=START + (i >= 40) * 9 * HOUR) for i in range(80)]
     feed = write(tmp_path / "feed.jsonl", *documents)
     command = ["dedup", str(feed), "--window", "2h", "--time-field", "at", "--unique", str(tmp_path / "unique.jsonl")]
-    result = CliRunner().invoke(main, [*command, "--index", str(tmp_path / "index")])
-    assert result.exit_code == 0
+    result = commands.run(*command, "--index", str(tmp_path / "index"))
     assert "stream time jumped by more than the window (1 jump), and the documents before are" in result.stderr
     assert "set stream time back with stream-lsh set-stream-time" in result.stderr
     assert f"documents from {moment(START + 7 * HOUR)} on are remembered" in result.stderr
@@ -109,8 +109,7 @@ def test_stream_time_is_set_back(tmp_path: Path) -> None:
             list(deduplicator.process(wrong))
         with pytest.raises(UsageError, match="not later than"):
             deduplicator.set_stream_time(START + 2 * day)
-    result = CliRunner().invoke(main, ["set-stream-time", moment(now), "--index", index])
-    assert result.exit_code == 0, result.output
+    commands.run("set-stream-time", moment(now), "--index", index)
     found = []
     for document in (later[:90], later[90:]):
         with Deduplicator(settings, index=index) as deduplicator:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 from click.testing import CliRunner
+from support import commands
 from support.kafka.feeding import Record
 from support.kafka.group_play import RULES
 from support.kafka.harness import Pipeline, until
@@ -79,8 +80,7 @@ def test_groups_and_alerts_are_as_embedded(
             victim = (first, second)[number % 2]
             victim.kill()
             victim.start()
-        drained = CliRunner().invoke(main, ["kafka", "drain", "--config", str(pipeline.workers[0].config)])
-        assert drained.exit_code == 0, drained.output + pipeline.report()
+        commands.run("kafka", "drain", "--config", str(pipeline.workers[0].config))
         pipeline.finish()
         found = pipeline.check()
         assert len(found.groups) > 300 and len(found.alerts) > (0 if more else 5)

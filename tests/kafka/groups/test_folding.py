@@ -79,7 +79,7 @@ def test_what_is_damaged_or_newer_is_refused(tmp_path: Path) -> None:
     said, _ = memberships(SETTINGS, tmp_path, 50)
     with pytest.raises(FormatError, match="other settings"):
         Memberships.decode(said[0], KafkaSettings(verify="signature", groups=True))
-    sections: list[Section] = [b"\0" * 16] + [b""] * 17
+    sections: list[Section] = [b"\0" * 24] + [b""] * 17
 
     def packed(wrong: dict[int, Section]) -> bytes:
         found = [wrong.get(number, section) for number, section in enumerate(sections)]
@@ -114,20 +114,21 @@ def test_removed_versions_come_back() -> None:
     places = np.arange(4)
     source = Source(places.astype(np.int32), places, list(j.ids), np.full(4, 99), 1, {}, {}, [b"1"] * 4)
     rows = np.arange(n)
-    found = Memberships.decode(Memberships.encoded(5, 4, j, source, None, rows, SETTINGS), SETTINGS).judgement
+    found = Memberships.decode(Memberships.encoded(5, 4, 0, j, source, None, rows, SETTINGS), SETTINGS).judgement
     for name in ("kinds", "of_seqs", "replaces", "was_representative", "left", "representative_seqs"):
         assert getattr(found, name).tolist() == getattr(j, name)[:n].tolist(), name
     assert [found.oldest(i) for i in range(n)] == [b"", b"", b'"row 7"']
     assert [found.representative(i) for i in range(n)] == [b"", b'"row 8"', b""]
     timed = KafkaSettings(groups=True, window="1h")
     log = np.array([7, 8, 9, 9])
-    said = Memberships.encoded(5, 4, j, replace(source, sources=[]), log, np.array([0, 3]), timed)
-    assert Memberships.decode(said, timed).log.tolist() == [7, 9]
+    said = Memberships.encoded(5, 4, 86, j, replace(source, sources=[]), log, np.array([0, 3]), timed)
+    decoded = Memberships.decode(said, timed)
+    assert (decoded.log.tolist(), decoded.shift) == ([7, 9], 86)
 
     several = KafkaSettings(groups=True, on_conflict="update", shards=2)
     later = np.array([[2, 9, 1, 6, 60], [2, 70, 0, 7, 61]])
     said = Memberships.encoded(
-        5, 4, replace(j, later=later), replace(source, sources=[]), None, np.array([0, 2]), several
+        5, 4, 0, replace(j, later=later), replace(source, sources=[]), None, np.array([0, 2]), several
     )
     representatives = Memberships.decode(said, several).judgement
     assert representatives.later[:, [0, 1, 4]].tolist() == [[1, 9, 60], [1, 70, 61]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import NotEnoughReplicasError
-from click.testing import CliRunner
+from support.commands import run
 from support.kafka.brokers import Make
 from support.kafka.oracle import order
 from support.kafka.sequence_play import frame
@@ -32,7 +32,6 @@ from support.kafka.stages import (
     until_signed,
 )
 
-from stream_lsh.cli import main
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin
@@ -135,12 +134,9 @@ async def test_stream_time_is_set_back_at_its_place_in_the_log(make: Make) -> No
     await sign(settings, [signed(0, [now] * 10 + [now + day] * 70)])
     async with running(SequenceStage, settings, probe):
         await until_sequenced(settings, 1)
-        given = {"topic-prefix": settings.topic_prefix, "bootstrap-servers": settings.bootstrap_servers, "shards": "1"}
-        given |= {"window": "1h", "max-future": "2d", "time-field": "ts"}
-        options = [word for name, value in given.items() for word in (f"--{name}", value)]
-        command = ["kafka", "set-stream-time", moment(now), "--yes", *options]
-        result = await asyncio.to_thread(CliRunner().invoke, main, command)
-        assert result.exit_code == 0, result.output
+        given = ["--topic-prefix", settings.topic_prefix, "--bootstrap-servers", settings.bootstrap_servers]
+        given += ["--shards", "1", "--window", "1h", "--max-future", "2d", "--time-field", "ts", "--yes"]
+        await asyncio.to_thread(run, "kafka", "set-stream-time", moment(now), *given)
         await sign(settings, [signed(80, [now + 1000] * 70), SetBack(now).encode(settings)])
         await until_sequenced(settings, 4)
     assert (await look(settings, now - 1)).before == now

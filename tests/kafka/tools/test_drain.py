@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from support import commands
 from support.kafka.brokers import settings_for
 from support.kafka.feeding import Feed, feed_of, lines, records_of
 from support.kafka.harness import Pipeline, until
@@ -122,8 +123,7 @@ def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) ->
     asyncio.run(pause())
     words = ["kafka", "drain", "--topic-prefix", prefix, "--bootstrap-servers", settings.bootstrap_servers]
     for more in ([], ["--resume"]):
-        result = CliRunner().invoke(main, [*words, *more])
-        assert result.exit_code == 3 and "pause for stream-lsh kafka reindex: finish that" in result.output
+        assert "pause for stream-lsh kafka reindex: finish that" in commands.run(*words, *more, code=3).output
 
     async def found() -> Pause:
         async with admin(settings) as client:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from click.testing import CliRunner, Result
+from support import commands
 from support.kafka.brokers import Make
 from support.kafka.feeding import Record, records_of
 from support.kafka.harness import Pipeline, until
@@ -223,8 +224,8 @@ def test_after_a_larger_limit(broker: Any, prefix: str, tmp_path: Path) -> None:
         command = ["kafka", "replay", "--config", str(worker.config), "--most", "2"]
         for output, unique, dead in (("2 documents", 1, 2), ("1 document", 2, 3), ("0 documents", 2, 4)):
             until(lambda: _passed_on(pipeline) == (unique, dead), why=pipeline.report())  # noqa: B023
-            found = CliRunner().invoke(main, command)
-            assert found.exit_code == 0 and found.output.startswith(f"{output} sent again"), found.output
+            found = commands.run(*command)
+            assert found.output.startswith(f"{output} sent again"), found.output
         worker.terminate()
         assert worker.wait() == 0, pipeline.report()
         outputs = pipeline.outputs()

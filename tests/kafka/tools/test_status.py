@@ -11,10 +11,9 @@ from typing import Any
 import click
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
+from support import commands
 
-from stream_lsh.cli import main
 from stream_lsh.cli.kafka.status import places
 from stream_lsh.cli.screen import lines
 from stream_lsh.errors import UsageError
@@ -393,5 +392,4 @@ def test_the_first_look_has_to_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("more", [["--once"], ["--json"], ["--workers", "a:1"]])
 def test_to_serve_is_to_go_on(more: Sequence[str]) -> None:
-    found = CliRunner().invoke(main, ["kafka", "status", "--serve", "9200", *more])
-    assert found.exit_code == 2 and "--serve does not end" in found.output
+    assert "--serve does not end" in commands.run("kafka", "status", "--serve", "9200", *more, code=2).output

@@ -59,7 +59,7 @@ class Teller:
     ) -> None:
         events = self._groups.add(judgement, times, log, sources)
         self.events += b"".join(events.lines(judgement.ids, judgement.seqs)).splitlines()
-        found = self._alerts.add(judgement, np.where(valid, times, NO_TIME), log, sources, events)
+        found = self._alerts.add(judgement, np.where(valid, times, NO_TIME), log, sources, events, 0)
         self.alerts += found.splitlines()
 
     def close(self) -> None:
