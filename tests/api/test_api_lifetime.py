@@ -32,10 +32,6 @@ from stream_lsh.judging.verdicts import Kind
 FOX = "the quick brown fox jumps over the lazy dog and runs into the dark wood behind the old mill by the river"
 
 
-def first_kinds(verdicts: list[Verdict]) -> list[str | None]:
-    return [verdict.first_kind or verdict.kind for verdict in verdicts]
-
-
 def test_errors_are_exported() -> None:
     named = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
     assert named <= set(stream_lsh.__all__)
@@ -323,7 +319,8 @@ def test_ctrl_c_leaves_it_usable(
     assert raised[0]
     if name == "close":
         deduplicator = Deduplicator(index=tmp_path)
-    assert first_kinds([*done, *deduplicator.process(documents[6:])]) == kinds_of_twelve
+    found = [*done, *deduplicator.process(documents[6:])]
+    assert [verdict.first_kind or verdict.kind for verdict in found] == kinds_of_twelve
     assert deduplicator.query(documents[0].text or "")
     deduplicator.commit({"position": 12})
     deduplicator.close()

@@ -49,10 +49,6 @@ def test_a_shard_with_rows_beyond_32_bits(
     assert found == whole
 
 
-def table_of(directory: np.ndarray, filter: np.ndarray, bits: int, file: int, first: int) -> np.ndarray:
-    return np.array([[filter.ctypes.data, len(filter), directory.ctypes.data, bits, file, PAGE, first, first + 2**27]])
-
-
 @pytest.mark.parametrize("room", [4, 64])
 def test_a_run_with_as_many_postings_as_there_can_be(tmp_path: Path, room: int) -> None:
     """Its last entries are read at the right places: from the file, at once or by bisection, and by `between`."""
@@ -70,7 +66,8 @@ def test_a_run_with_as_many_postings_as_there_can_be(tmp_path: Path, room: int) 
     fd = os.open(path, os.O_RDWR)
     try:
         os.pwrite(fd, values.tobytes(), PAGE + 8 * (MOST_POSTINGS - many))
-        table = table_of(directory, filter, bits, fd, 2**39)
+        at = filter.ctypes.data, len(filter), directory.ctypes.data
+        table = np.array([[*at, bits, fd, PAGE, 2**39, 2**39 + 2**27]])
         memory = Memtable.of(16)
         for key in np.unique(keys):
             out = np.empty(16, np.int64)

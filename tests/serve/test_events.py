@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.serving import events
 
-from stream_lsh.serve.events import KINDS, Block, Event, Kind, Kinds, Place, Ring, Said, place_of
+from stream_lsh.serve.events import KINDS, Block, Event, Kinds, Place, Ring, Said, place_of
 from stream_lsh.serve.pipeline.merging import BLOCK, Merge, tell
 
 ALL = frozenset(KINDS)
@@ -177,15 +177,11 @@ def test_a_later_life_goes_on_where_the_last_one_was() -> None:
 
 
 def test_blocks_do_not_part_a_document() -> None:
-    ring, kind = Ring(0), "pair"
+    ring = Ring(0)
     said: list[Said] = [(seq, "verdict", b"v") for seq in range(BLOCK - 1)]
-    said += [(BLOCK, _kind(kind), b"%d" % i) for i in range(5)] + [(BLOCK + 1, "verdict", b"w")]
+    said += [(BLOCK, "pair", b"%d" % i) for i in range(5)] + [(BLOCK + 1, "verdict", b"w")]
     tell(ring, said, 0, BLOCK + 2)
     text, place = ring.after((BLOCK, 2), ALL)
     assert text.count(b"event: pair") == 3 and place >= (BLOCK + 1, 0)
     blocks = [(block.begin, block.end) for block in ring._blocks]
     assert all(one[1] == other[0] for one, other in pairwise(blocks))
-
-
-def _kind(name: str) -> Kind:
-    return next(kind for kind in KINDS if kind == name)

@@ -143,11 +143,9 @@ def replies_of(settings: Settings, log: Sequence[bytes], folder: Path) -> list[b
     return [reply_of(found) for found in undisturbed(settings, log, folder)]
 
 
-def text_of(name: str) -> str:
-    return " ".join(f"{name}{i}" for i in range(30))
-
-
-VICTIM, OLD, NEW = (Document(f"{name}-name", text_of(name), time=5) for name in ("victim", "older", "newer"))
+VICTIM, OLD, NEW = (
+    Document(f"{name}-name", " ".join(f"{name}{i}" for i in range(30)), time=5) for name in ("victim", "older", "newer")
+)
 LIKE_VICTIM = Document("like-victim", VICTIM.text.removeprefix("victim0 "), time=7)
 
 
