@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.serving import events
 
-from stream_lsh.serve.events import KINDS, Block, Event, Kinds, Place, Ring, Said, place_of
+from stream_lsh.serve.events import KINDS, Block, Event, Kind, Kinds, Place, Ring, Said, place_of
 from stream_lsh.serve.pipeline.merging import BLOCK, Merge, tell
 
 ALL = frozenset(KINDS)
