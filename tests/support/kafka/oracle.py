@@ -149,7 +149,7 @@ def answers(
 
 def _take_key(settings: KafkaSettings, folder: Path, key: bytes) -> None:
     """Give a new index this key. It is in the hashes of scopes, and decides which terms share a counter."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # of groups, already
     store = Store(folder / "db", sync=False)
     facts = identity(store, folder, settings, 0, read_only=False)
     store.write({name_key("index"): orjson.dumps(facts | {"key": key.hex()})})
