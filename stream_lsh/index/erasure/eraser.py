@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.documents.erased_letters import erase_letters
+from stream_lsh.errors import StoreError
 from stream_lsh.index.erasure.queue import (
     ERASED_VERSIONS,
     REPRESENTATIVE_ROW,
@@ -339,7 +340,12 @@ class Erasing:
         """Finish what is written, and prepare the next step."""
         self._write_patches()
         self._store.purge(keys)
-        return None if following is None else self._prepared(following)
+        try:
+            return None if following is None else self._prepared(following)
+        except StoreError:
+            if following is None or following.segment in following.shard.segments:
+                raise
+            return following  # a commit has dropped the segment meanwhile, and the step is not written
 
     def _prepared(self, step: _Step) -> _Step:
         """Make the values of a step; of rows in files another thread may do it."""
