@@ -282,10 +282,10 @@ class Deduplicator(Questions):
 
         Raises:
             UsageError: the time is none, or not after 1970; there is no window; stream time has not begun or is not
-                later; or the Deduplicator is read-only.
+                later; or as in `commit`.
             StoreError: as in `process`.
         """
-        self._check_writable("sets no stream time")
+        self._check_commits("sets no stream time")
         try:
             to = milliseconds(time)
         except ValueError as error:
@@ -293,8 +293,9 @@ class Deduplicator(Questions):
         with self._guard.whole():
             if self._index.window is None:
                 raise UsageError("stream time has effects only with a window, and this index has none")
+            self._check_taken()
             self._index.window.set_back(to)
-        self.commit()
+            self._commit()
 
     # -- commits ------------------------------------------------------------------------------------------------------
 
@@ -319,21 +320,27 @@ class Deduplicator(Questions):
             ...     print(deduplicator.facts)
             {'position': 1}
         """
-        self._check_writable("commits nothing")
+        self._check_commits("commits nothing")
+        encoded = None if facts is None else _encoded(facts)
+        with self._guard.whole():
+            self._check_taken()
+            self._commit(encoded)
+
+    def _check_commits(self, what: str) -> None:
+        self._check_writable(what)
         if self in _feeding.get():
             raise UsageError(
                 "this generator is ahead of the verdicts, and would commit a position before its documents are "
                 "processed: call process(..., batch=1), or commit in the loop over the verdicts"
             )
-        encoded = None if facts is None else _encoded(facts)
-        with self._guard.whole():
-            untaken = sum(batch.left for batch in list(self._under_way))
-            if untaken and not self._automatic:
-                raise UsageError(
-                    f"{untaken:,} verdicts have not been taken from `process` yet, and would be lost in a crash: "
-                    "commit behind the loop over them, or let `process` take fewer documents at a time (batch=...)"
-                )
-            self._commit(encoded)
+
+    def _check_taken(self) -> None:
+        untaken = sum(batch.left for batch in list(self._under_way))
+        if untaken and not self._automatic:
+            raise UsageError(
+                f"{untaken:,} verdicts have not been taken from `process` yet, and would be lost in a crash: "
+                "commit behind the loop over them, or let `process` take fewer documents at a time (batch=...)"
+            )
 
     def _commit(self, facts: bytes | None = None) -> None:
         self._guard.torn = True

@@ -30,7 +30,7 @@ No other process may be writing to the index. `stream-lsh info` shows the stream
 )
 @click.argument("time")
 def set_stream_time(folder: Path, time: str) -> None:
-    settings = stored_settings(folder)
+    settings = stored_settings(folder, erase_hours=None)  # only runs can erase what runs have left beside the index
 
     # Here, because it takes numba and RocksDB with it.
     from stream_lsh.api.deduplicator import Deduplicator

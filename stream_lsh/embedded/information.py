@@ -239,9 +239,11 @@ def _erased(found: _Stored, problems: list[str] | None) -> dict[str, object]:
 def _segments(folder: Path, found: _Stored) -> list[dict[str, Any]]:
     """Each segment with the documents of all shards, how many of them are in files, and its runs of postings; with a
     window, the stream times that it spans."""
+    window = found.window or {"segments": [], "log": {}}
+    shift = window["log"].get("shift", 0)
     spans = {
-        span["number"]: {"from": moment(span["first"]), "to": moment(span["last"])}
-        for span in (found.window or {"segments": []})["segments"]
+        span["number"]: {"from": moment(span["first"] - shift), "to": moment(span["last"] - shift)}
+        for span in window["segments"]
     }
     sums: dict[int, dict[str, int]] = {}
     for shard in found.shards:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Sections, pack
 
 KIND, VERSION = b"T", 1
+_ANY = "00" * 8  # instead of a fingerprint: an operator's command need not have the settings of the workers
 _TIME = struct.Struct("<q")
 
 
@@ -19,17 +19,17 @@ class SetBack:
 
     time: int
 
-    def encode(self, settings: Settings) -> bytes:
-        return pack(KIND, VERSION, settings.fingerprint, [_TIME.pack(self.time)])
+    def encode(self) -> bytes:
+        return pack(KIND, VERSION, _ANY, [_TIME.pack(self.time)])
 
     @classmethod
-    def decode(cls, data: bytes | memoryview, settings: Settings) -> SetBack:
+    def decode(cls, data: bytes | memoryview) -> SetBack:
         """Read a record.
 
         Raises:
             FormatError: it cannot be read; the message has the cause and the remedy.
         """
-        sections = Sections(KIND, VERSION, settings.fingerprint, data)
+        sections = Sections(KIND, VERSION, _ANY, data)
         (time,) = sections.numbers(_TIME)
         sections.end()
         return cls(time)

@@ -107,6 +107,7 @@ class SequenceStage(Stage):
         position, known = await sequenced(self._relay.admin, self.topics) or (0, None)
         bounds = (await self._relay.bounds({0: position}))[0]
         self._accepted = known or self._first(bounds[1])
+        self._show_time(self._accepted)
         accepted = self.settings.accept_deleted_records
         if missing := READING.missing(self._relay.place(0), position, bounds, accepted):
             self._relay.member.log.warning(
@@ -172,7 +173,7 @@ class SequenceStage(Stage):
         data = record.value or b""
         try:
             if kind_of(data) == SET_BACK:
-                return Decision(self._set_back(SetBack.decode(data, self.settings)), 0, None, (), 0)
+                return Decision(self._set_back(SetBack.decode(data)), 0, None, (), 0)
             places = Places.of(data, self.settings)
             self.probe.clocks(record.timestamp, places.signed_at)
             return self._accepted.accept(places, latest)
@@ -187,9 +188,12 @@ class SequenceStage(Stage):
             "stream time is set back from %s to %s (stream-lsh kafka set-stream-time)",
             *(moment(shown(accepted.log)) for accepted in (self._accepted, after)),
         )
-        if after.log is not None:
-            self.probe.stream_time(after.log["time"], 0, after.log.get("shift", 0))
+        self._show_time(after)
         return after
+
+    def _show_time(self, accepted: Accepted) -> None:
+        if accepted.log is not None:
+            self.probe.stream_time(accepted.log["time"], 0, accepted.log.get("shift", 0))
 
     async def _sequence(
         self, record: ConsumerRecord, decision: Decision, per_shard: Sequence[bytes], began: float
@@ -292,6 +296,8 @@ class SequenceStage(Stage):
 
     def _forget(self) -> None:
         self.probe.clocks(0, 0)  # the member that works now reports it
+        if self.settings.window is not None:
+            self.probe.stream_time(0, 0, 0)
         self._window = Window(self.settings.decision_lag)
 
     def _asked_for(self) -> None:

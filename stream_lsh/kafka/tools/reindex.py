@@ -20,7 +20,9 @@ from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.topics import create
+from stream_lsh.wire.envelope import kind_of
 from stream_lsh.wire.frames import Places
+from stream_lsh.wire.set_back import KIND as SET_BACK
 
 log = logging.getLogger("stream_lsh.kafka.tools.reindex")
 
@@ -135,7 +137,8 @@ async def _refuse_others(consumer: AIOKafkaConsumer, settings: KafkaSettings, si
     if not found:
         raise errors.KafkaTimeoutError(f"the topic {signatures.topic} cannot be read")
     try:
-        Places.of(found[0].value, settings)
+        if kind_of(found[0].value) != SET_BACK:  # which has no settings
+            Places.of(found[0].value, settings)
     except FormatError as error:
         raise StoreError(
             f"the prefix {settings.topic_prefix} is in use: {error}. Give another --to-prefix, or delete the "

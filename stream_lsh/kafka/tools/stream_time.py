@@ -61,7 +61,7 @@ async def set_back(settings: KafkaSettings, to: int, seconds: float) -> tuple[Ch
     """
     change, topics = await look(settings, to), Topics.of(settings)
     async with producing(settings, "set-stream-time") as producer:
-        order = await producer.send_and_wait(topics.signatures, SetBack(to).encode(settings), partition=0)
+        order = await producer.send_and_wait(topics.signatures, SetBack(to).encode(), partition=0)
     end = time.monotonic() + seconds
     while True:
         async with admin(settings) as client:

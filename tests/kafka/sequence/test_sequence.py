@@ -137,7 +137,7 @@ async def test_stream_time_is_set_back_at_its_place_in_the_log(make: Make) -> No
         given = ["--topic-prefix", settings.topic_prefix, "--bootstrap-servers", settings.bootstrap_servers]
         given += ["--shards", "1", "--window", "1h", "--max-future", "2d", "--time-field", "ts", "--yes"]
         await asyncio.to_thread(run, "kafka", "set-stream-time", moment(now), *given)
-        await sign(settings, [signed(80, [now + 1000] * 70), SetBack(now).encode(settings)])
+        await sign(settings, [signed(80, [now + 1000] * 70), SetBack(now).encode()])
         await until_sequenced(settings, 4)
     assert (await look(settings, now - 1)).before == now
     await sign(settings, [signed(150, [now + 2000] * 70)])
