@@ -171,7 +171,8 @@ class Kernel(CPUDispatcher):
     def get_call_template(self, arguments: Any, keywords: Any) -> tuple[Any, ...]:
         python_signature, arguments = self._compiler.fold_argument_types(arguments, keywords)
         name = self.py_func.__name__
-        found = [self._part(tuple(arguments))[1].signature]
+        arguments = tuple(map(types.unliteral, arguments))  # one part for f(x, 1) and f(x, 2); LLVM knows the numbers
+        found = [self._part(arguments)[1].signature]
         return typing.make_concrete_template(name, key=name, signatures=found), python_signature, arguments, {}
 
     def get_overload(self, signature: Any) -> object:

@@ -60,6 +60,19 @@ def test_a_kernel_has_what_it_calls_in_it() -> None:
     assert len(third.overloads) == 1
 
 
+def test_numbers_in_a_call_make_no_parts_of_their_own() -> None:
+    @njit
+    def times(number, factor):  # type: ignore[no-untyped-def]
+        return number * factor
+
+    @njit
+    def some(number):  # type: ignore[no-untyped-def]
+        return times(number, 2) + times(number, 3) + times(number, number)
+
+    assert some(4) == 36
+    assert len(times._parts) == 1
+
+
 def test_an_error_comes_through_from_what_is_called() -> None:
     with pytest.raises(ValueError, match="below zero"):
         thirds(np.array([-1]), np.zeros(1, np.int64))

@@ -53,6 +53,7 @@ FAR: dict[str, tuple[FarKernel, ...]] = {
 _LOOK = 0.02  # seconds between two checks whether the other process has compiled a kernel
 _NEAR = 3  # kernels that are left to the other process, which is likely to have them first
 _process: subprocess.Popen[bytes] | None = None
+_theirs: list[FarKernel] = []  # what it compiles, in this order
 _there: set[str] = set()  # the names in FAR whose kernels are loaded
 
 
@@ -74,40 +75,42 @@ def needed(settings: Settings) -> list[str]:
 def begin(settings: Settings) -> subprocess.Popen[bytes] | None:
     """Start a process that compiles what these settings need, unless it is compiled or being compiled. Returns the
     process, if there is one."""
-    global _process
+    global _process, _theirs
     names = needed(settings)
-    there = match.ready(*TYPES) and all(kernel.ready() for name in names for kernel in FAR[name])
+    kernels = _kernels(names)
+    there = match.ready(*TYPES) and all(kernel.ready() for kernel in kernels)
     if not there and cache.FOLDER is not None and (_process is None or _process.poll() is not None):
         silent = subprocess.DEVNULL
         # -P: no module is imported from the working directory.
         command = [sys.executable, "-P", "-m", __name__, *names]
         with suppress(OSError):
-            _process = subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
+            _process, _theirs = subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent), kernels
             return _process
     return None
 
 
 def have(names: list[str], meanwhile: Callable[[], object] = lambda: None) -> None:
-    """Load or compile `match` and the kernels of these names in FAR. Waits for what the other process compiles.
-
-    The other process compiles them in this order. As long as it has many left, this process compiles from the end.
+    """Load or compile `match` and the kernels of these names in FAR. Waits for what the other process compiles, and
+    compiles what that process comes to last.
 
     Args:
         meanwhile: compiles other kernels that this process needs. It is called before this process waits.
     """
     if _there.issuperset(names):
         return
-    kernels = dict.fromkeys(kernel for name in names for kernel in FAR[name])
     if _compiling():
         meanwhile()
-    while _compiling() and len(left := [kernel for kernel in kernels if not kernel.ready()]) > _NEAR:
-        left[-1].load()
     _wait(match, *TYPES)
     match.compile(TYPES)
-    for kernel in kernels:
+    for kernel in _kernels(names):
         _wait(kernel)
         kernel.load()
     _there.update(names)
+
+
+def _kernels(names: list[str]) -> list[FarKernel]:
+    """The kernels of these names in FAR, each once."""
+    return list(dict.fromkeys(kernel for name in names for kernel in FAR[name]))
 
 
 def _compiling() -> bool:
@@ -116,12 +119,15 @@ def _compiling() -> bool:
 
 def _wait(kernel: Kernel, *arguments: types.Type) -> None:
     while _process is not None and _process.poll() is None and not kernel.ready(*arguments):
-        with suppress(subprocess.TimeoutExpired):
-            _process.wait(_LOOK)
+        left = [other for other in _theirs if not other.ready()]
+        if len(left) > _NEAR:
+            left[-1].load()
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                _process.wait(_LOOK)
 
 
 if __name__ == "__main__":
     match.compile(TYPES)
-    for name in sys.argv[1:]:
-        for kernel in FAR[name]:
-            kernel.load()
+    for kernel in _kernels(sys.argv[1:]):
+        kernel.load()

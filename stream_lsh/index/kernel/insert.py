@@ -66,28 +66,28 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
         if behind >= in_ring(rows):
             rows.notes[behind & ring_mask] |= np.uint8(FOLLOWED)
     rows.total = row + 1
-    recent, place = rows.recent.reshape(-1), (row - rows.base) * rows.recent.shape[1]
+    new = rows.recent[row - rows.base]
     for k in range(MASK):
-        recent[place + k] = batch.words[i, k]
+        new[k] = batch.words[i, k]
     if limits.stories:
         flags |= MEMBER
     kind = columns[i, KIND] if limits.alone else UNKNOWN
-    recent[place + FLAGS] |= np.uint64(flags) | np.uint64(kind) << KIND_BITS
-    recent[place + OF] = of
+    new[FLAGS] |= np.uint64(flags) | np.uint64(kind) << KIND_BITS
+    new[OF] = of
     if limits.late:  # nothing is decided yet; all shards write the same later
-        recent[place + SIMILARITY] = np.uint64(0)
-        recent[place + GROUP] = batch.words[i, SEQ]
+        new[SIMILARITY] = np.uint64(0)
+        new[GROUP] = batch.words[i, SEQ]
     else:
-        recent[place + SIMILARITY] = bits_of(work.results.similarity[i])
-        recent[place + GROUP] = np.uint64(columns[i, GROUP_OF])
+        new[SIMILARITY] = bits_of(work.results.similarity[i])
+        new[GROUP] = np.uint64(columns[i, GROUP_OF])
     if limits.window:
-        recent[place + rows.log_at] = np.uint64(batch.log[i])
+        new[rows.log_at] = np.uint64(batch.log[i])
     mask_words = rows.log_at - MASK
     for w in range(mask_words):
-        recent[place + MASK + w] = ~scratch.bands[leader, w] if flags & FOLLOWER else _ALL
+        new[MASK + w] = ~scratch.bands[leader, w] if flags & FOLLOWER else _ALL
     signatures, begin = batch.signatures, i * limits.signature
     for k in range(limits.signature):
-        recent[place + rows.signature_at + k] = signatures[begin + k]
+        new[rows.signature_at + k] = signatures[begin + k]
     ring, at = rows.ring, row & ring_mask
     for k in range(limits.head):
         ring[at * limits.head + k] = signatures[begin + k]
@@ -105,8 +105,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
             link = of
         text = id_at - 1 - first
         post(
-            memory, batch.keys, first, limits.bands, text, scratch.slots, mine, flags, link, recent, place + MASK,
-            mask_words,
+            memory, batch.keys, first, limits.bands, text, scratch.slots, mine, flags, link, new, MASK, mask_words,
         )  # fmt: skip
     if limits.exact and not limits.stories:
         sets.documents[row - sets.first] = i

@@ -117,8 +117,7 @@ def equal(one, at, other, where, size, tops):  # type: ignore[no-untyped-def]
 def agreement_with(rows, row, signatures, at, size, tops):  # type: ignore[no-untyped-def]
     """Agreement of the first words of a row's signature with signatures[at:at + size]."""
     if row >= rows.base:
-        begin = (row - rows.base) * rows.recent.shape[1] + rows.signature_at
-        return equal(rows.recent.reshape(-1), begin, signatures, at, size, tops)
+        return equal(rows.recent[row - rows.base], rows.signature_at, signatures, at, size, tops)
     _read_words(rows, row, rows.signature_at, size)
     return equal(rows.read, _FIRST, signatures, at, size, tops)
 

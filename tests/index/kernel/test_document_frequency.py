@@ -200,7 +200,7 @@ def test_what_it_compiles_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_this_process_compiles_instead_of_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it needs itself, then the last kernels of a long list; the other process has compiled the first ones."""
+    """What it needs itself, then the last ones of the other process, needed here or not."""
     done: list[object] = []
 
     class Kernel:
@@ -208,7 +208,7 @@ def test_this_process_compiles_instead_of_waiting(monkeypatch: pytest.MonkeyPatc
             self.name = name
 
         def ready(self, *_: object) -> bool:
-            return self.name in done or len(done) == 3
+            return self.name in done
 
         def load(self) -> None:
             if not self.ready():
@@ -221,11 +221,16 @@ def test_this_process_compiles_instead_of_waiting(monkeypatch: pytest.MonkeyPatc
         def poll(self) -> int | None:
             return None
 
+        def wait(self, _: float) -> None:
+            done.extend(["match", "a", "b", "c"])
+
+    kernels = {"some": tuple(map(Kernel, "abc")), "more": tuple(map(Kernel, "de"))}
     monkeypatch.setattr(compiling, "_process", Process())
+    monkeypatch.setattr(compiling, "_theirs", [kernel for name in kernels for kernel in kernels[name]])
     monkeypatch.setattr(compiling, "match", Kernel("match"))
-    monkeypatch.setattr(compiling, "FAR", {"some": tuple(map(Kernel, "abc")), "more": tuple(map(Kernel, "de"))})
-    compiling.have(["some", "more"], lambda: done.append("own"))
-    assert done == ["own", "e", "d"]
+    monkeypatch.setattr(compiling, "FAR", kernels)
+    compiling.have(["some"], lambda: done.append("own"))
+    assert done == ["own", "e", "d", "match", "a", "b", "c"]
 
 
 @pytest.mark.parametrize(
