@@ -23,6 +23,7 @@ from typing import Any
 import llvmlite  # type: ignore[import-untyped]
 import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.runtime import rtsys
 
 from stream_lsh.hashing import notice
 
@@ -152,6 +153,12 @@ class KernelCache(FunctionCache):
         with self._lock.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """Machine code for these types, or None. It does not need numba's own functions, whose import takes a quarter of
+        a second."""
+        rtsys.initialize(context)
+        return self._load_overload(signature, context)
 
     def _load_overload(self, signature: Any, context: Any) -> Any:
         key = self._index_key(signature, context.codegen())
