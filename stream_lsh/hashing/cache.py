@@ -1,5 +1,5 @@
 # Numba is hardly typed.
-# mypy: disable-error-code="no-untyped-call,assignment"
+# mypy: disable-error-code="no-untyped-call,assignment,attr-defined"
 """The cache of compiled kernels: a folder named by a hash of the sources, not by their path.
 
 All copies of one version on a machine share it, whatever their folders and environments. An environment can bring
@@ -155,8 +155,8 @@ class KernelCache(FunctionCache):
             yield
 
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Machine code for these types, or None. It does not need numba's own functions, whose import takes a quarter of
-        a second."""
+        """Machine code for these types, or None. It needs none of numba's own functions, whose import takes a quarter
+        of a second."""
         rtsys.initialize(context)
         return self._load_overload(signature, context)
 
