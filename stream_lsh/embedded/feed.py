@@ -70,14 +70,17 @@ class Source:
 class Feed:
     """All inputs of a job, checked, with the positions that the index remembers.
 
-    growing: a file may still be written to, and its last line may be incomplete.
+    growing: a file may still be written to, and its last line may be incomplete. only_new: at a path that was read to
+    its end there may be another file now, which is read from its beginning.
 
     Raises:
-        InputError: for what cannot be read, or is not the file that was being read when a run was interrupted.
+        InputError: for what cannot be read, or is not the file that was read before.
     """
 
-    def __init__(self, arguments: Sequence[str], fields: Fields, store: Store, *, growing: bool = False) -> None:
-        self.sources = [_source(open_input(argument, fields), store) for argument in arguments]
+    def __init__(
+        self, arguments: Sequence[str], fields: Fields, store: Store, *, growing: bool = False, only_new: bool = False
+    ) -> None:
+        self.sources = [_source(open_input(argument, fields), store, only_new) for argument in arguments]
         self.pipes = any(source.identity is None for source in self.sources)
         for source in self.sources:
             source.input.growing = growing and source.identity is not None
@@ -115,7 +118,7 @@ def open_input(argument: str, fields: Fields) -> Input:
     return FolderInput(argument, fields) if folder else LineInput(argument, fields)
 
 
-def _source(input: Input, store: Store) -> Source:
+def _source(input: Input, store: Store, only_new: bool) -> Source:
     input.check()
     identity = input.identity()
     if identity is None:
@@ -142,7 +145,13 @@ def _source(input: Input, store: Store) -> Source:
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
             "and the beginning is another now): put that file back, or give the new one another name."
         )
-    return Source(input, identity, Position(), False, anew=True)  # another file under an old name
+    if not only_new:
+        raise InputError(
+            f"{input.name} is not the file that was read before: its beginning is another now. Put the file back as it "
+            "was, or give the new one another name. If the name is used again for new documents, add --only-new: the "
+            "file is read from its beginning, and outputs get what is new in it."
+        )
+    return Source(input, identity, Position(), False, anew=True)
 
 
 def _check_unchanged(input: Input, position: Position, blocks: Sequence[int], *, everything: bool) -> None:

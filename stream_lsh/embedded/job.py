@@ -90,7 +90,9 @@ class Job:
         with _closing(index):
             if self.no_groups and engine.groups is not None:
                 raise StoreError(GROUPS.format(folder))
-            feed = Feed(self.inputs, engine.fields, index.store, growing=persistent)
+            feed = Feed(
+                self.inputs, engine.fields, index.store, growing=persistent, only_new=self.only_new
+            )  # fmt: skip
             outputs = dict(self.outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -55,7 +55,11 @@ TIMED = ("time_field",)  # of stories, which end by time
 class Settings(BaseModel):
     """All settings of the engine; frozen, validated, with the documentation of each beside it.
 
-    `Settings(...)` in Python means what it says; files and variables enter only through `load`."""
+    `Settings(...)` in Python means what it says; files and variables enter only through `load`.
+
+    Raises:
+        UsageError: an unknown name, or a value out of range. It suggests what to write.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
@@ -397,13 +401,23 @@ class Settings(BaseModel):
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return self._made({**values, **given}, {}) if values.keys() - given.keys() else self
 
+    if not TYPE_CHECKING:  # a type checker knows the arguments from the fields
+
+        def __init__(self, **values: Any) -> None:
+            self._fill(values, {})
+
     @classmethod
     def _made(cls, values: Mapping[str, Any], sources: Mapping[str, str]) -> Self:
         """Settings with these values, each with its source."""
+        made = cls.__new__(cls)
+        made._fill(values, sources)
+        return made
+
+    def _fill(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
         try:
-            return cls(**values)
+            super().__init__(**values)
         except ValidationError as error:
-            raise UsageError(explain(error, values, sources, cls)) from None
+            raise UsageError(explain(error, values, sources, type(self))) from None
         except ValueError as error:  # raised by `signing`
             raise UsageError(str(error)) from None
 

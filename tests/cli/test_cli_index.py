@@ -130,8 +130,8 @@ def test_pairs_on_an_index_of_kept_documents_says_so(run: Run, feed: Path, tmp_p
     first, *_, last, _ = found.stderr.splitlines()
     assert first.startswith("stream-lsh: ") and "the pairs with kept documents only" in first
     assert "1 pair of similar documents with kept documents only (compare_with = kept)" in last
-    write_lines(more, [{"id": "f", "text": FOX + " as well"}])
-    assert run("pairs", more, "--index", state, "--quiet").stderr == ""
+    again = write_lines(tmp_path / "again.jsonl", [{"id": "f", "text": FOX + " as well"}])
+    assert run("pairs", again, "--index", state, "--quiet").stderr == ""
 
 
 def test_a_whole_file_against_an_index(run: Run, feed: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The options of the settings: all of them, and which source wins."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from stream_lsh.cli.group import LazyGroup
 from stream_lsh.cli.options import GROUPS, SECTIONS, SETTINGS, load_settings, quiet_option, setting, settings_options
+from stream_lsh.errors import UsageError
 from stream_lsh.settings.model import Settings
 
 pytestmark = pytest.mark.usefixtures("no_variables")
@@ -103,6 +105,20 @@ def test_what_is_wrong_in_a_file_is_named_with_the_file_and_the_remedy(
     assert result.exit_code == 2
     assert said.replace("{file}", str(config)) in result.stderr
     assert "Input should" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"threshhold": 1}, "threshhold: there is no such setting; did you mean threshold?"),
+        ({"threshold": 7}, "threshold = 7: give a number above 0 and of at most 1"),
+        ({"shingles": "set"}, "words:K"),
+    ],
+)  # fmt: skip
+def test_in_python_the_same_is_said(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        Settings(**given)
+    assert said in str(error.value)
 
 
 def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:

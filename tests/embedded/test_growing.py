@@ -74,8 +74,11 @@ def test_a_whole_line_is_taken_once_and_whole(tmp_path: Path, then: bytes) -> No
 def test_what_is_no_object_may_still_become_one(tmp_path: Path) -> None:
     """A number that is whole could go on; it is a dead letter as soon as its line is at its end."""
     feed = Feed(tmp_path)
-    for data, left in ((b"12", 2), (b"123", 3), (b"[1]", 3), (b"nonsense", 8), (b'{"a":"\\u00', 10), (b"\xff", 1)):
-        assert feed.run(FIRST + data).unfinished == {str(feed.path): left}
+    for number, data in enumerate((b"[1]", b"nonsense", b'{"a":"\\u00', b"\xff", b"12", b"123")):
+        if data != b"123":
+            (tmp_path / f"{number}").mkdir()
+            feed = Feed(tmp_path / f"{number}")
+        assert feed.run(FIRST + data).unfinished == {str(feed.path): len(data)}
     feed.run(FIRST + b"123\n")
     assert [json.loads(line)["reason"] for line in feed.lines("dead_letters")] == ["not_json"]
 

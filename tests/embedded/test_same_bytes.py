@@ -20,7 +20,7 @@ from stream_lsh.embedded import outputs
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
-from stream_lsh.errors import OutputError, StoreError
+from stream_lsh.errors import InputError, OutputError, StoreError
 
 ALL = ("unique", "pairs", "verdicts", "groups", "dead_letters")
 SMALL: dict[str, Any] = {"memtable_documents": 16, "segment_documents": 50, "time_field": "ts"}
@@ -328,7 +328,9 @@ def test_a_rotated_log_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     redirected(monkeypatch, tmp_path, [feed], out)
     feed.rename(tmp_path / "feed.1")
     write_lines(feed, records(20, name="e", seed=5))
-    second = redirected(monkeypatch, tmp_path, [feed], out)
+    with pytest.raises(InputError, match="is not the file that was read before"):
+        redirected(monkeypatch, tmp_path, [feed], out)
+    second = redirected(monkeypatch, tmp_path, [feed], out, only_new=True)
     assert second and b'"e' in second and b'"d' not in second
     assert redirected(monkeypatch, tmp_path, [feed], out) == second
 

@@ -15,7 +15,7 @@ from support.models.measures import compared, modelled, share, shingles
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.embedded.erasure import erase
-from stream_lsh.errors import StoreError
+from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.families.measure import STORY_THRESHOLD
 from stream_lsh.index.store.rocksdb import FREQUENCIES, Store
 
@@ -198,9 +198,9 @@ def test_what_is_refused() -> None:
         ({"set_field": "tags"}, "set_field is not used with measure = containment"),
         ({"threshold": 0.001}, "too small a share"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(UsageError, match=message):
             Settings(**(CONTAINMENT | given))
     assert Settings(**CONTAINMENT, min_shingles=1).sampled == 1
-    with pytest.raises(ValueError, match="sampling is not used with measure = jaccard"):
+    with pytest.raises(UsageError, match="sampling is not used with measure = jaccard"):
         Settings(sampling=2)
     assert json.loads(json.dumps(Settings(**CONTAINMENT).answers))["sampling"] == Settings(**CONTAINMENT).sampled

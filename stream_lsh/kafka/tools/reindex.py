@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition, errors
-from pydantic import ValidationError
 
 from stream_lsh.errors import FormatError, StoreError, UsageError
 from stream_lsh.kafka.client.clients import waited
@@ -93,9 +92,8 @@ def changed(settings: KafkaSettings, what: str, **values: Any) -> KafkaSettings:
         return KafkaSettings.model_validate(
             {name: getattr(settings, name) for name in KafkaSettings.model_fields} | values
         )
-    except ValidationError as error:
-        reasons = "; ".join(str(item["msg"]).removeprefix("Value error, ") for item in error.errors())
-        raise UsageError(f"{what}: {reasons}") from None
+    except UsageError as error:
+        raise UsageError(f"{what}: {error}") from None
 
 
 async def prepare(settings: KafkaSettings) -> Goal:
