@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 APPLIED_RECORDS, APPLIED_BYTES = 256, 4 << 20  # limits of a batch
 WAITING_BYTES = 2 * APPLIED_BYTES  # that may wait for the thread
-MERGE_BYTES = 2 << 20  # that may wait for a merge
+MERGE_BYTES = 2 << 20  # that may wait for a merge of a standby that keeps up
 Records = list[tuple[int, bytes]]
 
 
@@ -40,6 +40,12 @@ class Backlog:
     def waiting(self) -> int:
         """Bytes that are not applied yet. The thread may ask, too."""
         return self._bytes + sum(size for applying, size in list(self._applying) if not applying.done())
+
+    @property
+    def behind(self) -> int:
+        """Bytes that wait behind the batch that is being applied."""
+        applying = [size for future, size in list(self._applying) if not future.done()]
+        return self._bytes + sum(applying[1:])
 
     def flush(self) -> None:
         """Submit everything that was added."""

@@ -252,8 +252,12 @@ class Held:
         self._intact(lambda: replica.flush(self._in_haste))
 
     def _in_haste(self) -> bool:
-        """Whether to leave merges for later. A merge would hold up the changelog of all shards of this worker."""
-        return self._assigned or self.active or self._closed or self.backlog.waiting > MERGE_BYTES
+        """Whether to leave merges for later. A merge would hold up the changelog of all shards of this worker. It does
+        where an owner would pause for merges, too: without a bound, a changelog that never ends would put them off for
+        ever."""
+        if self._assigned or self.active or self._closed:
+            return True
+        return self.backlog.behind > MERGE_BYTES and not self._opened().pause
 
     # -- matching ---------------------------------------------------------------------------------------------------
 

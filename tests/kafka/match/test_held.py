@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from stream_lsh.index.store import rocksdb
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match import held as module
 from stream_lsh.kafka.match import kept_answers
+from stream_lsh.kafka.match.backlog import MERGE_BYTES, Backlog
 from stream_lsh.kafka.match.held import Held
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.restarts import Failed
@@ -166,6 +168,19 @@ async def test_a_merge_holds_up_neither_changelog_nor_taking_over(
         held.check(0, FRAMES, assigned=True)
         while held.backlog.waiting > 0:
             await asyncio.sleep(0.001)
+
+
+async def test_merges_of_a_standby_are_not_put_off_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the batch that is being applied itself, nor where an owner would pause."""
+    async with holding(settings_of(tmp_path), 0, 0) as held:
+        monkeypatch.setattr(held, "backlog", Backlog(lambda _: Future()))
+        for offset, haste in enumerate((False, True)):
+            held.backlog.add(offset, bytes(MERGE_BYTES + 1))
+            held.backlog.flush()
+            assert held._in_haste() == haste
+        monkeypatch.setattr(Replica, "pause", 1.0)
+        assert not held._in_haste()
+        monkeypatch.setattr(held, "backlog", Backlog(lambda _: Future()))
 
 
 async def test_full_disk_names_folder_and_remedy(
