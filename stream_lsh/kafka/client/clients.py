@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from aiokafka.structs import TopicPartition
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import admin, cause, client_options
+from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -263,12 +263,11 @@ class Throttle:
         self._user = f"user {settings.sasl_username!r}" if settings.sasl_username else "this client"
         self._where = f"Kafka at {settings.bootstrap_servers}"
         self._name = name
-        self._said = -SAY_SECONDS
+        self._often = Often(SAY_SECONDS)
 
     def __call__(self, seconds: float) -> None:
-        if time.monotonic() - self._said < SAY_SECONDS:
+        if not self._often.due():
             return
-        self._said = time.monotonic()
         logger.warning(
             "%s holds %s (client id %s) back by a quota, here for %.1f s: raise its producer_byte_rate, "
             "consumer_byte_rate or request_percentage", self._where, self._user, self._name, seconds,
@@ -279,7 +278,7 @@ class Deletion:
     """Deletes records that are not needed any more. A refusal is logged, with its remedy, once in ten minutes."""
 
     def __init__(self) -> None:
-        self._said: dict[str, float] = {}  # by topic
+        self._often = Often(SAY_SECONDS)  # for each topic
 
     async def before(self, client: AIOKafkaAdminClient, firsts: Mapping[TopicPartition, int]) -> bool:
         """Delete the records of partitions before these offsets. Returns whether that succeeded."""
@@ -289,9 +288,8 @@ class Deletion:
             return True
         except (errors.KafkaError, TimeoutError) as error:
             place, first = min(firsts.items())
-            if time.monotonic() - self._said.get(place.topic, -SAY_SECONDS) < SAY_SECONDS:
+            if not self._often.due(place.topic):
                 return False
-            self._said[place.topic] = time.monotonic()
             logger.warning(
                 "%s, partition %d: the records before offset %d are no longer needed and could not be deleted (%s): %s",
                 place.topic, place.partition, first, " ".join(str(error).split()) or type(error).__name__,

@@ -8,7 +8,6 @@ of other settings, or with damage may be needed. It stops the role until an oper
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 
 import orjson
@@ -17,6 +16,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import FOREIGN, Probe
@@ -48,7 +48,7 @@ class Unreadable:
         self._settings = settings
         self._probe = probe
         self._log = logging.getLogger(f"stream_lsh.kafka.{probe.role}")
-        self._said = -SAY_SECONDS
+        self._often = Often(SAY_SECONDS)
         self._passed = 0
 
     async def pass_over(self, topic: str, partition: int, offset: int, error: StoreError) -> None:
@@ -75,8 +75,7 @@ class Unreadable:
         """Count a skipped record and log a warning."""
         self._probe.ignored(reason)
         self._passed += 1
-        if time.monotonic() - self._said >= SAY_SECONDS:
-            self._said = time.monotonic()
+        if self._often.due():
             more = f" ({self._passed} since the last such line)" if self._passed > 1 else ""
             self._log.warning("%s is passed over%s: %s", where, more, error)
             self._passed = 0

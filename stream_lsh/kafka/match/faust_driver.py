@@ -23,7 +23,7 @@ from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
 from stream_lsh.errors import ForeignError
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, stop_consumer, watch_name
+from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, Throttle, stop_consumer, watch_name
 from stream_lsh.kafka.consumer.position import Bounds, bounds
 from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
@@ -125,7 +125,7 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         # Faust does not support fetch_max_wait_ms, and not all of TLS and SASL.
         conf = self.app.conf
         self._assignor = self.app.assignor
-        return aiokafka.AIOKafkaConsumer(
+        consumer = aiokafka.AIOKafkaConsumer(
             **self.app.client_options,
             client_id=conf.broker_client_id,
             group_id=conf.id,
@@ -147,6 +147,8 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             rebalance_timeout_ms=int(conf.broker_rebalance_timeout * 1000),
             heartbeat_interval_ms=int(conf.broker_heartbeat_interval * 1000),
         )
+        private.watch_throttle(consumer, Throttle(self.app.settings, conf.broker_client_id))
+        return consumer
 
     @Service.task
     async def _watch_coordinator(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
+from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.consumer.output import InOrder, Record, Send
 from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
@@ -55,7 +55,7 @@ class Elsewhere:
     def __init__(self, settings: KafkaSettings, probe: Probe) -> None:
         self._settings = settings
         self._counter = probe.registry.elsewhere.labels(probe.role)
-        self._said, self._count = -SAY_SECONDS, 0
+        self._often, self._count = Often(SAY_SECONDS), 0
 
     def add(self, found: NDArray[np.int64]) -> None:
         """Count them, see `Answer.elsewhere`. A warning is logged every SAY_SECONDS at most."""
@@ -63,7 +63,7 @@ class Elsewhere:
             return
         self._counter.inc(len(found))
         self._count += len(found)
-        if time.monotonic() - self._said < SAY_SECONDS:
+        if not self._often.due():
             return
         partition, offset, known = found[-1].tolist()
         log.warning(
@@ -72,7 +72,7 @@ class Elsewhere:
             "producers the id as key, and one way to choose partitions (partitioner = %s)",
             Topics.of(self._settings).documents, self._count, offset, partition, known, self._settings.partitioner,
         )  # fmt: skip
-        self._said, self._count = time.monotonic(), 0
+        self._count = 0
 
 
 class Flow:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import ClassVar
 from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
+from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
@@ -92,10 +92,9 @@ class SignStage(Stage):
 
     async def _prepare(self) -> None:
         """Wait for the index's key, which fingerprints need. The sequencer commits it at its first start."""
-        said = -math.inf
+        often = Often(SAY_SECONDS)
         while (found := await sequenced(self._relay.admin, self.topics)) is None:
-            if time.monotonic() - said >= SAY_SECONDS:
-                said = time.monotonic()
+            if often.due():
                 self.log.info("waiting for a sequencer, which creates the key of a new index at its first start")
             self.probe.idle()
             await asyncio.sleep(KEY_SECONDS)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import FINAL, cause, explain
+from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 
@@ -43,7 +44,7 @@ class Restarts:
         self._moved = moved
         self._began = time.monotonic()
         self.ever = False
-        self._said = ("", 0.0)
+        self._often = Often(SAY)
 
     async def run(self) -> None:
         """Run until cancelled.
@@ -63,9 +64,8 @@ class Restarts:
             self.why = str(explain(why, self._settings))
             if isinstance(why, FINAL) or (not self.ever and self._is_over()):
                 raise BrokerError(self.why) from error
-            if (said := self.why) != self._said[0] or time.monotonic() > self._said[1] + SAY:
-                self._said = said, time.monotonic()
-                _LOG.warning("%s It is tried again", said)
+            if self._often.due(self.why):
+                _LOG.warning("%s It is tried again", self.why)
             pause = PAUSES[0] if time.monotonic() > began + 10 * PAUSES[1] else min(2 * pause, PAUSES[1])
             await asyncio.sleep(pause)
 

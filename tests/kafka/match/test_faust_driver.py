@@ -25,14 +25,30 @@ from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
 
-async def test_a_spare_member_never_leaves_the_group_for_having_nothing_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faust's 1000 s would be counted from when it was told that it has no shard."""
+async def test_options_of_the_consumer_and_its_quota(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    """A spare member never leaves the group for having nothing to ask: Faust's 1000 s would be counted from when it was
+    told that it has no shard."""
     given: dict[str, Any] = {}
-    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", lambda **options: given.update(options))
+
+    class Made(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
+        _closed = True
+
+        def __init__(self, **options: Any) -> None:
+            given.update(options)
+            self._client = SimpleNamespace(send=self._send)
+
+        async def _send(self) -> object:
+            return SimpleNamespace(throttle_time_ms=1500)
+
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", Made)
 
     app = MatchApp(KafkaSettings(), Probe("match"))
     thread: Any = SimpleNamespace(app=app)
-    ConsumerThread._create_worker_consumer(thread, app.transport)
+    consumer = ConsumerThread._create_worker_consumer(thread, app.transport)
+    await consumer._client.send()
+    assert "back by a quota, here for 1.5 s" in caplog.text
     assert given["max_poll_interval_ms"] > 20 * 86_400_000
     assert given["rebalance_timeout_ms"] < 120_000  # a join does not wait as long
     assert given["heartbeat_interval_ms"] <= 500  # a standby learns that soon that the owner has gone
