@@ -41,7 +41,7 @@ from stream_lsh.documents.fields import Fields
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import erase, erasure
 from stream_lsh.embedded.information import reading
-from stream_lsh.index.erasure.queue import count, queue_entries
+from stream_lsh.index.erasure.queue import QueueEntry, count, queue_entries
 from stream_lsh.settings.model import Settings
 
 EXAMPLE = "python -m bench.erasing --documents 10000 --out results"
@@ -56,7 +56,7 @@ COLUMNS = {
     "erase_ms": "a version alone ms",
 }  # fmt: skip
 UPDATE_COLUMNS = {
-    "rate": "updates/s", "updates": "updates", "due": "still due", "late": "for s", "others_rate": "others/s",
+    "rate": "updates/s", "updates": "updates", "half": "due at half time", "due": "at the end", "late": "for s", "others_rate": "others/s",
     "of_idle": "of idle", "commit_ms": "slowest commit ms", "close_ms": "close ms", "memory_mb": "memory MB",
 }  # fmt: skip
 BATCH, COMMIT_SECONDS, PAUSE = 2048, 0.5, 0.02
@@ -138,13 +138,18 @@ class Feed:
         return columns(found, Fields())
 
 
+def due_at(engine: Engine, moment: float) -> list[QueueEntry]:
+    """What is due at a moment and not erased, in seconds since 1970."""
+    return [entry for entry in queue_entries(engine.index.store) if entry.place.due <= moment]
+
+
 def updated(base: Path, feed: Feed, rate: int, wait: float, full: bool, given: argparse.Namespace) -> dict[str, Any]:
     """The figures of updates at a rate into a copy of an index. full: others come as fast as they can."""
     state, chance = given.work / "erasing-copy", random.Random(20261122)
     shutil.copytree(base, state)
     engine = Engine.open(Settings(on_conflict="update", erase_hours=wait / 3600), state)
     done = others = 0
-    slowest = 0.0
+    slowest, half = 0.0, -1
     start = committed = time.time()
     while (now := time.time()) < start + given.seconds:
         due = min(BATCH, int(rate * (now - start)) - done)
@@ -158,8 +163,10 @@ def updated(base: Path, feed: Feed, rate: int, wait: float, full: bool, given: a
             committed = time.time()
             engine.commit()
             slowest = max(slowest, time.time() - committed)
+            if half < 0 and now >= start + given.seconds / 2:
+                half = sum(count(entry.versions[1]) for entry in due_at(engine, now))
     took, end = time.time() - start, time.time()
-    entries = [entry for entry in queue_entries(engine.index.store) if entry.place.due <= end]
+    entries = due_at(engine, end)
     memory = memory_of(os.getpid())["resident"] / 1e6
     closing = time.time()
     engine.close()
@@ -167,7 +174,7 @@ def updated(base: Path, feed: Feed, rate: int, wait: float, full: bool, given: a
     shutil.rmtree(state)
     found = {
         "kind": "updates", "rate": rate, "wait": wait, "updates": done, "others_rate": others / took,
-        "due": sum(count(entry.versions[1]) for entry in entries),
+        "half": half, "due": sum(count(entry.versions[1]) for entry in entries),
         "late": max((end - entry.place.due for entry in entries), default=0.0),
         "commit_ms": 1000 * slowest, "close_ms": 1000 * closing, "memory_mb": memory,
     }  # fmt: skip

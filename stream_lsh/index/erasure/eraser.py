@@ -59,7 +59,7 @@ from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import deletion_lock
 from stream_lsh.index.store.rocksdb import DEPARTED, GROUP, MEMBERS, QUEUE_NAMES, Range, Store, joined, name_key
 
-STEP, STEP_PAGES = 1024, 4  # most of a step: versions, pages of rows
+STEP, STEP_PAGES, STEP_BYTES = 8192, 4, 16 << 20  # most of a step: versions, pages of rows, bytes of texts
 IN_MEMORY = 128  # the same of rows in memory, which is done between two batches
 IDS = 4096  # ids whose dead letters are erased at a time
 READ = 4096  # members of groups that a step reads
@@ -80,7 +80,8 @@ class _Step:
 
     Attributes:
         segments: of the shard.
-        rows: int64[n], ascending. before: uint64[n, width], what they are. versions: those of documents.
+        rows: int64[n], ascending. ends: int64[n], behind the versions of each in the pass. before: uint64[n, width],
+            what they are. versions: those of documents.
         named: rows from which the ids of versions are removed.
         values: without ids and texts. Older values of their keys have to leave the disk.
         more: further values for the same write.
@@ -92,6 +93,7 @@ class _Step:
     at: int
     end: int
     rows: NDArray[np.int64]
+    ends: NDArray[np.int64]
     named: list[int]
     in_memory: bool = False
     before: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 0), np.uint64))
@@ -102,6 +104,16 @@ class _Step:
     def segment_of(self, row: int) -> int:
         """The number of the segment of a row."""
         return self.segments[bisect_right(self.segments, row, key=lambda place: place[1]) - 1][0]
+
+    def cut(self, end: int) -> None:
+        """Leave rows from `end` on to the next step."""
+        n = int(np.searchsorted(self.rows, end))
+        self.end, self.rows, self.ends, self.before = (
+            int(self.ends[n - 1]),
+            self.rows[:n],
+            self.ends[:n],
+            self.before[:n],
+        )
 
 
 class Erasing:
@@ -333,8 +345,10 @@ class Erasing:
             named, stop = np.unique(found).tolist(), at + int(n)
             if flushes := shard.flushed():
                 self._store.write(flushes)
-        rows = np.unique(current.rows[at:stop])
-        return _Step(shard, shard.segments.places, segment, at, stop, rows, named, in_memory=row >= base)
+        some = current.rows[at:stop]
+        rows = np.unique(some)
+        ends = at + np.searchsorted(some, rows, "right")
+        return _Step(shard, shard.segments.places, segment, at, stop, rows, ends, named, in_memory=row >= base)
 
     def _finished(self, keys: list[bytes], following: _Step | None) -> _Step | None:
         """Finish what is written, and prepare the next step."""
@@ -349,17 +363,21 @@ class Erasing:
 
     def _prepared(self, step: _Step) -> _Step:
         """Make the values of a step; of rows in files another thread may do it."""
-        shard, segment, rows = step.shard, step.segment, step.rows
+        shard, segment = step.shard, step.segment
         if segment is None or segment.rows.file < 0:
             return step
         ids, texts = Ids(self._store, shard.number, step.segment_of), Texts(self._store, shard.number, step.segment_of)
         ids.forget(_ALL_ROWS)  # all are read from the store
-        places, fresh = rows - segment.first, np.zeros(len(rows), np.bool_)
-        step.before = shard.stored.at(rows) if step.in_memory else segment.rows.at(places)
-        step.versions = rows[step.before[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
-        step.values = ids.without(step.versions, step.named)
+        step.before = shard.stored.at(step.rows) if step.in_memory else segment.rows.at(step.rows - segment.first)
+        step.versions = step.rows[step.before[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
         if shard.limits.exact:
-            step.values |= texts.without(step.versions)
+            step.values, done = texts.without(step.versions, STEP_BYTES)
+            if done < len(step.versions):
+                step.cut(step.versions[done])
+                del step.versions[done:]
+        step.values |= ids.without(step.versions, step.named)
+        rows = step.rows
+        places, fresh = rows - segment.first, np.zeros(len(rows), np.bool_)
         for page in np.unique(rows // PAGE).tolist():
             known = erased_of(self._store, shard.number, segment.number, page)
             new = np.setdiff1d(rows[rows // PAGE == page], known, assume_unique=True)

@@ -168,10 +168,11 @@ class Texts:
             rows_key(TEXTS, self._shard, self._segment_of(first), first): value for first, value in pending
         }  # fmt: skip
 
-    def without(self, rows: Sequence[int]) -> dict[bytes, bytes]:
-        """The stored values in which the texts of these rows are empty. The rows are committed."""
-        values, at = {}, 0
-        while at < len(rows):
+    def without(self, rows: Sequence[int], most: int = ALL) -> tuple[dict[bytes, bytes], int]:
+        """The stored values in which the texts of the first of these rows are empty, until the values have `most`
+        bytes; and the number of these rows. The rows are committed."""
+        values, at = dict[bytes, bytes](), 0
+        while at < len(rows) and most > 0:
             number = self._segment_of(rows[at])
             first, value = self._store.holding(TEXTS, self._shard, number, rows[at])
             slots, ends, data = self._open(first, value)
@@ -180,9 +181,10 @@ class Texts:
             texts = [data[a:b] for a, b in pairwise(bounds)]
             for row in rows[at:end]:
                 texts[int(slots[row - first])] = b""
-            values[rows_key(TEXTS, self._shard, number, first)] = _value(slots, _together(texts))
-            at = end
-        return values
+            made = _value(slots, _together(texts))
+            values[rows_key(TEXTS, self._shard, number, first)] = made
+            at, most = end, most - len(made)
+        return values, at
 
     def erased(self, rows: Iterable[int]) -> None:
         """The values of `without` are in the store."""

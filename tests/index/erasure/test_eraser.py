@@ -259,6 +259,22 @@ def test_erasing_keeps_up_with_updates(tmp_path: Path) -> None:
         assert min(place.due for place in places(index.store)) > 40 - 12
 
 
+def test_a_step_has_a_bound_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eraser, "STEP_BYTES", 1)
+    cuts = list[int]()
+    cut = eraser._Step.cut
+    monkeypatch.setattr(eraser._Step, "cut", lambda step, end: (cuts.append(end), cut(step, end)))
+    with opened(Settings(on_conflict="update", memtable_documents=64), tmp_path) as index:
+        changing(index, 320, 2, 100)
+        index.erase(10**6)
+        assert len(cuts) > 4 and list(places(index.store)) == []
+    assert information(tmp_path, check=True)["erasing"] == {
+        "erased": 100,
+        "waiting": 0,
+        "left_of_the_erased": "nothing",
+    }
+
+
 def test_memory_has_a_part_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "PASS_VERSIONS", 100)
     with opened(Settings(on_conflict="update"), tmp_path) as index:
