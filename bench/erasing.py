@@ -56,8 +56,9 @@ COLUMNS = {
     "erase_ms": "a version alone ms",
 }  # fmt: skip
 UPDATE_COLUMNS = {
-    "rate": "updates/s", "updates": "updates", "half": "due at half time", "due": "at the end", "late": "for s", "others_rate": "others/s",
-    "of_idle": "of idle", "commit_ms": "slowest commit ms", "close_ms": "close ms", "memory_mb": "memory MB",
+    "rate": "updates/s", "updates": "updates", "half": "due at half time", "due": "at the end", "late": "for s",
+    "others_rate": "others/s", "of_idle": "of idle", "commit_ms": "slowest commit ms", "close_ms": "close ms",
+    "memory_mb": "memory MB",
 }  # fmt: skip
 BATCH, COMMIT_SECONDS, PAUSE = 2048, 0.5, 0.02
 NEVER = 10**6  # seconds

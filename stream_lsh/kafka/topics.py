@@ -20,6 +20,8 @@ from stream_lsh.kafka.names import LIKE_DOCUMENTS, NEEDS, SHARDED, SINGLE, TIMES
 from stream_lsh.kafka.settings import INSYNC, KafkaSettings
 from stream_lsh.kafka.weaknesses import Weakness, weaknesses
 
+DAY_MS = 86_400_000
+
 logger = logging.getLogger("stream_lsh.kafka.topics")
 
 _WRITTEN = ("__consumer_offsets", "__transaction_state")
@@ -236,6 +238,13 @@ async def configs_of(
 ) -> dict[str, dict[str, str]]:
     """The settings of topics, defaults included, see `configs_from`."""
     return await configs_from(client, [ConfigResource(ConfigResourceType.TOPIC, name) for name in names], level)
+
+
+async def tombstones_kept(settings: KafkaSettings, topic: str) -> int:
+    """For how many ms a topic keeps tombstones. If that may not be read, Kafka's default counts."""
+    async with admin(settings) as client:
+        found = (await configs_of(client, [topic])).get(topic, {})
+    return int(found.get("delete.retention.ms", DAY_MS))
 
 
 async def configs_from(

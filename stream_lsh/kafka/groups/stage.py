@@ -23,7 +23,6 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.rocksdb import name_key
 from stream_lsh.kafka.client.clients import consuming
-from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
@@ -34,7 +33,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.topics import configs_of
+from stream_lsh.kafka.topics import tombstones_kept
 from stream_lsh.wire.memberships import Memberships
 
 log = logging.getLogger("stream_lsh.kafka.groups")
@@ -49,7 +48,6 @@ FETCH_BYTES = 4 << 20
 ROUND_DOCUMENTS = 10_000  # limit of a transaction; its last frame may exceed it
 PAUSE, FULL = 0.1, 500  # seconds between the starts of two rounds, unless so many documents wait
 TIME = "time"
-DAY_MS = 86_400_000
 QUIET_SECONDS = 3.0  # after which a position is committed that only transaction markers have moved
 
 
@@ -136,7 +134,9 @@ class GroupStage(Stage):
             LocalStore.of, settings.data_folder / FOLDER, folded.state, position
         )
         if local.position != position:
-            await asyncio.to_thread(local.catch_up, await self._time(), await self._tombstones_kept())
+            await asyncio.to_thread(
+                local.catch_up, await self._time(), await tombstones_kept(settings, self._changelog.topic)
+            )
         options = {"group_id": None, "isolation_level": "read_committed", "max_partition_fetch_bytes": FETCH_BYTES}
         consumer = await self._open.enter_async_context(consuming(settings, self.role, **options))
         consumer.assign([self._changelog])
@@ -153,13 +153,6 @@ class GroupStage(Stage):
         said = self._position, self._folded.metadata()
         placed = await self._delivery({place: [(name_key(TIME), None, [], None)]}, {self._input: said})
         return placed[place].time
-
-    async def _tombstones_kept(self) -> int:
-        """For how many ms the changelog keeps tombstones. If that may not be read, Kafka's default counts."""
-        topic = self._changelog.topic
-        async with admin(self.settings) as client:
-            found = (await configs_of(client, [topic])).get(topic, {})
-        return int(found.get("delete.retention.ms", DAY_MS))
 
     async def _restore(self, consumer: AIOKafkaConsumer, end: int) -> None:
         """Read a part of the changelog. All of it could take longer than a rebalance allows."""

@@ -294,7 +294,7 @@ class PipelineService(Interface):
         assert self._copy is not None, "`keeps_groups` says whether there are any"
         if not self._readers or not self._readers[-1].ever:
             raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
-        return self._copy.folder if self._copy.begun else None
+        return self._copy.folder
 
     async def place(self, place: Place | None) -> Place:
         """The start of a listener that has all events up to a place; None = from now on. If another service is ahead of
