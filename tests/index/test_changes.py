@@ -23,6 +23,7 @@ from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StoreError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.deleted_rows import CHUNK
+from stream_lsh.index.store import rocksdb
 from stream_lsh.index.store.files import looking
 from stream_lsh.index.store.rocksdb import DELETED_MARKS, Store, rows_key
 from stream_lsh.settings.model import Settings
@@ -184,6 +185,18 @@ def test_what_a_reader_has_open_stays(tmp_path: Path) -> None:
             assert check(reader, feed, whole, random.Random(0)) == 300
     with opened(Settings(max_matches=3), tmp_path / "index", read_only=True) as index:
         assert check(index, feed, whole, random.Random(0)) == 900
+
+
+def test_what_changes_at_each_look_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of a log that was deleted meanwhile would be missing."""
+    with opened(Settings(), tmp_path) as writer:
+        writer.commit({})
+        looks = iter([*range(20), 60, 60, *range(61, 1000)])
+        monkeypatch.setattr(rocksdb, "_TRIES", 12)
+        monkeypatch.setattr(rocksdb, "_manifests", lambda _: next(looks))
+        Store(tmp_path / "db", read_only=True).close()
+        with pytest.raises(StoreError, match="changes faster than it can be opened: try again later"):
+            Store(tmp_path / "db", read_only=True)
 
 
 def test_nothing_goes_while_somebody_is_opening(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ _ROW_BYTES = 8
 QUEUE_NAMES = "erase/"  # facts in the column family of the erase queue
 _QUEUE = b"m/" + QUEUE_NAMES.encode()
 _NEAR = 1 << 15  # rows between two keys from which their files are rewritten apart
-_TRIES = 20  # attempts to open a store while another process writes to it
+_TRIES = 500  # attempts to open a store while another process writes to it
 _SPANS = 32  # most ranges of keys of a kind in a sweep: each is some megabytes of files
 
 Range = tuple[bytes, bytes]
@@ -76,19 +76,23 @@ class Store:
             elif not (path / "CURRENT").exists():  # RocksDB would create folders
                 raise StoreError(f"there is no index in {path.parent}; a run with --index {path.parent} makes one")
         try:
-            for left in range(_TRIES - 1, -1, -1):
+            for _ in range(_TRIES):
                 before = _manifests(path)
                 names = self._open(path)
-                if not (read_only and left) or _manifests(path) == before:
+                if not read_only or _manifests(path) == before:
                     break
                 # Meanwhile the writer has created a column family, or flushed and deleted a log: this reader may have
                 # missed values of the state before and of the state after.
                 self._db.close()
+            else:
+                raise StoreError(f"the index in {path.parent} changes faster than it can be opened: try again later")
             self._families = {name: self._db.get_column_family(name) for name in names if name != FACTS}
             # Segments of an earlier revision, with everything in one column family.
             self._joint = {name for name in self._families if _has_ids(name, self._families[name])}
             self._all_joint = joint and not any(alone(name) for name in self._families)
             self._handles = {name: self._db.get_column_family_handle(name) for name in self._families}
+        except StoreError:
+            raise
         except Exception as error:
             raise state_error(path, error) from None
         if not read_only:
