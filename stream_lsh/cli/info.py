@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -15,6 +17,7 @@ from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.wording import duration, plain_table, size
 
 SIZES = ("bytes", "outputs")  # sections of numbers of bytes
+COLUMNS, NAMES = 80, 22  # of a line, of the longest name that is no path
 EXAMPLES = """
 stream-lsh info index
 stream-lsh info index --check
@@ -57,15 +60,18 @@ def info(argument: Path | None, folder: Path | None, check: bool, as_json: bool)
 
 
 def show(facts: Mapping[str, object]) -> None:
-    """The facts by section on standard output; folded and with styles only on a terminal."""
+    """The facts by section on standard output, folded; with styles on a terminal."""
     sections = {
         title: list(rows(title, section if isinstance(section, Mapping) else {title: section}))
         for title, section in facts.items()
     }
     if not sys.stdout.isatty():
-        width = max(len(name) for section in sections.values() for name, _ in section)
+        fold = textwrap.TextWrapper(
+            COLUMNS, subsequent_indent=" " * (NAMES + 4), break_long_words=False, break_on_hyphens=False
+        )
         for title, section in sections.items():
-            click.echo("\n".join([title, *(f"  {name:{width}}  {value}" for name, value in section)]))
+            lines = (fold.wrap(f"  {name:{NAMES}}  {value}") for name, value in section)
+            click.echo("\n".join([title, *chain.from_iterable(lines)]))
         return
     from rich.console import Console
     from rich.text import Text

@@ -230,7 +230,11 @@ def _erased(found: _Stored, problems: list[str] | None) -> dict[str, object]:
         return {}
     said: dict[str, object] = {"erased": erased, "waiting": left}
     if oldest is not None and due is not None:
-        said |= {"oldest_went": _when(oldest), "seconds_waiting": max(0, int(time.time()) - oldest), "due": _when(due)}
+        said |= {
+            "oldest_deleted": _when(oldest),
+            "seconds_waiting": max(0, int(time.time()) - oldest),
+            "due": _when(due),
+        }
     if problems is not None:
         said["left_of_the_erased"] = "see the problems" if problems else "nothing"
     return {"erasing": said}
