@@ -311,15 +311,11 @@ def _gzip(data: bytes) -> bytes:
     return member.compress(data) + member.flush()
 
 
-def _xz(data: bytes) -> bytes:
-    return lzma.compress(data, lzma.FORMAT_XZ, preset=2)
-
-
-def _zstd(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
-
-
-_BY_SUFFIX: dict[str, Callable[[bytes], bytes]] = {".gz": _gzip, ".xz": _xz, ".zst": _zstd}
+_BY_SUFFIX: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": _gzip,
+    ".xz": lambda data: lzma.compress(data, lzma.FORMAT_XZ, preset=2),
+    ".zst": lambda data: zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data),
+}
 
 
 def check_distinct(outputs: Mapping[str, str], inputs: Iterable[str] = ()) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from stream_lsh.judging.verdicts import Judgement, judge, reasons, verdicts
 from stream_lsh.settings.model import Settings
 
 _WAIT = 0.2
-_Item = tuple[Input, Batch, SignedBatch]
 
 
 def query(
@@ -75,7 +74,8 @@ class _Run:
         self._started = self._shown = time.monotonic()
 
     def go(self) -> Summary:
-        stage, stop = chain(self._batches(), self._sign)
+        batches = (batch for source in self._inputs for batch in source.batches(Position()))
+        stage, stop = chain(batches, self._sign)
         try:
             while True:
                 try:
@@ -99,15 +99,10 @@ class _Run:
             compare_with=self._index.settings.compare_with,
         )  # fmt: skip
 
-    def _batches(self) -> Iterator[tuple[Input, Batch]]:
-        for source in self._inputs:
-            for batch in source.batches(Position()):
-                yield source, batch
+    def _sign(self, batch: Batch) -> tuple[Batch, SignedBatch]:
+        return batch, self._index.sign(batch, want_texts=False)
 
-    def _sign(self, item: tuple[Input, Batch]) -> _Item:
-        return *item, self._index.sign(item[1], want_texts=False)
-
-    def _answer(self, source: Input, batch: Batch, signed: SignedBatch) -> None:
+    def _answer(self, batch: Batch, signed: SignedBatch) -> None:
         seqs = np.full(len(batch), -1, np.int64)
         found = self._index.query(signed, known=True)
         judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from stream_lsh.errors import StoreError
 
-MOST_POSTINGS = 2**32 - 1
+MOST_POSTINGS = 2**32 - 1  # of a segment: positions in a run have 32 bits
 """Of a segment, and of the blocks of a memtable."""
 
 

@@ -17,7 +17,7 @@ from stream_lsh.index.kernel.row_access import word
 from stream_lsh.index.kernel.work import Scratch
 from stream_lsh.index.postings.bucket import passing, read
 from stream_lsh.index.postings.memtable import POOL_WORDS, Memtable, append, find, newest, posted
-from stream_lsh.index.postings.run import MOST_POSTINGS, Run, directory_bits, filter_mask, filter_word, filter_words
+from stream_lsh.index.postings.run import Run, directory_bits, filter_mask, filter_word, filter_words
 from stream_lsh.index.rows.deleted_rows import DeletedRows
 from stream_lsh.index.rows.layout import MASK, SEQ, Rows
 from stream_lsh.index.rows.row_file import RowFile, Shape
@@ -25,6 +25,7 @@ from stream_lsh.index.segments.manifest import BATCH
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.files import PAGE
 from stream_lsh.index.store.rocksdb import IDS, Store, rows_key
+from stream_lsh.settings.checks import MOST_POSTINGS
 from stream_lsh.settings.model import Settings
 
 HUGE = 2**32

@@ -38,7 +38,6 @@ MAGIC = b"stream_lsh run 2\n"
 FILTER_BITS = 10  # per key; four bits of one 64-bit word are set: under 2 % of other keys pass
 ENTRY_KEYS = 32  # keys of an entry of the directory, about
 FEWEST_BITS = KEY_BITS - 32  # bits of the directory at least: the rest of a key must fit into 32 bits
-MOST_POSTINGS = (1 << 32) - 1  # of a segment: positions in a run have 32 bits
 SECTIONS = (("filter", np.uint64), ("directory", np.uint32), ("postings", np.uint64))
 CHUNK = 1 << 20  # postings merged at a time
 _HIGH = np.uint64(0xFFFFFFFF00000000)
@@ -208,7 +207,7 @@ def merge(runs: Sequence[Run], path: Path, stopped: Callable[[], bool] = lambda:
         for (first_word, _), (last_word, ends) in pairwise(cuts):
             if stopped():
                 raise InterruptedError
-            parts = [reader.until(end) for reader, end in zip(readers, ends, strict=True)]
+            parts = [reader.read_to(end) for reader, end in zip(readers, ends, strict=True)]
             while len(parts) > 1:  # in pairs of neighbours, so that postings are copied as seldom as possible
                 pairs = [_merge(*parts[i], *parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
                 parts = pairs + parts[2 * len(pairs) :]
@@ -231,7 +230,7 @@ class _Reader:
         self._at = 0
         self._crc = 0
 
-    def until(self, end: int) -> KeysAndRows:
+    def read_to(self, end: int) -> KeysAndRows:
         """The next postings, up to the position `end`. They may be damaged until `check` has returned."""
         start, self._at = self._at, end
         stored = self._run.stored(start, end)

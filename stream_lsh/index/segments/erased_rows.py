@@ -43,7 +43,7 @@ class Keyed:
         texts, ids = (np.ascontiguousarray(block[:, at : at + 2]) for at in (TEXT, ID))
         return self._hashes.keys(self._shape.signatures(block), texts, ids, sets)
 
-    def parts(self, block: NDArray[np.uint64], row: int) -> Iterator[tuple[int, int]]:
+    def parts(self, block: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
         """Cut a block into parts [first, last) whose texts fit into memory."""
         step = _PART if self.sampler else max(1, len(block))
         for first in range(0, len(block), step):

@@ -104,7 +104,7 @@ class Segment:
 def post_rows(block: Any, first: int, begin: int, memory: Memtable, keyed: Keyed, shape: Shape) -> None:
     """Post rows uint64[n, width] in a memtable. `first` is the first of them, `begin` the first row of their
     segment."""
-    for start, stop in keyed.parts(block, first):
+    for start, stop in keyed.parts(block):
         keys, starts = keyed.keys(block[start:stop], first + start)
         memory.reserve(len(keys))
         part = np.ascontiguousarray(block[start:stop])

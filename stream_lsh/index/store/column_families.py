@@ -26,11 +26,6 @@ def limit_cache(size: int) -> None:
     _BLOCKS.set_capacity(size)
 
 
-def cached_bytes() -> int:
-    """Bytes in the block cache."""
-    return int(_BLOCKS.get_usage())
-
-
 def alone(name: str) -> bool:
     """Whether a column family has only the ids or texts of a segment, or its journal."""
     return name.startswith(SEGMENT) and name.count("-") > 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import ssl
@@ -22,8 +21,6 @@ from aiokafka.protocol.metadata import MetadataRequest
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.settings import KafkaSettings
-
-logger = logging.getLogger("stream_lsh.kafka.client.connection")
 
 TOKEN_SECONDS = 2.0
 """How long a token file may be missing or empty: replacing it may take two steps."""
