@@ -33,7 +33,7 @@ bench:
 	$(BIN)/python -m bench.stages --out $(OUT)
 	$(BIN)/python -m bench.first_verdict --out $(OUT)
 	$(BIN)/python -m bench.growth --out $(OUT)
-	$(BIN)/python -m bench.forgetting --out $(OUT)
+	$(BIN)/python -m bench.windows --out $(OUT)
 	$(BIN)/python -m bench.updates --out $(OUT)
 	$(BIN)/python -m bench.times --out $(OUT)
 	$(BIN)/python -m bench.groups --out $(OUT)

@@ -13,7 +13,7 @@ from stream_lsh.documents.fields import id_value
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded import group_store
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.group_table import stands
+from stream_lsh.embedded.group_table import is_representative
 from stream_lsh.embedded.groups import Groups
 from stream_lsh.embedded.stored import Stored
 from stream_lsh.errors import StoreError, UsageError
@@ -99,7 +99,7 @@ def _member(row: groups.Group, member: group_store.Member) -> Member:
     return Member(
         id_value(member.id), member.seq, KINDS[member.kind],
         None if member.kind == Kind.UNIQUE else member.similarity, _time(member.time), _source(member.source),
-        stands(row, member), member.removed_by, _time(member.removed_at),
+        is_representative(row, member), member.removed_by, _time(member.removed_at),
     )  # fmt: skip
 
 

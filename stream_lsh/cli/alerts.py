@@ -167,22 +167,22 @@ def send(
     secret = None if secret_env is None else _variable("--secret-env", secret_env).encode()
     webhook = Webhook(str(address), secret, timeout)
     name = "alerts" if alerts is None else str(alerts)
-    dead = dead_letters or Path(name + ".dead-letters")
-    courier = Courier(webhook, dead, attempts, (lambda _: None) if quiet else complain)
+    dead_letters = dead_letters or Path(name + ".dead-letters")
+    courier = Courier(webhook, dead_letters, attempts, (lambda _: None) if quiet else complain)
     if alerts is None:
         _send_from_kafka(load_settings(context, KafkaSettings), receiver or RECEIVER, courier, until_end=until_end)
     else:
-        _send_from_file(alerts, position or Path(name + ".sent"), dead, courier, until_end=until_end)
+        _send_from_file(alerts, position or Path(name + ".sent"), courier, until_end=until_end)
     if not quiet:
         sent = courier.sent
-        complain(f"{count(sent.taken, 'alert')} sent to {webhook.name}, {count(sent.dead, 'dead letter')}")
+        complain(f"{count(sent.taken, 'alert')} sent to {webhook.name}, {count(sent.dead_letters, 'dead letter')}")
 
 
-def _send_from_file(alerts: Path, position: Path, dead: Path, courier: Courier, *, until_end: bool) -> None:
+def _send_from_file(alerts: Path, position: Path, courier: Courier, *, until_end: bool) -> None:
     from stream_lsh.embedded import sending
     from stream_lsh.embedded.outputs import check_distinct
 
-    check_distinct({"--position": str(position), "--dead-letters": str(dead)}, [str(alerts)])
+    check_distinct({"--position": str(position), "--dead-letters": str(courier.dead_letters)}, [str(alerts)])
     with sending.Journal(position) as journal:
         sending.send(alerts, courier, journal, until_end=until_end)
 

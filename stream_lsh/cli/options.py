@@ -18,7 +18,7 @@ from stream_lsh.settings.errors import choices_of, is_list, near
 from stream_lsh.settings.model import Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
-_TOLD = "stream_lsh.config_told"  # key of click's meta
+_CONFIG_SHOWN = "stream_lsh.config_shown"  # key of click's meta
 Model = TypeVar("Model", bound=Settings)
 
 CONFIG_FILE = Path("stream-lsh.toml")
@@ -275,7 +275,7 @@ def config_of(context: click.Context) -> Path | None:
     config: Path | None = context.params.get("config")
     if config is not None or not CONFIG_FILE.is_file():
         return config
-    if not context.params.get("quiet") and not context.meta.get(_TOLD):
+    if not context.params.get("quiet") and not context.meta.get(_CONFIG_SHOWN):
         complain(f"settings are read from {CONFIG_FILE} in this folder; --config FILE reads another")
-    context.meta[_TOLD] = True
+    context.meta[_CONFIG_SHOWN] = True
     return CONFIG_FILE

@@ -9,7 +9,7 @@ from stream_lsh.documents.times import moment, seconds_of
 from stream_lsh.wording import count, duration, per_second, share, size
 
 if TYPE_CHECKING:
-    from stream_lsh.embedded.report import Alerted, Forgetting, Summary
+    from stream_lsh.embedded.report import Alerted, Summary, WindowReport
 
 REASONS = {
     "not_json": "not JSON",
@@ -90,7 +90,7 @@ def _documents(summary: Summary, max_matches: int, pairs: bool, option: str) -> 
         )
 
 
-def _window(window: Forgetting) -> Iterator[str]:
+def _window(window: WindowReport) -> Iterator[str]:
     if window.jumps:
         yield (
             f"stream time jumped by more than the window ({count(window.jumps, 'jump')}), and the documents before are "

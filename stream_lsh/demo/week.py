@@ -30,7 +30,7 @@ REPORTED, COPIED = 55, 12
 AN_EVENT = 24  # so many articles of the week for each event of which several report
 LEAST_EVENTS = 6
 LEAST_REPORTS = 3
-FOREIGN = 6  # the smallest events: those of which papers of another language tell
+OTHER_LANGUAGE = 6  # the smallest events: papers of another language report them
 PACES = (3, 10, 24)  # hours after which most is written of an event
 TWINS = ((3, 5), (8, 9))  # events that come back, as ranks by size; the second of each is the twin
 COPIES = ("wire copy", "headline changed", "reprint", "correction", "cut short")
@@ -114,8 +114,8 @@ class _Newsroom(Newsroom):
                 last = 4 if size > AN_EVENT else 5  # days, after which no such event begins
                 begins[story] = self._daytime(START + random.randrange(last * DAY))
             if story not in events:
-                foreign = story >= len(sizes) - FOREIGN and story > max(max(pair) for pair in TWINS)
-                desk, topic = next(others if foreign else topics)
+                other = story >= len(sizes) - OTHER_LANGUAGE and story > max(max(pair) for pair in TWINS)
+                desk, topic = next(others if other else topics)
                 events[story] = happen(random, desk, topic, _weekday(begins[story]))
             planned += self._reports(story, events[story], begins[story], size, pace)
         return planned, first

@@ -19,7 +19,7 @@ from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
 
 FILE = "dead-letters.jsonl"
-ERASED = b'{"reason":"erased"}'  # and blanks: what is left of a dead letter
+ERASED_LETTER = b'{"reason":"erased"}'  # and blanks: what is left of a dead letter
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<![\w.-])-?\d+(?![\w.])')
 
 
@@ -34,13 +34,13 @@ def erase_letters(path: Path, ids: Set[bytes], id_field: str) -> None:
                 places.append((at, len(line) - 1))
             at += len(line)
         for at, size in places:
-            os.pwrite(file.fileno(), ERASED.ljust(size), at)
+            os.pwrite(file.fileno(), ERASED_LETTER.ljust(size), at)
         os.fsync(file.fileno())
 
 
 def _is_of(line: bytes, ids: Set[bytes], id_field: str) -> bool:
-    if line.startswith(ERASED):
-        return line.rstrip() != ERASED  # a power cut interrupted the write
+    if line.startswith(ERASED_LETTER):
+        return line.rstrip() != ERASED_LETTER  # a power cut interrupted the write
     letter: dict[str, Any] = json.loads(line)  # orjson refuses lone surrogates, which file names may have
     original, id = letter.get("original"), b"null"
     raw = base64.b64decode(letter["original_base64"]) if original is None else original.encode()

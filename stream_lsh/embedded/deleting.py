@@ -13,9 +13,9 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import ENDING_SECONDS, erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
-from stream_lsh.embedded.places import Places
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import PlaceOf, Sink, removal_lines
+from stream_lsh.embedded.source_positions import SourcePositions
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement
@@ -55,7 +55,7 @@ def delete(
         outputs = {name: path for name, path in (("unique", unique), ("groups", groups)) if path is not None}
         sink = Sink.of(outputs, engine.job["outputs"], bool(engine.job["open"]), folder, index.settings.verify)
         stack.callback(sink.close)
-        iterator, place_of = iter(ids), Places(index).of
+        iterator, place_of = iter(ids), SourcePositions(index).of
         while some := list(islice(iterator, BATCH)):
             judgement = _deleted(some, engine, sink, place_of)
             _commit(engine, sink)

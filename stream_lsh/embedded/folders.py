@@ -15,7 +15,7 @@ import orjson
 
 from stream_lsh.documents.columns import LINE_ID, Fields, Position, Rejection
 from stream_lsh.documents.dead_letters import KEPT_BYTES
-from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity, Stretch
+from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity, LineRange
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.index.segments.segment import FOLDER
@@ -93,8 +93,8 @@ class FolderInput(Input):
             )
         yield from self._between(position, len(files), max_bytes, max_documents)
 
-    def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
-        for begin, end in deleted_ranges:
+    def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
+        for begin, end in ranges:
             yield from self._between(begin, end.line, MAX_BYTES, MAX_DOCUMENTS)
 
     def _between(self, position: Position, last: int, max_bytes: int, max_documents: int) -> Iterator[Lines]:

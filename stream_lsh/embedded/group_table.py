@@ -83,7 +83,7 @@ def _grown(store: Store, group: Group, after: int) -> int:
     return sum(member.time >= after and not member.update for member in dropped(store, group.group))
 
 
-def stands(group: Group, member: Member) -> bool:
+def is_representative(group: Group, member: Member) -> bool:
     """Whether a member is the representative of its group."""
     return member.seq == group.seq and member.removed_by is None
 
@@ -96,7 +96,7 @@ def member_json(group: Group, member: Member) -> bytes:
         member.source or b"null",
         b"" if member.removed_by is None else b',"removed_by":%d,"removed_at":%b' % (member.removed_by,
         time_text(member.removed_at).encode()),
-        b',"representative":true' if stands(group, member) else b"",
+        b',"representative":true' if is_representative(group, member) else b"",
     )  # fmt: skip
 
 

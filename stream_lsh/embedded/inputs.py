@@ -28,7 +28,7 @@ MAX_DOCUMENTS = 2048
 HEAD_BYTES = 4096
 STANDARD_INPUT = 0
 
-Stretch = tuple[Position, Position]
+LineRange = tuple[Position, Position]
 """Where documents of an input begin and end."""
 
 
@@ -88,7 +88,7 @@ class Input(ABC):
         return self._identity(identity.head_bytes) == (identity.path, identity.head, identity.head_bytes)
 
     @abstractmethod
-    def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
+    def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
         """The lines of ranges that were read before, in order. Each `Lines` lies within one range. Raises
         InputError."""
 
@@ -229,18 +229,18 @@ class LineInput(Input):
             if self.name != "-":
                 os.close(descriptor)
 
-    def again(self, deleted_ranges: Sequence[Stretch]) -> Iterator[Lines]:
+    def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
         with self._opened() as descriptor:
             begin = 0
-            if self._decompress is None and deleted_ranges:
-                begin = os.lseek(descriptor, max(0, deleted_ranges[0][0].offset - 1), os.SEEK_SET)
+            if self._decompress is None and ranges:
+                begin = os.lseek(descriptor, max(0, ranges[0][0].offset - 1), os.SEEK_SET)
             blocks = _all_of(descriptor)
             cut = _Cut(blocks if self._decompress is None else self._decompress(blocks), begin)
             try:
-                for begins, ends in deleted_ranges:
+                for begins, ends in ranges:
                     mid_line = cut.skip(begins.offset)
                     splitter = LineSplitter(begins, self.fields.max_document_bytes, MAX_DOCUMENTS, mid_line=mid_line)
-                    yield from splitter.split(cut.until(ends.offset))
+                    yield from splitter.split(cut.read_to(ends.offset))
             except Damaged as error:
                 raise InputError(
                     f"{self.name} cannot be read again: {error}. Replace the file by a whole one."
@@ -346,7 +346,7 @@ class _Cut:
         self._left = b""
         self._last = b"\n"
 
-    def until(self, offset: int) -> Iterator[bytes]:
+    def read_to(self, offset: int) -> Iterator[bytes]:
         """What is before an offset, and has not been given yet."""
         while self._offset < offset:
             block = self._left or next(self._blocks, b"")
@@ -359,7 +359,7 @@ class _Cut:
 
     def skip(self, offset: int) -> bool:
         """Leave out what is before an offset; whether that is in the middle of a line."""
-        for _ in self.until(offset):
+        for _ in self.read_to(offset):
             pass
         return self._last != b"\n"
 

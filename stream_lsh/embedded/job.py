@@ -18,11 +18,11 @@ from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.embedded.pipeline import Stage, chain
-from stream_lsh.embedded.places import Places
-from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Forgetting, InputCount, Progress, Rejected, Summary
+from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, InputCount, Progress, Rejected, Summary, WindowReport
 from stream_lsh.embedded.rewriting import write_again
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
+from stream_lsh.embedded.source_positions import SourcePositions
 from stream_lsh.embedded.targets import Missing, missing_of, targets_of
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StoreError, StreamLshError
@@ -146,7 +146,7 @@ class _Run:
         self._committed_seq = engine.seq
         self._resumed_from: int = job["done_in_job"] if job["open"] else 0
         self._jumps = index.window.jumps if index.window is not None else 0  # until now
-        self._places = Places(index)
+        self._places = SourcePositions(index)
         self._counts = Counts()
         self._started = self._committed = self._shown = time.monotonic()
         self._dirty = False
@@ -310,11 +310,11 @@ class _Run:
         seconds = time.monotonic() - self._started
         self._progress(self._counts.progress(self._feed.read, self._feed.total, seconds))
 
-    def _window(self) -> Forgetting | None:
+    def _window(self) -> WindowReport | None:
         window, length = self._index.window, self._index.settings.window
         if window is None or length is None:
             return None
-        return Forgetting(length, window.shown, window.jumps - self._jumps)
+        return WindowReport(length, window.shown, window.jumps - self._jumps)
 
     def _summary(self, already: Iterable[str], folder: Path | None) -> Summary:
         self._show()

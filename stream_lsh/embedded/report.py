@@ -28,9 +28,9 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgetting:
-    """What an index has forgotten. window: its length. The stream time (ms since 1970) is the end of the window. jumps:
-    how often stream time advanced by more than the window at once in this run, which forgets everything before."""
+class WindowReport:
+    """The window of an index. window: its length. The stream time (ms since 1970) is the end of the window. jumps:
+    how often stream time advanced by more than the window at once in this run, and everything before left it."""
 
     window: str
     stream_time: int
@@ -96,7 +96,7 @@ class Summary:
     already_done: tuple[str, ...] = ()
     unfinished: Mapping[str, int] = field(default_factory=dict)
     folder: str | None = None
-    window: Forgetting | None = None
+    window: WindowReport | None = None
     alerts: Alerted | None = None
     deleted: int = 0
     outdated: int = 0

@@ -35,7 +35,7 @@ class Sent:
     """What became of the alerts."""
 
     taken: int = 0
-    dead: int = 0
+    dead_letters: int = 0
 
 
 def pause(attempt: int) -> float:
@@ -143,14 +143,14 @@ class Courier:
     """Sends alerts to a receiver, independent of their origin.
 
     Args:
-        dead: gets what was refused, or failed so many times (`attempts`). tell: takes sentences for people.
+        dead_letters: gets what was refused, or failed so many times (`attempts`). tell: takes sentences for people.
 
     Attributes:
         sent: what became of them.
     """
 
     webhook: Webhook
-    dead: Path
+    dead_letters: Path
     attempts: int
     tell: Callable[[str], None] = lambda _: None
     sleep: Callable[[float], None] = time.sleep
@@ -166,10 +166,10 @@ class Courier:
         if answer.taken:
             self.sent.taken += 1
             return answer.said, tries
-        self.tell(f"alert {key}: {self.webhook.name} has not taken it ({answer.said}); it is in {self.dead}")
-        _bury(self.dead, line, key, answer, tries)
-        self.sent.dead += 1
-        return f"dead: {answer.said}", tries
+        self.tell(f"alert {key}: {self.webhook.name} has not taken it ({answer.said}); it is in {self.dead_letters}")
+        _write_dead_letter(self.dead_letters, line, key, answer, tries)
+        self.sent.dead_letters += 1
+        return f"dead letter: {answer.said}", tries
 
     def _tried(self, body: bytes, key: str) -> tuple[Answer, int]:
         """The last answer, and how many there were."""
@@ -252,17 +252,17 @@ def key_of(line: bytes) -> str | None:
     return None
 
 
-def _bury(dead: Path, line: bytes, key: str, answer: Answer, attempts: int) -> None:
+def _write_dead_letter(path: Path, line: bytes, key: str, answer: Answer, attempts: int) -> None:
     said = json.dumps({"key": key, "reason": answer.said, "attempts": attempts}, separators=(",", ":")).encode()
     try:
-        file = os.open(dead, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        sync_folder(dead.parent)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        sync_folder(path.parent)
     except OSError as error:
-        raise OutputError(f"cannot write {dead}: {error.strerror}; name another file with --dead-letters") from None
+        raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --dead-letters") from None
     try:
         whole_lines(file, b'{"key":')
-        append(file, said[:-1] + b',"alert":' + line + b"}\n", dead)
+        append(file, said[:-1] + b',"alert":' + line + b"}\n", path)
     except ValueError:
-        raise OutputError(f"{dead} has no dead letters in it: name another file with --dead-letters") from None
+        raise OutputError(f"{path} has no dead letters in it: name another file with --dead-letters") from None
     finally:
         os.close(file)

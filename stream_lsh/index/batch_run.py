@@ -146,7 +146,7 @@ class BatchRun:
         look_up(0, len(self._batch), self._work())
         return self._results.columns[:, KNOWN].copy()
 
-    def likened(self, row: int) -> NDArray[np.float64]:
+    def similarities_to(self, row: int) -> NDArray[np.float64]:
         """Similarity of each document to a row under `tf-idf`, by the document frequencies as they are now."""
         self._shard.rows.known = -1  # rows in files may have been erased
         self._documents.hits = passing(self._documents.keys, self._shard.table)

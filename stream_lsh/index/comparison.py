@@ -15,7 +15,7 @@ from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.index import Index
 
 
-class Likened(NamedTuple):
+class Comparison(NamedTuple):
     """Result of a comparison.
 
     Attributes:
@@ -27,7 +27,7 @@ class Likened(NamedTuple):
     terms: list[str]
 
 
-def likened(index: Index, text: str, scope: int, shard: int, row: int) -> Likened:
+def compare_with_row(index: Index, text: str, scope: int, shard: int, row: int) -> Comparison:
     """Compare a text with a row, as if the text arrived now. Nothing is stored or counted. Must run in the thread that
     writes. A text without terms has similarity 0.
 
@@ -38,8 +38,8 @@ def likened(index: Index, text: str, scope: int, shard: int, row: int) -> Likene
     data, one = text.encode("utf-8", "surrogatepass"), np.ones(1, np.int64)
     columns = Columns([b'""'], data, one * len(data), one * NO_TIME, scopes=one.view(np.uint64) * np.uint64(scope))
     batch, held = index.sign(columns, want_texts=False), index.shards[shard]
-    similarity = float(BatchRun(held, batch, store=False, known=False).likened(row)[0])
+    similarity = float(BatchRun(held, batch, store=False, known=False).similarities_to(row)[0])
     if not len(own := batch.shingles.known().shingles):
-        return Likened(0.0, [])
+        return Comparison(0.0, [])
     (said,) = StoryWords(index.settings.signing)(data, [held.stored.signature(row)], own)
-    return Likened(similarity, orjson.loads(b"{" + said[1:] + b"}")["terms"])
+    return Comparison(similarity, orjson.loads(b"{" + said[1:] + b"}")["terms"])

@@ -131,7 +131,7 @@ class Index:
     @property
     def count(self) -> int:
         """Number of live documents."""
-        return sum(shard.held for shard in self.shards)
+        return sum(shard.live_rows for shard in self.shards)
 
     def id_of(self, shard: int, row: int) -> bytes:
         """The id of a row, as JSON text."""

@@ -244,7 +244,7 @@ class Shard:
         return self.segments[0].first if self.segments else self.count
 
     @property
-    def held(self) -> int:
+    def live_rows(self) -> int:
         """Number of live rows."""
         return self.count - self.first - int(self.rows.deleted_rows.count)
 

@@ -27,7 +27,7 @@ _Part = tuple[int, bytes, NDArray[np.int64]]
 """Segment, input, and int64[3, n]: rows and their two numbers."""
 
 
-class Places:
+class ShardSourcePositions:
     """Source positions of a shard that is open for writing. `take` gives what the commit has to write."""
 
     def __init__(self, shard: Shard, store: Store) -> None:

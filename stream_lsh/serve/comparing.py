@@ -51,7 +51,7 @@ def compared_part(settings: Settings, text: str) -> str:
 
 def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Compared:
     """Compare two texts, or the text forms of other documents, as the index does. (The similarity of `tf-idf`
-    depends on the index: see `index.likened`.)
+    depends on the index: see `index.comparison`.)
 
     A span is found by the rules of tokens and counts only if its hash is that of a shingle of the other text. So a
     marked span is right, whichever way the text is normalised.

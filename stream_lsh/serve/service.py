@@ -23,7 +23,7 @@ from stream_lsh.embedded.stored import stored
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.families.family import Signs
-from stream_lsh.index.comparison import Likened, likened
+from stream_lsh.index.comparison import Comparison, compare_with_row
 from stream_lsh.index.rows import layout
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.serve.beside import SOCKET
@@ -80,7 +80,7 @@ class Service(Interface):
         warm_up(self.settings, lambda: self.intake.stopping)
         self.engine.index.look_up([b'""'])
         if self.settings.measure == "tf-idf":
-            likened(self.engine.index, "", 0, 0, 0)
+            compare_with_row(self.engine.index, "", 0, 0, 0)
 
     async def stop(self) -> None:
         self.intake.close()
@@ -127,7 +127,7 @@ class Service(Interface):
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
         self._check_texts()
 
-        def read(engine: Engine) -> tuple[list[dict[str, Any] | None], Likened | None]:
+        def read(engine: Engine) -> tuple[list[dict[str, Any] | None], Comparison | None]:
             rows = [_row_of(engine, id) for id in (a, b)]
             found = [None if row < 0 else _described(engine, shard, row, True) for shard, row in rows]
             one, other = found
@@ -137,20 +137,20 @@ class Service(Interface):
             newer, older, (shard, row) = (one, other, rows[1]) if one["seq"] > other["seq"] else (other, one, rows[0])
             scope = _scope(engine.index.signer, older) if self.settings.match_within else 0
             text = compared_part(self.settings, newer["text"])
-            return found, likened(engine.index, text, scope, shard, row)
+            return found, compare_with_row(engine.index, text, scope, shard, row)
 
-        (one, other), liked = await self.writer.do(Look(read))
+        (one, other), compared = await self.writer.do(Look(read))
         for id, document in ((a, one), (b, other)):
             if document is None:
                 raise _missing(id)
-        return await asyncio.to_thread(self._compare, one, other, liked)
+        return await asyncio.to_thread(self._compare, one, other, compared)
 
-    def _compare(self, a: dict[str, Any], b: dict[str, Any], liked: Likened | None) -> dict[str, Any]:
+    def _compare(self, a: dict[str, Any], b: dict[str, Any], compared: Comparison | None) -> dict[str, Any]:
         signer = self.engine.index.signer
-        if liked is None:
+        if compared is None:
             found = compared_documents(signer, self.settings, a, b)
         else:
-            found = Compared(liked.similarity, evidence={"terms": liked.terms})
+            found = Compared(compared.similarity, evidence={"terms": compared.terms})
         scopes = [_scope(signer, document) for document in (a, b)]
         apart = bool(self.settings.match_within) and scopes[0] != scopes[1]
         for document in (a, b):

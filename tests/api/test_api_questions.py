@@ -10,7 +10,7 @@ from support.feeds import SECOND, START
 
 from stream_lsh import Deduplicator, Document, Group, Match, Representative, Settings, StoreError, UsageError
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded.group_table import stands, table, whole
+from stream_lsh.embedded.group_table import is_representative, table, whole
 
 TEXT = "the harbour museum opens its doors again on Saturday after a long winter of repairs to the roof"
 OTHER = "the council has voted for the new bridge over the river and work on it begins early in the spring"
@@ -217,7 +217,7 @@ def test_groups_before_a_commit_are_those_after_it(tmp_path: Path) -> None:
                 for member, same in zip(members, stored, strict=True):
                     removed = None if same.removed_at == NO_TIME else same.removed_at
                     assert (member.seq, member.removed_by, member.removed_at) == (same.seq, same.removed_by, removed)
-                    assert member.representative == stands(row, same)
+                    assert member.representative == is_representative(row, same)
     assert compared > 100
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stream_lsh.documents.dead_letters import dead_letter
-from stream_lsh.documents.erased_letters import ERASED, erase_letters
+from stream_lsh.documents.erased_letters import ERASED_LETTER, erase_letters
 
 
 def letter(raw: bytes, reason: str = "bad_time", line: int = 1, size: int | None = None) -> bytes:
@@ -40,14 +40,14 @@ def test_letters_of_some_ids(tmp_path: Path) -> None:
     gone = [line for line, before in zip(after, lines, strict=False) if line != before]
     assert {json.dumps(json.loads(line)) for line in gone} == {'{"reason": "erased"}'} and len(gone) == 7
     erase_letters(file, {b'"b"'}, "id")
-    assert file.read_bytes().count(ERASED) == 8
+    assert file.read_bytes().count(ERASED_LETTER) == 8
 
 
 def test_one_that_a_power_cut_has_left_half_erased(tmp_path: Path) -> None:
     file = tmp_path / "letters"
-    file.write_bytes(ERASED + OF_A[0][len(ERASED) :] + OTHERS[0])
+    file.write_bytes(ERASED_LETTER + OF_A[0][len(ERASED_LETTER) :] + OTHERS[0])
     erase_letters(file, {b'"else"'}, "id")
-    assert file.read_bytes() == ERASED.ljust(len(OF_A[0]) - 1) + b"\n" + OTHERS[0]
+    assert file.read_bytes() == ERASED_LETTER.ljust(len(OF_A[0]) - 1) + b"\n" + OTHERS[0]
 
 
 @pytest.mark.parametrize(("id_field", "id"), [("meta.id", b'"a"'), ("@line", b'"feed.jsonl:3"')])
@@ -56,7 +56,7 @@ def test_where_ids_stand(tmp_path: Path, id_field: str, id: bytes) -> None:
     other, mine = (letter(b'{"id": "x", "meta": {"id": "%b"}}' % name, line=n) for name, n in ((b"b", 2), (b"a", 3)))
     file.write_bytes(other + mine)
     erase_letters(file, {id}, id_field)
-    assert file.read_bytes() == other + ERASED.ljust(len(mine) - 1) + b"\n"
+    assert file.read_bytes() == other + ERASED_LETTER.ljust(len(mine) - 1) + b"\n"
 
 
 def test_there_are_none(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from support import jobs
 from support.copies import FIELDS, OTHER, SURE, TEXT, copies
 from support.jobs import write, written
-from support.models.forgetting import model_of
+from support.models.changes import model_of
 
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main

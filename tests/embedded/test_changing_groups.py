@@ -22,7 +22,7 @@ from support.copies import FIELDS, OTHER, SECOND, START, SURE, TEXT, copies
 from support.jobs import bytes_of, read, run, write, written
 from support.kills import broken_off
 from support.long_form import LONG, rotating, seeds
-from support.models.forgetting import model_of
+from support.models.changes import model_of
 from support.models.spreading import Spreading, reached
 
 from stream_lsh import Deduplicator, Document, Settings
@@ -33,7 +33,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded import group_cache
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.group_store import Member, members, rows
-from stream_lsh.embedded.group_table import reading_groups, stands, table, whole
+from stream_lsh.embedded.group_table import is_representative, reading_groups, table, whole
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.information import information, reading
 from stream_lsh.embedded.rehearsal import rehearse
@@ -138,7 +138,7 @@ def folded(events: list[dict[str, Any]]) -> dict[int, Any]:
 def listed(group: Group, m: Member) -> tuple[Any, ...]:
     """A member as the model has it."""
     time, source = None if m.time == NO_TIME else m.time, json.loads(m.source) if m.source else None
-    return m.seq, json.loads(m.id), time, source, m.removed_by, stands(group, m)
+    return m.seq, json.loads(m.id), time, source, m.removed_by, is_representative(group, m)
 
 
 steps = st.sampled_from((0, 0, 1, 5, 5, 20)) | st.sampled_from((100, 1000, 100_000, -20, -500))

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.long_form import LONG
-from support.models.forgetting import Model, Verdict
+from support.models.changes import Model, Verdict
 from support.models.spreading import Spreading, reached
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME

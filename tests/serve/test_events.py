@@ -103,35 +103,35 @@ def test_an_id_that_is_none(text: str) -> None:
 def stream(seed: int, documents: int) -> list[list[Said]]:
     """Partitions of the outputs: two of verdicts, two of pairs, one of groups, one of alerts."""
     chance = random.Random(seed)
-    lanes: list[list[Said]] = [[] for _ in range(6)]
+    partitions: list[list[Said]] = [[] for _ in range(6)]
     for number in range(documents):
         seq, partition = 7 * number, chance.randrange(2)
-        lanes[partition].append((seq, "verdict", b"v%d" % seq))
+        partitions[partition].append((seq, "verdict", b"v%d" % seq))
         for i in range(chance.choice([0, 0, 1, 3])):
-            lanes[2 + partition].append((seq, "pair", b"p%d,%d" % (seq, i)))
+            partitions[2 + partition].append((seq, "pair", b"p%d,%d" % (seq, i)))
         if chance.random() < 0.3:
-            lanes[4].append((seq, "group", b"g%d" % seq))
+            partitions[4].append((seq, "group", b"g%d" % seq))
         if chance.random() < 0.05:
-            lanes[5].append((seq, "alert", b"a%d" % seq))
-    return lanes
+            partitions[5].append((seq, "alert", b"a%d" % seq))
+    return partitions
 
 
-def merged(lanes: list[list[Said]], seed: int, most: int) -> Ring:
+def merged(partitions: list[list[Said]], seed: int, most: int) -> Ring:
     """The ring of somebody who reads these partitions in an order of his own."""
     chance, ring, merge = random.Random(seed), Ring(0, most), Merge(most)
-    at = [0] * len(lanes)
-    last = max(lane[-1][0] for lane in lanes if lane) + 1
-    while any(place < len(lane) for place, lane in zip(at, lanes, strict=True)):
+    at = [0] * len(partitions)
+    last = max(records[-1][0] for records in partitions if records) + 1
+    while any(place < len(records) for place, records in zip(at, partitions, strict=True)):
         before = chance.randrange(last + 1)
         for _ in range(chance.randrange(40)):
-            number = chance.randrange(len(lanes))
-            if at[number] < len(lanes[number]):
-                seq, kind, data = lanes[number][at[number]]
+            number = chance.randrange(len(partitions))
+            if at[number] < len(partitions[number]):
+                seq, kind, data = partitions[number][at[number]]
                 at[number] += 1
                 merge.add(seq, kind, data)
-        for number, lane in enumerate(lanes):  # all are read that far
-            while at[number] < len(lane) and lane[at[number]][0] < before:
-                seq, kind, data = lane[at[number]]
+        for number, records in enumerate(partitions):  # all are read that far
+            while at[number] < len(records) and records[at[number]][0] < before:
+                seq, kind, data = records[at[number]]
                 at[number] += 1
                 merge.add(seq, kind, data)
         before = max(before, ring.end[0])
@@ -150,14 +150,16 @@ def all_of(ring: Ring) -> bytes:
 
 @given(st.integers(0, 2**32), st.integers(1, 300))
 def test_the_order_is_the_same_for_everybody(seed: int, documents: int) -> None:
-    lanes = stream(seed, documents)
-    one, other = merged(lanes, seed, 10**6), merged(lanes, seed + 1, 10**6)
+    partitions = stream(seed, documents)
+    one, other = merged(partitions, seed, 10**6), merged(partitions, seed + 1, 10**6)
     assert all_of(one) == all_of(other)
-    wanted = sorted((item for lane in lanes for item in lane), key=lambda item: (item[0], KINDS.index(item[1])))
+    wanted = sorted(
+        (item for records in partitions for item in records), key=lambda item: (item[0], KINDS.index(item[1]))
+    )
     assert [line.partition(b"data: ")[2] for line in all_of(one).splitlines() if line.startswith(b"data")] == [
         data for _, _, data in wanted
     ]
-    kept = merged(lanes, seed, 50)
+    kept = merged(partitions, seed, 50)
     assert all_of(one).endswith(all_of(kept))
     assert (kept.end == one.end and kept.begin[0] > 0) or len(wanted) <= 50 + 10
 

@@ -17,7 +17,7 @@ from stream_lsh.index.index import Index
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, verdicts
 from stream_lsh.settings.model import Settings
 from support.feeds import START
-from support.models.forgetting import Verdict, model_of
+from support.models.changes import Verdict, model_of
 from support.models.matching import unique_verdicts
 
 # All that is similar is found (64 bands of one row: J of 1/2 is missed once in 2^64), and no limit is met.

@@ -171,7 +171,7 @@ def gather_provisional(i, work):  # type: ignore[no-untyped-def]
         key, row, out = batch.keys[j], work.rows.seen, scratch.out[n:]
         m, more = read_provisional(work.older, work.newer, key, row, entries, out)
         if entries > limits.bucket:
-            m, further = _living_halves(m, limits.bucket, out, work.rows)
+            m, further = _live_halves(m, limits.bucket, out, work.rows)
             more |= further
         n += m
         cut += more
@@ -180,7 +180,7 @@ def gather_provisional(i, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _living_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
+def _live_halves(n, limit, out, rows):  # type: ignore[no-untyped-def]
     """Keep the live ones of the n provisional rows in `out`, oldest first; a representative row becomes the row of its
     representative. Of more than `limit`, half are the oldest and half the newest. Returns their number, and whether
     there are more."""

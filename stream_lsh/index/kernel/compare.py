@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import gather, gather_provisional, leader, nominate, rank
-from stream_lsh.index.kernel.containment import gather_sharing
+from stream_lsh.index.kernel.containment import gather_containment
 from stream_lsh.index.kernel.known import with_text
 from stream_lsh.index.kernel.row_access import agreement_with, word
 from stream_lsh.index.kernel.verify import verify
@@ -38,7 +38,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
             if code != DONE or columns[i, KIND] == EXACT:
                 return code, columns[i, OLDEST], NOTHING
             begin(i, before, work)
-    cut = gather_sharing(i, work) if limits.samples else gather(i, work)
+    cut = gather_containment(i, work) if limits.samples else gather(i, work)
     if cut < 0:
         return NO_ROOM, NOTHING, NOTHING
     there = rank(limits, scratch)

@@ -19,7 +19,7 @@ from stream_lsh.hashing import cache
 from stream_lsh.hashing.compiler import FarKernel, Kernel
 from stream_lsh.index.kernel.candidates import gather_provisional
 from stream_lsh.index.kernel.compare import compare
-from stream_lsh.index.kernel.containment import gather_sharing
+from stream_lsh.index.kernel.containment import gather_containment
 from stream_lsh.index.kernel.match import match
 from stream_lsh.index.kernel.replace import (
     delete,
@@ -43,7 +43,7 @@ _CHANGES = representative_row_of, remove, store_deletion
 FAR: dict[str, tuple[FarKernel, ...]] = {
     "general": (verify, compare),
     "tf-idf": (weigh, compare_story, counted, is_similar),
-    "samples": (gather_sharing, containment_in),
+    "samples": (gather_containment, containment_in),
     "measures": (measured,),
     "late": (gather_provisional,),
     "updates": (replaced_since, *_CHANGES, keeps_representative, replace),

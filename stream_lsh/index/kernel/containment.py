@@ -27,7 +27,7 @@ _SURE = np.int64(1 << 40)  # more than a document has keys
 
 
 @far(NUMBER(NUMBER, WORK))
-def gather_sharing(i, work):  # type: ignore[no-untyped-def]
+def gather_containment(i, work):  # type: ignore[no-untyped-def]
     """As `candidates.gather`, with sampled keys."""
     batch, limits, rows = work.batch, work.limits, work.rows
     first = batch.starts[i]

@@ -67,7 +67,7 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         secret=secret,
         padding=shape.signature_words * per_word - size,
         accident=2.0**-bits,
-        tops=np.uint64(sum(1 << (bits * lane + bits - 1) for lane in range(per_word))),
+        tops=np.uint64(sum(1 << (bits * k + bits - 1) for k in range(per_word))),
         samples=containment,
         slack=slack(settings.threshold, settings.sampled) if containment else 0.0,
         masks=masks_of(settings.signing),

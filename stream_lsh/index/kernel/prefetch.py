@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.kernel.candidates import best, forget, gather, nominate, rank
-from stream_lsh.index.kernel.containment import gather_sharing
+from stream_lsh.index.kernel.containment import gather_containment
 from stream_lsh.index.kernel.known import newest_of_id, with_text
 from stream_lsh.index.kernel.replace import was_deleted
 from stream_lsh.index.kernel.row_access import agreement_with, same_hash
@@ -55,9 +55,9 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
     kept = with_text(i, work) if limits.unique else NOTHING
     if kept >= 0:
         nominate(kept, limits.full, scratch)
-    elif limits.unique and old >= 0 and _alike(i, old, work):  # no other similar document was kept
+    elif limits.unique and old >= 0 and _similar(i, old, work):  # no other similar document was kept
         nominate(old, limits.likely, scratch)
-    elif (gather_sharing(i, work) if limits.samples else gather(i, work)) < 0:
+    elif (gather_containment(i, work) if limits.samples else gather(i, work)) < 0:
         return n
     else:
         rank(limits, scratch)
@@ -72,7 +72,7 @@ def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _alike(i, row, work):  # type: ignore[no-untyped-def]
+def _similar(i, row, work):  # type: ignore[no-untyped-def]
     """Whether document i is probably similar to a row."""
     limits, signatures = work.limits, work.batch.signatures
     agreement = agreement_with(work.rows, row, signatures, i * limits.signature, limits.head, limits.tops)

@@ -259,7 +259,7 @@ def store_deletion(i, representative, row, time, work):  # type: ignore[no-untyp
     at, new = rows.total, rows.recent[rows.total - rows.base]
     flags, kind = DELETED, UNIQUE if work.limits.late else UNKNOWN
     if representative >= 0:
-        flags |= REPRESENTATIVE | (MEMBER if work.limits.stories else _FIRST)
+        flags |= REPRESENTATIVE | np.int64(word(rows, representative, FLAGS) & np.uint64(MEMBER))
         _make_representative_row(representative, new, work)
     else:
         _clear(new)
@@ -308,7 +308,7 @@ def _post_representative(new, row, work):  # type: ignore[no-untyped-def]
     """Post a representative row, as `insert.post` would, in the buckets of its representative, and behind the group."""
     memory, limits = work.memory, work.limits
     _post(key_behind(new[GROUP], REPRESENTATIVES), row, memory)
-    if limits.stories:  # a member of a story is posted in its buckets itself
+    if new[FLAGS] & np.uint64(MEMBER):  # it is in its buckets itself
         return
     _post(posting_key(new[TEXT]), row, memory)
     if limits.samples:  # the caller posts it under keys sampled from the text

@@ -38,7 +38,7 @@ def keeps_representative(i, old, work):  # type: ignore[no-untyped-def]
     if not work.limits.late and representative_row_of(old, work) < 0:
         return DONE, NOTHING
     if work.limits.stories:
-        return DONE, old if is_similar_story(i, old, work) else NOTHING
+        return DONE, old if is_similar_story(old, work) else NOTHING
     return is_similar(i, old, work)
 
 

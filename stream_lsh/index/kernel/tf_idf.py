@@ -74,7 +74,7 @@ words would suffice for two short texts to be one story."""
 TELLERS = np.int64(8)
 """Members of its story among the candidates from which on a document is not counted. Otherwise the terms of a large
 story would become frequent, and the story would fall apart."""
-SLEEP, LOST = np.int64(7 * 24 * 3600 * 1000), 0.5
+QUIET, LOST = np.int64(7 * 24 * 3600 * 1000), 0.5
 """After this time (ms) without a member, half of LOST of a story's similarity is lost: the same people in the same
 place after weeks are usually another event."""
 _SAME = 0.6  # share of terms in common from which two texts are near-duplicates
@@ -209,7 +209,7 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     for k in range(n):
         _load(frequencies.found[k], k, work)
         frequencies.groups[k] = np.int64(word(rows, frequencies.found[k], GROUP))
-        frequencies.cosines[k] = _similarity(frequencies, frequencies.near[k], frequencies.bitmaps[k])
+        frequencies.cosines[k] = _similarity(frequencies, frequencies.near[k])
         frequencies.apart[k] = _apart(np.int64(work.batch.words[i, TIME]), time_of(rows, frequencies.found[k]))
     best, mean = _best_story(n, rows, frequencies)
     if best < 0 or mean < limits.threshold:
@@ -241,9 +241,9 @@ def _with_text(i, work):  # type: ignore[no-untyped-def]
     return NOTHING
 
 
-@far(types.boolean(NUMBER, NUMBER, WORK))
-def is_similar(i, row, work):  # type: ignore[no-untyped-def]
-    """Whether document i, which was weighed, is similar enough to one row."""
+@far(types.boolean(NUMBER, WORK))
+def is_similar(row, work):  # type: ignore[no-untyped-def]
+    """Whether the document that was weighed is similar enough to one row."""
     return _similarity_to(row, work) >= work.limits.threshold
 
 
@@ -252,7 +252,7 @@ def _similarity_to(row, work):  # type: ignore[no-untyped-def]
     """Similarity of the document that was weighed to one row."""
     frequencies = work.frequencies
     _load(row, _FIRST, work)
-    return _similarity(frequencies, frequencies.near[0], frequencies.bitmaps[0])
+    return _similarity(frequencies, frequencies.near[0])
 
 
 @njit
@@ -336,7 +336,7 @@ def _load(row, k, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _similarity(frequencies, near, bitmap):  # type: ignore[no-untyped-def]
+def _similarity(frequencies, near):  # type: ignore[no-untyped-def]
     """Similarity of the document that was weighed to a row: the weighted geometric mean of the cosine of all terms
     (3/4) and the cosine of names (1/4), both padded."""
     norm = names = shared = shared_names = 0.0
@@ -399,7 +399,7 @@ def _best_story(n, rows, frequencies):  # type: ignore[no-untyped-def]
             d = order[j]
             if groups[d] == groups[c] and chosen[d]:
                 taken += 1
-                if taken == MEMBERS or _alike(bitmaps[c], bitmaps[d]):
+                if taken == MEMBERS or _near_duplicates(bitmaps[c], bitmaps[d]):
                     again = True
                     break
         if not again:
@@ -415,7 +415,7 @@ def _best_story(n, rows, frequencies):  # type: ignore[no-untyped-def]
                     if j > k and chosen[d]:
                         total += cosines[d]
                         number += 1
-            mean = total / number * (1.0 - LOST * gap / (gap + SLEEP))
+            mean = total / number * (1.0 - LOST * gap / (gap + QUIET))
             if mean > highest or (mean == highest and groups[c] < groups[best]):
                 best, highest = c, mean
     return best, highest
@@ -427,8 +427,8 @@ def _before(one, other, cosines, found):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _alike(one, other):  # type: ignore[no-untyped-def]
-    """Whether two bitmaps are those of near-duplicates."""
+def _near_duplicates(one, other):  # type: ignore[no-untyped-def]
+    """Whether two documents are near-duplicates, by their bitmaps."""
     both = either = np.uint64(0)
     for w in range(BITMAP):
         both += popcount(one[w] & other[w])

@@ -121,8 +121,8 @@ def decide(rows: NDArray[np.uint64], at: NDArray[np.int64], kinds: NDArray[np.in
 def undo_decisions(rows: NDArray[np.uint64]) -> None:
     """Undo `write_decisions` in rows uint64[n, width]. Deletions never had decisions."""
     flags = rows[:, FLAGS]
-    undecided_flags = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
-    rows[:, FLAGS], documents = undecided_flags, flags & (_DELETED | _REPRESENTATIVE) == 0
+    provisional_flags = np.where(flags & _DELETED != 0, flags, flags & ~_DROPPED | np.uint64(UNKNOWN) << KIND_BITS)
+    rows[:, FLAGS], documents = provisional_flags, flags & (_DELETED | _REPRESENTATIVE) == 0
     rows[documents, OF] = rows[documents, SIMILARITY] = np.uint64(0)
     rows[documents, GROUP] = rows[documents, SEQ]
 

@@ -188,10 +188,10 @@ class Texts:
 
     def erased(self, rows: Iterable[int]) -> None:
         """The values of `without` are in the store."""
-        gone = list(rows)
-        for first in list(self._cache) if gone else ():
-            at = bisect_left(gone, first)
-            if at < len(gone) and gone[at] < first + len(self._cache[first][0]):
+        erased = list(rows)
+        for first in list(self._cache) if erased else ():
+            at = bisect_left(erased, first)
+            if at < len(erased) and erased[at] < first + len(self._cache[first][0]):
                 self._cached -= len(self._cache.pop(first)[2])
 
     def read(self, rows: Iterable[int], most: int) -> list[memoryview]:

@@ -30,7 +30,7 @@ from stream_lsh.index.rows.layout import ID_REUSED, PARTITION_MASK, REDELIVERED
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
-from stream_lsh.index.source_positions import Places
+from stream_lsh.index.source_positions import ShardSourcePositions
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.rocksdb import DELETED_MARKS, name_key
 from stream_lsh.kafka.match.cleaning import Cleaning
@@ -89,7 +89,7 @@ class Replica(Copy):
         self._signer: Signs
         self._explain: Explains | None
         self._hashes: Hashes
-        self._places: Places
+        self._places: ShardSourcePositions
 
     def confirmed(self, what: int | Mark, changelog_offset: int) -> bool:
         counts = super().confirmed(what, changelog_offset)
@@ -125,7 +125,7 @@ class Replica(Copy):
         except BaseException:
             workers.close()
             raise
-        self._places = Places(shard, self.store)
+        self._places = ShardSourcePositions(shard, self.store)
         if self._erase_after is not None:
             erasing = Erasing(
                 self.folder, self.store, [shard], self._erase_after, self._deletes, self.settings.id_field,

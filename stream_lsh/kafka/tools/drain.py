@@ -27,7 +27,7 @@ from stream_lsh.wording import count
 
 BY = "stream-lsh kafka drain (stream-lsh kafka drain --resume has documents read again)"
 LOOK = 1.0  # seconds between two checks
-_NOBODY = ("Empty", "Dead")  # states of a group without members
+_WITHOUT_MEMBERS = ("Empty", "Dead")  # states of a consumer group
 
 Way = tuple[int, int]
 """A position, and its goal."""
@@ -188,7 +188,7 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
     notes = await committed(client, noted, topics.documents)
     found = known(commits, {partition: (at, Note.of(text, noted)) for partition, (at, text) in notes.items()})
     reads: tuple[int, ...] = ()
-    if (await group_of(client, group)).state not in _NOBODY:
+    if (await group_of(client, group)).state not in _WITHOUT_MEMBERS:
         reads = tuple(p for p in sources if p not in found or found[p][1].paused != pause.since)
     signed = {partition: to for partition, (to, note) in found.items() if not note.begun}
 

@@ -137,7 +137,7 @@ class Reader:
         return key_text(document, self._key_field), self._fields.extract(document).text.encode("utf-8", "surrogatepass")
 
 
-class _Lane:
+class _PartitionSender:
     """Records for one partition, and the task that sends them: one batch at a time, so that the order is kept."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str, partition: int) -> None:
@@ -226,13 +226,13 @@ class Feeder:
         self._lines = lines or (found for source in self._sources for found in self._reader.records(source))
         self._rate = rate
         self._report = report
-        self._lanes: list[_Lane] = []
+        self._senders: list[_PartitionSender] = []
         self._began = time.monotonic()
 
     @property
     def sent(self) -> int:
         """Documents that the broker has acknowledged."""
-        return sum(lane.sent for lane in self._lanes)
+        return sum(sender.sent for sender in self._senders)
 
     async def run(self) -> Sent:
         """Send all inputs.
@@ -257,7 +257,7 @@ class Feeder:
                     await producer.start()
                     partitions = sorted(await producer.partitions_for(self.topic))
                 self.partitions = len(partitions)
-                self._lanes = [_Lane(producer, self.topic, partition) for partition in partitions]
+                self._senders = [_PartitionSender(producer, self.topic, partition) for partition in partitions]
                 await self._send()
             finally:
                 # Either everything is acknowledged, or waiting is useless.
@@ -268,7 +268,7 @@ class Feeder:
 
     async def _send(self) -> None:
         progress = asyncio.Event()
-        tasks = [asyncio.create_task(lane.run(self.settings, progress)) for lane in self._lanes]
+        tasks = [asyncio.create_task(sender.run(self.settings, progress)) for sender in self._senders]
         reading = asyncio.create_task(self._read(progress))
         reporting = asyncio.create_task(self._report_on())
         # The first error ends all tasks.
@@ -291,20 +291,20 @@ class Feeder:
             while at < len(found):
                 step = await allowed.take(len(found) - at)
                 for record in found[at : at + step]:
-                    self._lane(record).add(record)
+                    self._sender_of(record).add(record)
                     total += len(record.value or b"")
                 at += step
-                while total - sum(lane.sent_bytes for lane in self._lanes) > WAITING_BYTES:
+                while total - sum(sender.sent_bytes for sender in self._senders) > WAITING_BYTES:
                     progress.clear()
                     await progress.wait()
-        for lane in self._lanes:
-            lane.end()
+        for sender in self._senders:
+            sender.end()
 
-    def _lane(self, record: Line) -> _Lane:
+    def _sender_of(self, record: Line) -> _PartitionSender:
         """By the hash of the key (`partitioner`); without a key by the line number."""
         if record.key is None:
-            return self._lanes[record.line % len(self._lanes)]
-        return self._lanes[partition_of(self.settings.partitioner, record.key, len(self._lanes))]
+            return self._senders[record.line % len(self._senders)]
+        return self._senders[partition_of(self.settings.partitioner, record.key, len(self._senders))]
 
     async def _report_on(self) -> None:
         """Report regularly.
@@ -316,7 +316,7 @@ class Feeder:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
             self._show()
-            if self.sent > sent or not any(lane.under_way for lane in self._lanes):
+            if self.sent > sent or not any(sender.under_way for sender in self._senders):
                 sent, since = self.sent, time.monotonic()
             elif time.monotonic() - since >= self.settings.give_up_seconds:
                 raise BrokerError(

@@ -167,7 +167,7 @@ def _waits(seen: Seen) -> Waits | None:
 
 
 def _blocked(seen: Seen, before: Seen, found: Report) -> Blocked | None:
-    stood = {(reader.role, reader.topic, reader.partition): reader.next for reader in before.readers}
+    positions = {(reader.role, reader.topic, reader.partition): reader.next for reader in before.readers}
     full = found.under_way is not None and found.under_way >= FULL * found.window
     for role in found.roles:
         # These wait for a later or an earlier stage: the window is full, or replies are missing.
@@ -176,7 +176,7 @@ def _blocked(seen: Seen, before: Seen, found: Report) -> Blocked | None:
         still = [
             reader for reader in seen.readers
             if (reader.role, reader.topic) == (role.name, INPUTS[role.name]) and _age(seen, reader.since) >= WAITED
-            and stood.get((reader.role, reader.topic, reader.partition)) == reader.next
+            and positions.get((reader.role, reader.topic, reader.partition)) == reader.next
             and (role.name != "match" or found.waits is None or reader.partition in found.waits.shards)
         ]  # fmt: skip
         if still:
@@ -269,7 +269,7 @@ def _shard(seen: Seen, reader: Reader) -> Shard:
         waiting, unit = max(0, seen.accepted.documents - frame.documents), "document"
     answered = [answer for answer in seen.answers or () if number in answer.shards]
     facts = [answer.shards[number] for answer in answered]
-    # Who follows a shard tells what he has to read, too.
+    # A standby has these facts too, of its own copy: those of the owner count.
     owners = [answer.shards[number] for answer in answered if answer.host == owner] or facts
 
     def of(name: str) -> list[int]:
@@ -286,7 +286,7 @@ def _shard(seen: Seen, reader: Reader) -> Shard:
 
 def _troubles(seen: Seen, found: Report) -> Iterator[Trouble]:
     yield from _missing(seen, found)
-    yield from _told(found)
+    yield from _of_workers(found)
     yield from _overtaken(seen)
     if found.paused is not None:
         text = f"{seen.names['documents']} has not been read for {duration(found.paused)}: {seen.pause.by}"
@@ -319,7 +319,7 @@ def _missing(seen: Seen, found: Report) -> Iterator[Trouble]:
             yield Trouble(False, "StreamLshRecovering", text)
 
 
-def _told(found: Report) -> Iterator[Trouble]:
+def _of_workers(found: Report) -> Iterator[Trouble]:
     for worker in found.workers or ():
         if worker.error is not None:
             yield Trouble(False, "StreamLshDown", worker.error)

@@ -44,16 +44,16 @@ async def create(settings: KafkaSettings) -> list[TopicState]:
         made |= await _create(client, settings, specs, strong)
         found = await states(client, settings)
         by_name = {state.wanted.name: state for state in found}
-        grown = {}
+        added = {}
         for name in LIKE_DOCUMENTS:
             state = by_name[getattr(Topics.of(settings), name)]
             missing = state.wanted.partitions - state.partitions
             if missing > 0:
                 await _grow(client, state.wanted)
-                grown[state.wanted.name] = f"{missing} partition{'s' if missing > 1 else ''} added"
-        if grown:
+                added[state.wanted.name] = f"{missing} partition{'s' if missing > 1 else ''} added"
+        if added:
             found = await states(client, settings)
-        done = dict.fromkeys(made, "created") | grown
+        done = dict.fromkeys(made, "created") | added
         return [replace(state, done=done.get(state.wanted.name, "")) for state in found]
 
 

@@ -95,7 +95,7 @@ class Verdicts:
             *([verdict["new_representative"]] if "new_representative" in verdict else ()),
             *verdict.get("new_representatives", ()),
         ):
-            self._inherit(representative["id"], representative["seq"])
+            self._add_representative(representative["id"], representative["seq"])
         if id is None:
             return
         known = self._known.get(id)
@@ -112,10 +112,10 @@ class Verdicts:
             self._put(id, {**verdict, "state": "rejected"})
 
     def _state(self, kind: str | None, id: Id, seq: int | None) -> str:
-        stands = not self._keeps or kind == "unique" or (seq is not None and (id, seq) in self._representatives)
-        return "kept" if stands else "dropped"
+        kept = not self._keeps or kind == "unique" or (seq is not None and (id, seq) in self._representatives)
+        return "kept" if kept else "dropped"
 
-    def _inherit(self, id: Id, seq: int) -> None:
+    def _add_representative(self, id: Id, seq: int) -> None:
         """Mark a new representative as kept, also if its own verdict, of another partition, is read later."""
         self._representatives[id, seq] = None
         if len(self._representatives) > self._most:

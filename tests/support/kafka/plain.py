@@ -16,7 +16,7 @@ from stream_lsh.wire.sequenced import Sequenced
 from support.indexes import comparable, same
 from support.kafka.feeding import Record, Source
 from support.kafka.oracle import Outputs
-from support.models.forgetting import Verdict, model_of
+from support.models.changes import Verdict, model_of
 from support.models.spreading import Spreading, reached
 
 STEP = 4000  # ms from one document to the next

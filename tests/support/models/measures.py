@@ -12,8 +12,8 @@ from rapidfuzz.distance import Levenshtein
 
 from stream_lsh import Settings
 from support.measure_feeds import FIELDS, normal
+from support.models.changes import Model, Seen, model_of
 from support.models.distances import weighted_jaccard
-from support.models.forgetting import Model, Seen, model_of
 from support.models.stories import Stories
 
 

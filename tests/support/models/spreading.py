@@ -9,7 +9,7 @@ from typing import Any
 
 from stream_lsh.index.segments.window import LEAST, SHARE
 from stream_lsh.judging.ending import AT_ONCE
-from support.models.forgetting import Verdict
+from support.models.changes import Verdict
 
 NAMED = 16
 

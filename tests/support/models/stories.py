@@ -14,9 +14,9 @@ import numpy as np
 from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.terms import NAME_BIT, TERM_SHIFT, UNIT, WEIGHT_MASK, TermSigner, log2
 from stream_lsh.index.kernel.document_frequency import BEFORE, SLOTS
-from stream_lsh.index.kernel.tf_idf import LOST, MEMBERS, PAD, SLEEP, TELLERS
+from stream_lsh.index.kernel.tf_idf import LOST, MEMBERS, PAD, QUIET, TELLERS
 from stream_lsh.settings.model import Settings
-from support.models.forgetting import Model, Seen, Verdict
+from support.models.changes import Model, Seen, Verdict
 
 
 class Term(NamedTuple):
@@ -145,8 +145,8 @@ class Stories(Model):
     def _awake(self, new: Seen, group: int, met: Sequence[Seen]) -> float:
         """What is left of the similarity of a story, by how far its nearest member is away in time."""
         times = [other.time for other in met if other.verdict.group == group]
-        slept = min(0 if new.time is None or time is None else abs(new.time - time) for time in times)
-        return float(1 - LOST * slept / (slept + int(SLEEP)))
+        quiet = min(0 if new.time is None or time is None else abs(new.time - time) for time in times)
+        return float(1 - LOST * quiet / (quiet + int(QUIET)))
 
     def _alike(self, one: Seen, other: Seen) -> bool:
         a, b = ({t.term % 1024 for t in self._rows[seen.seq]} for seen in (one, other))

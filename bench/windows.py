@@ -36,7 +36,7 @@ from bench.scoring import read_truth
 from stream_lsh.index.segments.stream_time import StreamTime
 from stream_lsh.settings.model import Settings
 
-EXAMPLE = "python -m bench.forgetting --window-documents 20000 --out results"
+EXAMPLE = "python -m bench.windows --window-documents 20000 --out results"
 START, SECOND = 1_700_000_000_000, 1000
 REPORTS = 10  # of a window
 SECOND_WINDOW = 1
@@ -114,10 +114,10 @@ def run(given: argparse.Namespace) -> None:
     from_anywhere()
     posts, window = unpack(corpus("posts-120k"), given.data, given.work), given.window_documents
     documents = 10 * window
-    state, pairs, log = (given.work / f"forgetting-{name}" for name in ("state", "pairs.jsonl", "report.jsonl"))
+    state, pairs, log = (given.work / f"windows-{name}" for name in ("state", "pairs.jsonl", "report.jsonl"))
     shutil.rmtree(state, ignore_errors=True)
     pairs.unlink(missing_ok=True)
-    source = [sys.executable, "-m", "bench.forgetting", "--print", "--window-documents", str(window)]
+    source = [sys.executable, "-m", "bench.windows", "--print", "--window-documents", str(window)]
     source += ["--data", str(given.data), "--work", str(given.work)]
     given.every = window // REPORTS
     given.settings = f"{given.settings} window={window}s time_field=ts"
@@ -142,14 +142,14 @@ def run(given: argparse.Namespace) -> None:
     }  # fmt: skip
     print(f"\n{report.table(WINDOWS, shown)}\n\n{in_words(total)}")
     text = in_words(total) + "\n\n" + report.table(WINDOWS, shown, markdown=True)
-    report.write(given.out, "forgetting", where, [*shown, total], text)
+    report.write(given.out, "windows", where, [*shown, total], text)
     if not given.keep:
         shutil.rmtree(state)
         pairs.unlink()
 
 
 def main() -> None:
-    parser = report.parser("forgetting", __doc__.splitlines()[0], EXAMPLE)
+    parser = report.parser("windows", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--window-documents", type=int, default=60_000, help="of a window, at most 60000 (%(default)s)")
     parser.add_argument("--threshold", type=float, default=0.8, help="Jaccard similarity (%(default)s)")
     parser.add_argument("--settings", default="", help='more settings, for example "memtable_documents=16384"')

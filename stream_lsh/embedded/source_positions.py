@@ -11,13 +11,15 @@ from stream_lsh.index.index import Index
 from stream_lsh.index.matches import Matches
 
 
-class Places:
+class SourcePositions:
     """The source positions of an index that is being written: lines and bytes in its inputs. Empty where no document
     can become a new representative."""
 
     def __init__(self, index: Index) -> None:
         representatives = index.settings.updates and index.settings.compare_with == "kept"
-        self._shards = [source_positions.Places(shard, index.store) for shard in index.shards if representatives]
+        self._shards = [
+            source_positions.ShardSourcePositions(shard, index.store) for shard in index.shards if representatives
+        ]
 
     def add(self, batch: Batch, found: Sequence[Matches]) -> None:
         """Remember those documents of a batch that became rows in some shard."""
