@@ -73,9 +73,11 @@ class StructType(types.Type):
 
 
 def _address(array: NDArray[Any]) -> int:
+    if not array.size:
+        return 0
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # it is read-only, or empty
+    except TypeError:  # it is read-only
         return int(array.ctypes.data)  # takes three times as long
 
 

@@ -62,7 +62,7 @@ class AllShingles:
 
 
 _NOTHING = np.empty(0, np.int64)
-_OWNED, _VALID = np.uint8(layout.OWNED), np.uint8(layout.VALID)
+_VALID = np.uint8(layout.VALID)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
 )
@@ -74,14 +74,12 @@ class SignedBatch:
 
     Attributes:
         ids: as JSON text.
-        owner: int64[n], the shard that stores each document.
-        documents: without the flag `OWNED`, which `owned_by` sets.
+        documents: as kernels read them.
         frames: the compressed texts, a list for each shard; empty without exact verification.
         rejected: by place, rejected in parsing or signing.
     """
 
     ids: list[bytes]
-    owner: NDArray[np.int64]
     documents: layout.Batch
     frames: tuple[list[TextFrame], ...]
     shingles: Shingles
@@ -89,11 +87,6 @@ class SignedBatch:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def owned_by(self, shard: int) -> layout.Batch:
-        """The documents, with the flag OWNED where this shard stores them."""
-        what = self.documents.what | (self.owner == shard) * _OWNED
-        return self.documents.replaced(what=what)
 
 
 def sign_batch(
@@ -118,7 +111,7 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
     frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
     shingle_sets = (signed.shingles, signed.offsets) if hashes.samples else None
     documents = batch_of(
-        hashes, columns.ids, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets
+        hashes, columns.ids, owner, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets
     )
     if columns.deleted:
         documents.what[columns.deleted] = layout.DELETION
@@ -126,7 +119,7 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
     if exact:
         sets = ShingleSets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
         shingles = AllShingles(sets, columns.texts, columns.ends)
-    return SignedBatch(columns.ids, owner, documents, frames, shingles, columns.rejected)
+    return SignedBatch(columns.ids, documents, frames, shingles, columns.rejected)
 
 
 def text_frames(
@@ -144,14 +137,14 @@ def text_frames(
 def batch_of(
     hashes: Hashes,
     ids: list[bytes],
+    owner: NDArray[np.int64],
     signatures: NDArray[Any],
     fingerprints: NDArray[np.uint64],
     sizes: NDArray[np.uint32],
     times: NDArray[np.int64],
     sets: Keys | None = None,
 ) -> layout.Batch:
-    """The kernels' view of documents. Without a size a document is not VALID. OWNED, SEQ and stream times are to be
-    set.
+    """The kernels' view of documents. Without a size a document is not VALID. SEQ and stream times are to be set.
 
     Args:
         sets: shingles and their offsets, where keys are sampled from them.
@@ -167,7 +160,7 @@ def batch_of(
     words[:, layout.FLAGS] = sizes.astype(np.uint64) << layout.SIZE_BITS
     what = (sizes > 0) * _VALID
     return layout.Batch(
-        words=words, what=what, keys=keys, starts=starts, hits=np.zeros((len(keys), 0), np.uint64),
+        words=words, what=what, owner=owner, keys=keys, starts=starts,
         signatures=as_words(signatures).reshape(-1), log=np.zeros(len(ids), np.int64),
     )  # fmt: skip
 

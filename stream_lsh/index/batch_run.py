@@ -27,7 +27,7 @@ from stream_lsh.index.kernel.work import (
     Scratch,
     Work,
 )
-from stream_lsh.index.matches import Matches
+from stream_lsh.index.matches import NO_REPRESENTATIVES, Matches
 from stream_lsh.index.postings.bucket import passing
 from stream_lsh.index.postings.memtable import power_of_two
 from stream_lsh.index.rows.keys import ends_of
@@ -35,6 +35,7 @@ from stream_lsh.index.rows.layout import DELETION, KNOWN, OF, PARTITION, REPLACE
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
+LEAST = 256  # documents and matches that there is room for
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 MET = 1 << 16  # most entries of scratch room to keep: documents may have any number of keys
 GUESSED = 256  # documents whose candidates are read ahead
@@ -45,7 +46,7 @@ REMEDY = (
 
 
 class BatchRun:
-    """A run of the kernel over a batch, in one shard.
+    """A run of the kernel over a batch, in one shard. It ends where the next one of this shard begins.
 
     Args:
         store: new documents become rows.
@@ -55,12 +56,16 @@ class BatchRun:
     def __init__(self, shard: Shard, batch: SignedBatch, *, store: bool = True, known: bool = True) -> None:
         self._shard = shard
         self._batch = batch
-        self._documents = batch.owned_by(shard.number) if known else batch.documents
+        self._documents = batch.documents
+        self._owner = shard.number if known else -1
         self._limits = shard.limits if store else shard.query_limits
-        self._results = Results.of(len(batch), max(256, len(batch)))
+        if not shard.results.has_room(len(batch)):
+            shard.results = Results.of(max(LEAST, len(batch)))
+        self._results = shard.results
+        self._results.begin(len(batch))
         self._met = shard.met
         self._guessed = 0  # documents before this one have been read ahead
-        self._representatives = np.empty((0, 4), np.int64)
+        self._representatives = NO_REPRESENTATIVES
         self._first = shard.count
         self._stored = np.empty(2 * len(batch), np.int64)  # document of each new row
 
@@ -77,7 +82,7 @@ class BatchRun:
         shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store and (self._limits.update or self._deletes):
             shard.make_room_for_deletions(stop - start + len(groups))
-        self._documents.hits = passing(self._documents.keys, shard.table)
+        self._hits = passing(self._documents.keys, shard.table)
         if len(groups):  # each may get a representative row
             self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
         self._use_own_sets(self._batch.shingles.known())
@@ -142,34 +147,34 @@ class BatchRun:
 
     def known(self) -> NDArray[np.int64]:
         """The rows of this shard that have the documents' ids, -1 where there is none."""
-        self._documents.hits = passing(self._documents.keys, self._shard.table)
+        self._hits = passing(self._documents.keys, self._shard.table)
         look_up(0, len(self._batch), self._work())
-        return self._results.columns[:, KNOWN].copy()
+        return self._results.columns[: len(self._batch), KNOWN].copy()
 
     def similarities_to(self, row: int) -> NDArray[np.float64]:
         """Similarity of each document to a row under `tf-idf`, by the document frequencies as they are now."""
         self._shard.rows.known = -1  # rows in files may have been erased
-        self._documents.hits = passing(self._documents.keys, self._shard.table)
+        self._hits = passing(self._documents.keys, self._shard.table)
         self._use_own_sets(self._batch.shingles.known())
         work = self._work()
         while similarities_to(len(self._batch), row, work) == NO_LOG:
             self._shard.counted.frequencies.enlarge()
-        return self._results.similarity.copy()
+        return self._results.similarity[: len(self._batch)].copy()
 
     def matches(self) -> Matches:
         """Everything found so far."""
-        r, n = self._results, int(self._results.found)
-        document, row, seq, same = r.matches[:n].T.copy()
-        status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:, :PARTITION].T.copy()
+        r, n, m = self._results, len(self._batch), int(self._results.found)
+        document, row, seq, same = r.matches[:m].T.copy()
+        status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:n, :PARTITION].T.copy()
         return Matches(
-            document, row, seq, r.similarities[:n].copy(), same != 0, status, known, row_of, kind, of, of_seq,
-            r.similarity, group, more, not_compared, r.columns[:, REPLACES:].copy(), self._representatives,
+            document, row, seq, r.similarities[:m].copy(), same != 0, status, known, row_of, kind, of, of_seq,
+            r.similarity[:n].copy(), group, more, not_compared, r.columns[:n, REPLACES:].copy(), self._representatives,
         )  # fmt: skip
 
     def partitions(self) -> NDArray[np.int64]:
         """int64[n], the low byte of the source partition of the live document that had each id, -1 where there was
         none."""
-        return self._results.columns[:, PARTITION]
+        return self._results.columns[: len(self._batch), PARTITION].copy()
 
     def _work(self, least: int = 0) -> Work:
         """The kernel's arguments, with room for at least `least` rows and for as many as a document of this shard has
@@ -183,8 +188,8 @@ class BatchRun:
             if max(keys, met) <= MET:
                 shard.scratch = scratch
         fields = {
-            "batch": documents, "rows": shard.rows, "memory": shard.memory, "runs": shard.table,
-            "older": shard.late.older, "newer": shard.late.newer, "limits": self._limits, "sets": shard.sets,
+            "batch": documents, "shard": self._owner, "rows": shard.rows, "memory": shard.memory,
+            "runs": shard.table, "hits": self._hits, "older": shard.late.older, "newer": shard.late.newer, "limits": self._limits, "sets": shard.sets,
             "frequencies": shard.counted.frequencies, "results": self._results, "scratch": scratch,
         }  # fmt: skip
         if shard.work is None:

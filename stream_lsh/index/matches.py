@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+NO_REPRESENTATIVES = np.empty((0, 4), np.int64)
 OF_MATCHES = 5  # the first columns have one entry for each match, the others one for each document
 
 
@@ -49,7 +50,7 @@ class Matches:
     more: NDArray[np.int64]
     not_compared: NDArray[np.int64]
     removed: NDArray[np.int64]
-    representatives: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    representatives: NDArray[np.int64] = field(default_factory=lambda: NO_REPRESENTATIVES)
     evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
 
     def between(self, start: int, stop: int) -> Matches:

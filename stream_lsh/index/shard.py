@@ -23,7 +23,7 @@ from stream_lsh.index.kernel.document_frequency import Counted, DocumentFrequenc
 from stream_lsh.index.kernel.insert import restore_heads
 from stream_lsh.index.kernel.limits import limits_of
 from stream_lsh.index.kernel.shingle_sets import Sets
-from stream_lsh.index.kernel.work import Scratch, Work
+from stream_lsh.index.kernel.work import Results, Scratch, Work
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.memtable import Memtable, power_of_two
 from stream_lsh.index.postings.runs import Workers
@@ -130,6 +130,7 @@ class Shard:
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
         self.scratch = Scratch.of(0, 0, 0, 0, 0)
+        self.results = Results.of(0)
         self.work: Work | None = None  # the kernels' arguments in the last run
         self._decisions: dict[bytes, bytes] = {}
         try:

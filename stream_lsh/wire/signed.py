@@ -106,7 +106,14 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     shingles = TextShingles(frame, sizes > 0, signer)
     shingle_sets = shingles.all() if hashes.samples else None
     documents = batch_of(
-        hashes, source.ids, frame.signatures.copy(), frame.fingerprints.copy(), sizes, times, shingle_sets
+        hashes,
+        source.ids,
+        owners(source.ids, settings.shards),
+        frame.signatures.copy(),
+        frame.fingerprints.copy(),
+        sizes,
+        times,
+        shingle_sets,
     )
     documents.words[:, SEQ] = sequenced.numbers(n)
     documents.words[:, FLAGS] |= (source.partitions & PARTITION_MASK).astype(np.uint64) << PARTITION_BITS
@@ -118,5 +125,4 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
                 f"a sequenced frame is damaged: it has stream times of {len(sequenced.log)} documents of {n}"
             )
         documents.log[:] = sequenced.log
-    owner = owners(source.ids, settings.shards)
-    return SignedBatch(source.ids, owner, documents, frame.texts, shingles, source.rejected)
+    return SignedBatch(source.ids, documents, frame.texts, shingles, source.rejected)

@@ -20,7 +20,7 @@ from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.resolution import Fates
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import DELETION, FLAGS, NO_GROUP, OWNED, REMOVED_COLUMNS, SEQ, TIME, VALID
+from stream_lsh.index.rows.layout import DELETION, FLAGS, NO_GROUP, REMOVED_COLUMNS, SEQ, TIME, VALID
 from stream_lsh.index.store import rocksdb
 from stream_lsh.index.store.rocksdb import IDS, ROWS, rows_key
 from stream_lsh.settings.model import Settings
@@ -186,13 +186,11 @@ def test_the_batch_of_a_frame_is_the_batch_that_was_signed(accepted: np.ndarray 
     counts = np.ones(4, bool) if accepted is None else accepted
     valid = (before.documents.what & VALID > 0) & counts
     assert np.array_equal(after.documents.what & VALID > 0, valid)
-    for name in ("keys", "starts", "signatures"):
+    for name in ("owner", "keys", "starts", "signatures"):
         assert np.array_equal(getattr(after.documents, name), getattr(before.documents, name)), name
     before.documents.words[:, SEQ] = [9 << 12 | row for row in range(4)]
     before.documents.words[2:, FLAGS] |= np.uint64(7 << 24)  # their source partition
     assert np.array_equal(after.documents.words[counts], before.documents.words[counts])
-    for shard in range(2):
-        assert np.array_equal(after.owned_by(shard).what & OWNED > 0, before.owner == shard)
 
 
 def test_with_a_window_frames_have_log_times_and_say_what_times_count() -> None:

@@ -102,13 +102,13 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     # With `all` its text is looked up like a band; otherwise it was looked up before.
     for j in range(bands if limits.unique else bands + 1):
         slot, at = scratch.slots[j], first + j
-        if empty(work.memory, slot) and nowhere(batch.hits, at):
+        if empty(work.memory, slot) and nowhere(work.hits, at):
             continue
         most = min(entries, len(scratch.met) - scratch.met_count - 1)
         if limits.unique and any_deleted(rows.deleted_rows):
-            n, more = read_live(batch.keys[at], slot, batch.hits, at, most, work)
+            n, more = read_live(batch.keys[at], slot, work.hits, at, most, work)
         else:
-            n, more = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+            n, more = read(batch.keys[at], slot, work.hits, at, work.runs, work.memory, row, most, scratch.room, out)
         if more and most < entries:
             return NOTHING
         if not limits.unique:

@@ -67,7 +67,7 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
     their number, -1 if there is no room; and whether there are more."""
     batch, limits, scratch, rows = work.batch, work.limits, work.scratch, work.rows
     slot, out, key = scratch.slots[j], scratch.out, batch.keys[at]
-    if empty(work.memory, slot) and nowhere(batch.hits, at):
+    if empty(work.memory, slot) and nowhere(work.hits, at):
         return _FIRST, False
     row, entries, deleted_rows = rows.seen, limits.bucket, any_deleted(rows.deleted_rows)
     if not limits.unique and rows.guides < rows.seen:
@@ -76,9 +76,9 @@ def _read(j, at, work):  # type: ignore[no-untyped-def]
         entries = ENTRIES * limits.bucket
     most = min(entries, len(scratch.met) - scratch.met_count - 1)
     if limits.unique and deleted_rows:
-        n, more = read_live(key, slot, batch.hits, at, most, work)
+        n, more = read_live(key, slot, work.hits, at, most, work)
     else:
-        n, more = read(key, slot, batch.hits, at, work.runs, work.memory, row, most, scratch.room, out)
+        n, more = read(key, slot, work.hits, at, work.runs, work.memory, row, most, scratch.room, out)
     if more and most < entries:
         return NOTHING, False
     if not limits.unique:

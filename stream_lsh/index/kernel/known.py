@@ -56,7 +56,7 @@ def with_text(i, work):  # type: ignore[no-untyped-def]
     if not any_deleted(rows.deleted_rows):
         return _same(i, TEXT, _under(i, place, np.int64(len(out)), work), work)
     at, oldest = work.batch.starts[i] + place, NOTHING
-    n, _ = read_live(work.batch.keys[at], work.scratch.slots[place], work.batch.hits, at, _SAME_TEXT, work)
+    n, _ = read_live(work.batch.keys[at], work.scratch.slots[place], work.hits, at, _SAME_TEXT, work)
     for k in range(n):
         if same_hash(rows, out[k], TEXT, work.batch, i) and (oldest < 0 or out[k] < oldest):
             oldest = out[k]
@@ -69,9 +69,9 @@ def _under(i, place, most, work):  # type: ignore[no-untyped-def]
     Other ids or texts have this key by chance only."""
     batch, scratch = work.batch, work.scratch
     at, slot, out = batch.starts[i] + place, scratch.slots[place], scratch.out
-    if empty(work.memory, slot) and nowhere(batch.hits, at):
+    if empty(work.memory, slot) and nowhere(work.hits, at):
         return _FIRST
-    n, _ = read(batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
+    n, _ = read(batch.keys[at], slot, work.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room, out)
     return n
 
 

@@ -45,7 +45,6 @@ from stream_lsh.index.rows.layout import (
     OLDEST,
     OLDEST_SEQ,
     OUTDATED,
-    OWNED,
     PARTITION,
     PARTITION_BITS,
     PARTITION_MASK,
@@ -83,6 +82,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     """Match and store one document. Returns DONE, or what is missing, with nothing changed."""
     batch, scratch, results = work.batch, work.scratch, work.results
     columns, what, slots = results.columns, batch.what[i], scratch.slots
+    owned = batch.owner[i] == work.shard
     if not what & (VALID | DELETION):
         return DONE
     if work.limits.window:
@@ -95,12 +95,12 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     for k in range(batch.starts[i + 1] - first):
         slots[k] = find(work.memory, keys[first + k])
     old = in_place_of = NOTHING
-    if what & DELETION and not (what & OWNED and work.limits.store):
+    if what & DELETION and not (owned and work.limits.store):
         return DONE
     changing = any_deleted(work.rows.deleted_rows) or work.limits.update or what & DELETION
     if changing and work.limits.unique and len(scratch.out) < AT_LEAST:
         return NO_ROOM
-    if what & OWNED:
+    if owned:
         old = newest_of_id(i, work)
         if old >= 0 and not was_deleted(work.rows, old):
             columns[i, PARTITION] = np.int64(word(work.rows, old, FLAGS) >> PARTITION_BITS) & PARTITION_MASK
@@ -122,7 +122,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
         if work.limits.unique:
             of = columns[i, OLDEST] if in_place_of < 0 or work.limits.late else in_place_of
             columns[i, GROUP_OF] = np.int64(word(work.rows, of, GROUP) if of >= 0 else batch.words[i, SEQ])
-        if work.limits.store and what & OWNED:
+        if work.limits.store and owned:
             store(i, original, follows, work)
             stored(i, work)
     else:

@@ -19,7 +19,7 @@ from stream_lsh.index.kernel.shingle_sets import is_cached
 from stream_lsh.index.kernel.verify import ruled_out
 from stream_lsh.index.kernel.work import AT_LEAST, NOTHING
 from stream_lsh.index.postings.memtable import find
-from stream_lsh.index.rows.layout import OWNED, TEXT, VALID
+from stream_lsh.index.rows.layout import TEXT, VALID
 
 MOST = 4
 """Rows guessed for a document."""
@@ -47,7 +47,7 @@ def guess(start, stop, work, rows):  # type: ignore[no-untyped-def]
 def _of_document(i, n, work, rows):  # type: ignore[no-untyped-def]
     batch, limits, scratch, sets = work.batch, work.limits, work.scratch, work.sets
     scratch.candidates, scratch.old_first = _FIRST, False
-    old = newest_of_id(i, work) if limits.update and batch.what[i] & OWNED else NOTHING
+    old = newest_of_id(i, work) if limits.update and batch.owner[i] == work.shard else NOTHING
     if old >= 0 and was_deleted(work.rows, old):  # a deletion has no text
         old = NOTHING
     if old >= 0 and same_hash(work.rows, old, TEXT, batch, i):  # redelivered

@@ -124,7 +124,7 @@ def weigh(i, work):  # type: ignore[no-untyped-def]
         if k < frequencies.keys:
             batch.keys[begin + k] = posting_key(key_of_term(entry >> TERM_SHIFT, limits.secret))
             frequencies.key_weights[k] = np.int64(min(weight * weight * 8.0, 262143.0))
-            probe(batch.keys[begin + k], work.runs, batch.hits[begin + k : begin + k + 1])
+            probe(batch.keys[begin + k], work.runs, work.hits[begin + k : begin + k + 1])
             _sort_in(k, frequencies)
     return DONE
 
@@ -232,9 +232,9 @@ def _with_text(i, work):  # type: ignore[no-untyped-def]
     chance only."""
     place = work.batch.starts[i + 1] - work.batch.starts[i] - 2
     slot, at = work.scratch.slots[place], work.batch.starts[i] + place
-    if empty(work.memory, slot) and nowhere(work.batch.hits, at):
+    if empty(work.memory, slot) and nowhere(work.hits, at):
         return NOTHING
-    n, _ = read_live(work.batch.keys[at], slot, work.batch.hits, at, _FEW, work)
+    n, _ = read_live(work.batch.keys[at], slot, work.hits, at, _FEW, work)
     for k in range(n):
         if same_hash(work.rows, work.scratch.out[k], TEXT, work.batch, i):
             return work.scratch.out[k]
@@ -283,14 +283,14 @@ def _meet(i, work):  # type: ignore[no-untyped-def]
     for j in range(frequencies.keys):
         k, part = frequencies.rarest[j], left // (frequencies.keys - j)
         slot, at = scratch.slots[k], batch.starts[i] + k
-        if empty(work.memory, slot) and nowhere(batch.hits, at):
+        if empty(work.memory, slot) and nowhere(work.hits, at):
             continue
         most = min(part, len(scratch.met) - scratch.met_count - 1)
         if deleted_rows:
-            n, more = read_live(batch.keys[at], slot, batch.hits, at, most, work)
+            n, more = read_live(batch.keys[at], slot, work.hits, at, most, work)
         else:
             n, more = read(
-                batch.keys[at], slot, batch.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room,
+                batch.keys[at], slot, work.hits, at, work.runs, work.memory, work.rows.seen, most, scratch.room,
                 scratch.out,
             )  # fmt: skip
         if more and most < part:

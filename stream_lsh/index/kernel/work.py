@@ -19,6 +19,8 @@ EVERYTHING = 1 << 40  # more rows than a shard can have
 NOTHING = np.int64(-1)
 AT_LEAST = np.int64(256)
 """Least room of `Scratch.out` where versions are deleted or were deleted."""
+MOST_MATCHES = 1 << 16
+"""Most matches whose room is kept for the next batch."""
 
 
 class Scratch(Struct):
@@ -62,22 +64,30 @@ _NO_RESULT[[KIND, MORE, NOT_COMPARED]] = 0
 
 
 class Results(Struct):
-    """Results of n documents: a table with a line for each, and a table of their matches, of which `found` lines are
-    used."""
+    """Results of a batch of n documents: a table with a line for each, and a table of their matches, of which `found`
+    lines are used. The next batch of a shard uses the same room."""
 
-    columns: Numbers2  # [n, RESULTS], see `layout`
-    similarity: Reals  # [n], with the oldest match
+    columns: Numbers2  # [n or more, RESULTS], see `layout`
+    similarity: Reals  # [n or more], with the oldest match
     matches: Numbers2  # [m, 4], see `layout`
     similarities: Reals  # [m]
     found: Number
 
     @classmethod
-    def of(cls, n: int, matches: int) -> Results:
-        """For n documents, with room for this many matches."""
-        columns = np.empty((n, RESULTS), np.int64)
-        columns[:] = _NO_RESULT
-        room = np.empty((matches, 4), np.int64), np.empty(matches)
-        return cls(columns=columns, similarity=np.zeros(n), matches=room[0], similarities=room[1], found=0)
+    def of(cls, n: int) -> Results:
+        """With room for n documents, and for as many matches."""
+        return cls(
+            columns=np.empty((n, RESULTS), np.int64), similarity=np.empty(n), matches=np.empty((n, 4), np.int64),
+            similarities=np.empty(n), found=0,
+        )  # fmt: skip
+
+    def begin(self, n: int) -> None:
+        """Forget the results before, for a batch of n documents that fits."""
+        self.columns[:n], self.similarity[:n], self.found = _NO_RESULT, 0.0, 0
+
+    def has_room(self, n: int) -> bool:
+        """Whether it is for batches like this, and not for far larger ones."""
+        return n <= len(self.columns) and len(self.similarities) <= MOST_MATCHES
 
     def enlarge(self) -> None:
         """Double the room for matches."""
@@ -89,14 +99,18 @@ class Work(Struct):
     """All arguments.
 
     Attributes:
+        shard: the one whose documents are looked up by their ids, and are stored; -1 = none.
         runs: int64[r, COLUMNS], the table of runs, newest first.
+        hits: the runs that may have each key of the batch (`bucket.passing`).
         older, newer: postings of provisional rows.
     """
 
     batch: Batch
+    shard: Number
     rows: Rows
     memory: Memtable
     runs: Numbers2
+    hits: Words2
     older: Memtable
     newer: Memtable
     limits: Limits

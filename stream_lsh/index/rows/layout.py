@@ -32,8 +32,8 @@ PARTITION_MASK = np.int64(0xFF)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
 NO_GROUP = -1
 
-# Flags of a document: it is not rejected; this shard stores it; it is a deletion.
-VALID, OWNED, DELETION = _numbers(1, 2, 4)
+# Flags of a document: it is not rejected; it is a deletion.
+VALID, DELETION = _numbers(1, 2)
 NEW, REDELIVERED, ID_REUSED, INVALID, ID_DELETED, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # its status
 REPLACED_SINCE = np.int64(-2)
 
@@ -77,15 +77,14 @@ class Batch(Struct):
     Attributes:
         words: of the rows that they may become, with SEQ, TIME, ID, TEXT, and size and source partition in FLAGS.
         keys, starts: document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`.
-        hits: the runs that may have each key (`bucket.passing`).
         log: their stream times, with a window.
     """
 
     words: Words2  # [n, MASK]
-    what: Bytes  # VALID, OWNED, DELETION
+    what: Bytes  # VALID, DELETION
+    owner: Numbers  # the shard that stores each
     keys: Words
     starts: Numbers
-    hits: Words2
     signatures: Words  # [n * S]
     log: Numbers
 
