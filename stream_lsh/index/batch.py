@@ -129,7 +129,7 @@ def text_frames(
     verification."""
     kept = sizes > 0 if settings.verify == "exact" else np.zeros(len(sizes), np.bool_)
     return tuple(
-        compress(columns.texts, columns.ends, np.flatnonzero(kept & (owner == shard)))
+        compress(columns.texts, columns.ends, (kept & (owner == shard)).nonzero()[0])
         for shard in range(settings.shards)
     )
 
@@ -177,7 +177,7 @@ def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0
     if block:
         blocks = places // block
         cuts |= blocks[1:] != blocks[:-1]
-    cuts = np.flatnonzero(cuts) + 1
+    cuts = cuts.nonzero()[0] + 1
     for start, stop in pairwise([0, *cuts.tolist(), len(places)]):
         if start < stop:
             yield int(segments[start]), start, stop

@@ -188,9 +188,9 @@ class BatchRun:
             if max(keys, met) <= MET:
                 shard.scratch = scratch
         fields = {
-            "batch": documents, "shard": self._owner, "rows": shard.rows, "memory": shard.memory,
-            "runs": shard.table, "hits": self._hits, "older": shard.late.older, "newer": shard.late.newer, "limits": self._limits, "sets": shard.sets,
-            "frequencies": shard.counted.frequencies, "results": self._results, "scratch": scratch,
+            "batch": documents, "shard": self._owner, "rows": shard.rows, "memory": shard.memory, "runs": shard.table,
+            "hits": self._hits, "older": shard.late.older, "newer": shard.late.newer, "limits": self._limits,
+            "sets": shard.sets, "frequencies": shard.counted.frequencies, "results": self._results, "scratch": scratch,
         }  # fmt: skip
         if shard.work is None:
             shard.work = Work(**fields)

@@ -152,7 +152,7 @@ class Shard:
         Args:
             named: ids of the documents' oldest matches; None = this shard has them.
         """
-        stored = start + np.flatnonzero(matches.row_of[start:stop] >= 0)
+        stored = start + (matches.row_of[start:stop] >= 0).nonzero()[0]
         ids, rows = [batch.ids[i] for i in stored.tolist()], matches.row_of[stored]
         if named is None:
             of = matches.of[stored].tolist() if self.limits.alone else [-1] * len(stored)

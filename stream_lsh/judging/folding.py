@@ -123,7 +123,7 @@ def _moves(judgement: Judgement) -> _Moves:
     dropped = (kinds == _NEAR) | (kinds == _EXACT)
     removed = judgement.replaces >= 0
     if not removed.any() and not len(later):
-        places = np.flatnonzero(dropped)
+        places = dropped.nonzero()[0]
         return _Moves(places, np.full(len(places), _JOINED, np.uint8), judgement.groups[places])
     updated = removed & (kinds != _DELETED) & (left == judgement.groups)
     left_places, joined_places = np.flatnonzero(removed & ~updated), np.flatnonzero(dropped | updated)

@@ -161,20 +161,20 @@ def judge(
             theirs = (matches.status != layout.NEW) & (matches.status != layout.INVALID) | (matches.removed[:, 0] >= 0)
             status[theirs], known[theirs], owner[theirs] = matches.status[theirs], matches.known[theirs], shard
             removed[theirs] = matches.removed[theirs]
-    kinds, truncated, not_compared = (
-        np.maximum.reduce([m.kind for m in found]).astype(np.uint8), _sum([m.more for m in found]),
-        _sum([m.not_compared for m in found]),
-    )  # fmt: skip
+    kinds = _reduced(np.maximum, [m.kind for m in found]).astype(np.uint8)
+    truncated, not_compared = (
+        _reduced(np.add, [m.more for m in found]),
+        _reduced(np.add, [m.not_compared for m in found]),
+    )
     of, of_seqs, similarities = _oldest(found)
     first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
-    new, again, deleted = status == layout.NEW, status == layout.REDELIVERED, status == layout.ID_DELETED
+    new = status == layout.NEW
     if not new.all():
-        others = ~new
+        others, again, deleted = ~new, status == layout.REDELIVERED, status == layout.ID_DELETED
         kinds[others], truncated[others], not_compared[others] = Kind.REJECTED, 0, 0
         kinds[again], kinds[deleted], kinds[status == layout.OUTDATED] = Kind.REDELIVERED, Kind.DELETED, Kind.OUTDATED
         groups[others], of[others], of_seqs[others] = layout.NO_GROUP, -1, -1
         groups[deleted] = removed[deleted, layout.LEFT - layout.REPLACES]
-    if again.any():
         of[again] = _pairs(owner[again], known[again])
         for shard, matches in enumerate(found):
             theirs = again & (owner == shard)
@@ -209,7 +209,7 @@ def judge(
 
 def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Shard and row int64[n, 2] of each document's oldest match, its number (-1 = none), and the similarity."""
-    of = _pairs(np.where(found[0].of < 0, -1, 0), found[0].of)
+    of = _pairs((found[0].of >= 0) - 1, found[0].of)
     seqs, similarities = found[0].of_seq.copy(), found[0].of_similarity.copy()
     for shard, matches in enumerate(found[1:], 1):
         older = (matches.of >= 0) & ((of[:, 1] < 0) | (matches.of_seq < seqs))
@@ -230,8 +230,9 @@ def _joined(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
-def _sum(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    total: NDArray[np.int64] = np.add.reduce(columns)
+def _reduced(operation: np.ufunc, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The columns of all shards, reduced to a new one."""
+    total: NDArray[np.int64] = columns[0].copy() if len(columns) == 1 else operation.reduce(columns)
     return total
 
 

@@ -149,7 +149,7 @@ class Texts:
     def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
         """Add the frames of a batch whose documents became the rows `row_of` (-1: none), all of one segment."""
         for frame in frames:
-            stored = np.flatnonzero(row_of[frame.documents] >= 0)
+            stored = (row_of[frame.documents] >= 0).nonzero()[0]
             if len(stored):
                 rows = row_of[frame.documents[stored]]
                 # Texts of other documents would remain when their ids are erased.
