@@ -4,6 +4,9 @@ import gc
 import shutil
 import threading
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,9 @@ from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
 from stream_lsh.errors import StoreError
 from stream_lsh.hashing.murmur import murmur128
+from stream_lsh.index import batch_run
 from stream_lsh.index.index import Index
+from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.runs import Postings
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.keys import ends_of, posting_key
@@ -120,6 +125,20 @@ def test_a_segment_that_was_not_committed_never_began(tmp_path: Path) -> None:
     with opened(settings, tmp_path) as index:
         assert [(g.number, g.first) for g in index.shards[0].segments] == [(0, 0), (1, 10), (2, 20)]
         assert {verdict["kind"] for verdict in fed(index, documents, 30, 30)} == {"redelivered"}
+
+
+def test_matches_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their room is used again by the next batch, whether it fits or not."""
+    monkeypatch.setattr(batch_run, "LEAST", 1)
+    found, then, cuts = list[Matches](), list[Matches](), (0, 30, 33, 200, 201, N)
+    with opened(Settings(), tmp_path) as index:
+        for start, stop in pairwise(cuts):
+            found += index.match(index.sign(columns(FEED[start:stop])), np.arange(start, stop))
+            then.append(deepcopy(found[-1]))
+    for matches, before, (start, stop) in zip(found, then, pairwise(cuts), strict=True):
+        assert len(matches.status) == stop - start
+        for field in fields(Matches):
+            assert np.array_equal(getattr(matches, field.name), getattr(before, field.name)), (start, field.name)
 
 
 def test_each_index_has_a_key_of_its_own(tmp_path: Path) -> None:
