@@ -7,11 +7,12 @@ costs. Erasing therefore keeps up with any number of updates.
 
 A pass consists of steps of bounded work, at most one after a commit. A step erases some versions of neighbouring rows:
 
-1. In the background, their ids and texts are read, and the values without them are made.
+1. In the background, their ids and texts are read, the values without them are made, and RocksDB flushes the old ones.
 2. One atomic write replaces these values and the latest rows, removes the ids of the versions from the rows that were
    dropped for them, lists the versions as erased, and adds new checksums. From then on the versions count as erased,
    whichever of the next two steps reaches the disk first.
-3. In the background, the rows in files are overwritten, and RocksDB rewrites the files that had the old values.
+3. In the background, RocksDB flushes the new values, the rows in files are overwritten, and RocksDB rewrites the files
+   that had the old values.
 
 Before the first step the dead letters of deleted ids are erased. After the last one a sweep follows. It replaces the
 document frequencies of each commit by one sum, and rewrites RocksDB's log, the latest rows and the group store. Then
@@ -60,7 +61,6 @@ from stream_lsh.index.store.files import deletion_lock
 from stream_lsh.index.store.rocksdb import DEPARTED, GROUP, MEMBERS, QUEUE_NAMES, Range, Store, joined, name_key
 
 STEP, STEP_PAGES, STEP_BYTES = 8192, 4, 16 << 20  # most of a step: versions, pages of rows, bytes of texts
-IN_MEMORY = 128  # the same of rows in memory, which is done between two batches
 IDS = 4096  # ids whose dead letters are erased at a time
 READ = 4096  # members of groups that a step reads
 PAUSE = 4  # after a step erasing pauses so many times as long as the step took
@@ -104,6 +104,12 @@ class _Step:
     def segment_of(self, row: int) -> int:
         """The number of the segment of a row."""
         return self.segments[bisect_right(self.segments, row, key=lambda place: place[1]) - 1][0]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the rows are where they were when the step was prepared."""
+        in_memory = bool(self.rows[0] >= self.shard.rows.base)
+        return self.segment in self.shard.segments and in_memory == self.in_memory
 
     def cut(self, end: int) -> None:
         """Leave rows from `end` on to the next step."""
@@ -310,13 +316,13 @@ class Erasing:
         """Write what is prepared, and prepare the next step; the sweep follows the last one."""
         self._done = self._at
         prepared, self._next, keys = self._next, None, list[bytes]()
-        if prepared is not None and (prepared.segment is None or prepared.segment in prepared.shard.segments):
+        if prepared is not None and prepared.fits:
             keys = self._write(current, prepared)
         following = self._following(current)
-        if following is not None and (following.in_memory or following.segment is None):
-            keys += self._write(current, self._prepared(following))
+        if following is not None and following.segment is None:
+            self._write(current, following)
             following = None
-        elif following is None and not keys:
+        elif following is None and not (keys or self._patches):
             self._sweep()
             return
         self._begin(self._finished, keys, following)
@@ -327,15 +333,13 @@ class Erasing:
             return None
         shard, row = self._shards[int(current.shards[at])], int(current.rows[at])
         segment, base = None, int(shard.rows.base)
-        end, most, stop = shard.first, STEP, int(np.searchsorted(current.shards, shard.number, "right"))
+        end, stop = shard.first, int(np.searchsorted(current.shards, shard.number, "right"))
         if row >= shard.first:
             segment = shard.segments.of(row)
             end = min(shard.segments.end_of(row), (row // PAGE + STEP_PAGES) * PAGE)
-            if row >= base:
-                most = IN_MEMORY
-            else:
+            if row < base:
                 end = min(end, base)
-        stop = min(at + most, at + int(np.searchsorted(current.rows[at:stop], end)))
+        stop = min(at + STEP, at + int(np.searchsorted(current.rows[at:stop], end)))
         named: list[int] = []
         if segment is not None:
             found, n = dropped_for(
@@ -348,10 +352,14 @@ class Erasing:
         some = current.rows[at:stop]
         rows = np.unique(some)
         ends = at + np.searchsorted(some, rows, "right")
-        return _Step(shard, shard.segments.places, segment, at, stop, rows, ends, named, in_memory=row >= base)
+        step = _Step(shard, shard.segments.places, segment, at, stop, rows, ends, named, in_memory=row >= base)
+        if step.in_memory:  # no other thread may read them
+            step.before = shard.stored.at(rows)
+        return step
 
     def _finished(self, keys: list[bytes], following: _Step | None) -> _Step | None:
         """Finish what is written, and prepare the next step."""
+        self._store.flush(keys)
         self._write_patches()
         self._store.purge(keys)
         try:
@@ -362,13 +370,14 @@ class Erasing:
             return following  # a commit has dropped the segment meanwhile, and the step is not written
 
     def _prepared(self, step: _Step) -> _Step:
-        """Make the values of a step; of rows in files another thread may do it."""
+        """Make the values of a step."""
         shard, segment = step.shard, step.segment
         if segment is None or segment.rows.file < 0:
             return step
         ids, texts = Ids(self._store, shard.number, step.segment_of), Texts(self._store, shard.number, step.segment_of)
         ids.forget(_ALL_ROWS)  # all are read from the store
-        step.before = shard.stored.at(step.rows) if step.in_memory else segment.rows.at(step.rows - segment.first)
+        if not step.in_memory:
+            step.before = segment.rows.at(step.rows - segment.first)
         step.versions = step.rows[step.before[:, FLAGS] & np.uint64(DELETED) == 0].tolist()
         if shard.limits.exact:
             step.values, done = texts.without(step.versions, STEP_BYTES)
@@ -388,6 +397,7 @@ class Erasing:
             step.more |= segment.rows.checksums(
                 self._store, shard.number, segment.number, places[fresh], step.before[fresh]
             )
+        self._store.flush(step.values)
         return step
 
     def _write(self, current: Pass, step: _Step) -> list[bytes]:
@@ -404,14 +414,13 @@ class Erasing:
         if segment is not None and len(rows):
             signature_at = shard.shape.signature_at
             values |= blanked(self._store, shard.number, segment.number, rows, signature_at)
-            if step.in_memory:
-                shard.rows.recent[rows - int(shard.rows.base)] = blank(step.before, signature_at)
+            if step.in_memory:  # batches may have changed them since they were read
+                places = rows - int(shard.rows.base)
+                shard.rows.recent[places] = blank(shard.rows.recent[places], signature_at)
             else:
                 self._patches.append(step)
         progress = {"last": current.places[-1].name, "entries": len(current.places), "at": self._done}
-        self._store.flush(keys)
         self._store.write(values | ({name_key(PROGRESS): orjson.dumps(progress)} if self._forgets else {}))
-        self._store.flush(keys)
         shard.ids.erased(step.versions, step.named)
         shard.texts.erased(step.versions)
         self._at = step.end

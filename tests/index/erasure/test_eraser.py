@@ -3,6 +3,7 @@
 import itertools
 import random
 import shutil
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,27 @@ def test_a_step_has_a_bound_of_texts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     }
 
 
+def test_rows_leave_memory_before_a_step_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of rows in memory is prepared in the background. The memtable is flushed before the step is written."""
+    flush, flushing = Store.flush, set[threading.Thread]()
+    monkeypatch.setattr(Store, "flush", lambda *given: (flushing.add(threading.current_thread()), flush(*given)))
+    with opened(UPDATES, tmp_path) as index:
+        changing(index, 500, 2, 400)
+        erasing = erasing_of(index)
+        for _ in range(2):  # read the pass, and prepare its first step
+            erasing.step(10)
+            erasing.finish()
+        prepared = erasing._next
+        assert prepared is not None and (prepared.in_memory, prepared.end) == (True, 400)
+        index.shards[0].flush()
+        assert not prepared.fits
+        index.erase(10)
+        index.commit({}, now=10)
+    found: Any = information(tmp_path, check=True)
+    assert found["erasing"] == {"erased": 400, "waiting": 0, "left_of_the_erased": "nothing"}
+    assert found["health"]["problems"] == [] and threading.main_thread() not in flushing
+
+
 def test_memory_has_a_part_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "PASS_VERSIONS", 100)
     with opened(Settings(on_conflict="update"), tmp_path) as index:
@@ -290,7 +312,6 @@ def test_memory_has_a_part_of_the_queue(tmp_path: Path, monkeypatch: pytest.Monk
 def test_closing_leaves_what_is_due_to_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It continues where the run before has ended."""
     monkeypatch.setattr(eraser, "STEP", 32)
-    monkeypatch.setattr(eraser, "IN_MEMORY", 32)
     ticks, reached = itertools.count(), [0]
     with opened(Settings(on_conflict="update"), tmp_path) as index:
         changing(index, 500, 2, 400)
