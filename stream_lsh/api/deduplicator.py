@@ -281,8 +281,8 @@ class Deduplicator(Questions):
             time: the event time of the documents that come now.
 
         Raises:
-            UsageError: the time is none, or not after 1970; there is no window; stream time has not begun or is not
-                later; or as in `commit`.
+            UsageError: the time is none, or not after 1970; there is no window and no groups; stream time has not
+                begun or is not later; or as in `commit`.
             StoreError: as in `process`.
         """
         self._check_commits("sets no stream time")
@@ -291,10 +291,8 @@ class Deduplicator(Questions):
         except ValueError as error:
             raise UsageError(str(error)) from None
         with self._guard.whole():
-            if self._index.window is None:
-                raise UsageError("stream time has effects only with a window, and this index has none")
             self._check_taken()
-            self._index.window.set_back(to)
+            self._engine.set_back(to)
             self._commit()
 
     # -- commits ------------------------------------------------------------------------------------------------------

@@ -58,8 +58,8 @@ def choice_options() -> list[Option]:
         ),
         Option(
             ["--since"], type=Duration(), metavar="TIME", section=SECTION,
-            help="only groups that a member joined within 90m, 24h, 7d ... before the latest event time of the index  "
-            "[24h with --order growing]",
+            help="only groups that a member joined within 90m, 24h, 7d ... before the latest event time of the index, "
+            "or before stream time after it was set back  [24h with --order growing]",
         ),
         Option(
             ["--limit"], type=click.IntRange(min=1), metavar="N", section=SECTION,

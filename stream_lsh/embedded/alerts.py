@@ -14,7 +14,6 @@ from stream_lsh.embedded.groups import Groups, chosen
 from stream_lsh.embedded.report import Alerted
 from stream_lsh.errors import UsageError
 from stream_lsh.index.index import Index
-from stream_lsh.index.segments.stream_time import StreamTime
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind
@@ -27,30 +26,22 @@ class Alerts:
     """What rules say of a log. What is added counts with the commit that writes what `take` gives.
 
     Args:
-        window: whether there is one, whose stream times are given. fact: what the store says of them.
+        fact: what the store says of them.
     """
 
-    def __init__(
-        self, store: Store, groups: Groups, rules: Sequence[Rule], fact: Mapping[str, Any], *, window: bool
-    ) -> None:
-        self._window = window
+    def __init__(self, store: Store, groups: Groups, rules: Sequence[Rule], fact: Mapping[str, Any]) -> None:
         self._groups = groups
-        self._log = StreamTime(fact.get("log"))
         known = ((int(name.removeprefix(WATCHED)), value) for name, value in store.items(WATCHED))
         self._watch = Watch(rules, known, fact.get("forgotten", 0))
         self._alerts = 0
 
     def add(
-        self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes],
-        events: Events, shift: int,
-    ) -> bytes:  # fmt: skip
+        self, judgement: Judgement, log: NDArray[np.int64], shift: int, sources: list[bytes], events: Events
+    ) -> bytes:
         """The alerts of a batch that was folded into the groups, as JSON lines.
 
-        times: int64[n], event times, NO_TIME for what is rejected at once. log, sources: as for the groups. shift:
-        `StreamTime.shift`.
+        log, shift: as `Groups.stream_times` gives them. sources: as for the groups.
         """
-        if not self._window:
-            log = self._log.advance(times)
         places = np.flatnonzero(judgement.kinds <= Kind.EXACT_DUPLICATE)
         seen = Seen(
             places.tolist(), judgement.seqs[places].tolist(), (judgement.kinds[places] != Kind.UNIQUE).tolist(),
@@ -71,7 +62,7 @@ class Alerts:
     def take(self) -> dict[str, Any]:
         """The facts that the next commit has to write."""
         changed = {f"{WATCHED}{number}": value for number, value in self._watch.take().items()}
-        return {FACT: {"log": self._log.facts, "forgotten": self._watch.forgotten}, **changed}
+        return {FACT: {"forgotten": self._watch.forgotten}, **changed}
 
     @property
     def counts(self) -> Alerted:
@@ -86,7 +77,7 @@ def watching(index: Index, groups: Groups, rules: Sequence[Rule]) -> Alerts:
         UsageError: its documents have no times, or no sources, which the rules need.
     """
     check_fields(rules, index.settings.time_field, groups.source_field)
-    return Alerts(index.store, groups, rules, index.store.named(FACT) or {}, window=index.window is not None)
+    return Alerts(index.store, groups, rules, index.store.named(FACT) or {})
 
 
 def check_fields(rules: Sequence[Rule], time_field: str | None, source_field: str | None) -> None:

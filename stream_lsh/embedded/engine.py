@@ -24,6 +24,7 @@ from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.rows.layout import DELETION, VALID
+from stream_lsh.index.segments.stream_time import set_back_from
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, judge, reasons
 from stream_lsh.settings.model import Settings
@@ -125,11 +126,12 @@ class Engine:
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, index)
         events, alerts = None, b""
         if self.groups is not None:
-            events = self.groups.add(judgement, columns.times, signed.documents.log, columns.sources)
+            times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, columns.times, NO_TIME)
+            shift = 0 if index.window is None else index.window.shift
+            log, shift = self.groups.stream_times(seqs, times, signed.documents.log, shift)
+            events = self.groups.add(judgement, times, log, columns.sources)
             if self.alerts is not None:
-                shift = 0 if index.window is None else index.window.shift
-                times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, columns.times, NO_TIME)
-                alerts = self.alerts.add(judgement, times, signed.documents.log, columns.sources, events, shift)
+                alerts = self.alerts.add(judgement, log, shift, columns.sources, events)
         self.seq += len(columns)
         return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts)
 
@@ -140,6 +142,22 @@ class Engine:
         seqs = np.full(len(columns), -1, np.int64)
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, self.index)
         return Judged(found, judgement, reasons(judgement, signed.rejected), None, b"")
+
+    def set_back(self, time: int) -> None:
+        """Set stream time back to `time`, ms since 1970; it counts with the next commit.
+
+        Raises:
+            UsageError: nothing counts by stream time; or it has not begun, or is not later.
+        """
+        window, groups = self.index.window, self.groups
+        if window is not None:
+            window.set_back(time)
+        elif groups is not None:
+            set_back_from(groups.shown, time)
+        else:
+            raise UsageError("stream time has effects only with a window or groups, and this index has neither")
+        if groups is not None:
+            groups.set_back(time)
 
     def commit(
         self,

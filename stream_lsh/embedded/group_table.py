@@ -44,14 +44,14 @@ def table(folder: Path, order: Order = "largest", since: int | None = None, limi
 
     Args:
         order: by live members; by the number of the first member, the latest first; or by the members that joined
-            within `since`. since: milliseconds before the latest event time; only groups that a member joined since
-            then. Default for "growing": a day.
+            within `since`. since: milliseconds before the latest event time, or before stream time after it was set
+            back; only groups that a member joined since then. Default for "growing": a day.
 
     Raises:
         StoreError: there is no index, or it keeps no groups. UsageError: there are no event times, which this needs.
     """
     with reading_groups(folder) as (store, fact):
-        latest = fact["latest"]
+        latest = fact.get("now", fact["latest"])
         if since is None and order == "growing":
             since = DAY
         if since is not None and latest is None:

@@ -29,6 +29,7 @@ from stream_lsh.embedded.pending import Pending, Readable
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.erasure.queue import Version
 from stream_lsh.index.index import Index
+from stream_lsh.index.segments.stream_time import StreamTime, shown
 from stream_lsh.index.store.rocksdb import Range, Store
 from stream_lsh.judging.ending import Ending
 from stream_lsh.judging.events import Change, Events
@@ -63,6 +64,7 @@ class Groups:
         self._departures: dict[bytes, bytes] = {}
         self._view: Pending | None = None  # of these
         self._ending = None
+        self._log = StreamTime(fact.get("log"))  # without a window, which has its own
         if window:
             self._ending = Ending(window, fact.get("slots"), fact.get("ended", 0), fact.get("last", -1))
         self._cleared: int = fact.get("cleared", 0)  # of smaller numbers nothing is in the store any more
@@ -76,6 +78,33 @@ class Groups:
     def first_member(self, seq: int) -> tuple[int, bytes]:
         """Event time and source of a kept document, NO_TIME and b"" where there is none."""
         return self._cache.first_member(seq)
+
+    def stream_times(
+        self, seqs: NDArray[np.int64], times: NDArray[np.int64], log: NDArray[np.int64], shift: int
+    ) -> tuple[NDArray[np.int64], int]:
+        """Stream times int64[n] of a batch and their shift: with a window those that are given, otherwise their own.
+
+        seqs: int64[n], of the documents. times: int64[n], event times, NO_TIME for what is rejected at once.
+        """
+        if self._ending is None:
+            self._log.follow(shift)
+            log, shift = self._log.advance(times), self._log.shift
+        if shift and len(log):
+            shifts = self._fact.get("shifts", [])
+            if not shifts or shifts[-1][1] < shift:
+                self._fact["shifts"] = [*shifts, [int(seqs[0]), shift]]
+            self._fact["now"] = int(log[-1]) - shift
+        return log, shift
+
+    @property
+    def shown(self) -> int:
+        """Without a window: stream time as people are shown it (`stream_time.shown`)."""
+        return shown(self._log.facts)
+
+    def set_back(self, time: int) -> None:
+        """Set stream time back to `time`, ms since 1970."""
+        self._log.set_back(time)
+        self._fact["now"] = time
 
     def add(
         self, judgement: Judgement, times: NDArray[np.int64], log: NDArray[np.int64], sources: list[bytes]
@@ -161,7 +190,9 @@ class Groups:
         ranges, values = self._clear(), self._values()
         self._cache.committed()
         self._members, self._departures, self._view = [], {}, None
-        if (ending := self._ending) is not None:
+        if (ending := self._ending) is None:
+            self._fact["log"] = self._log.facts
+        else:
             self._fact |= {
                 "slots": ending.slots, "ended": ending.reached, "last": ending.last, "cleared": self._cleared
             }  # fmt: skip

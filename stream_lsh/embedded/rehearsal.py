@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,13 @@ def rehearse(folder: Path, rules: Sequence[Rule]) -> Rehearsal:
         documents, sources = _documents(store)
         watch, log = Watch(rules), StreamTime()
         alerts: list[Rehearsed] = []
-        for start in range(0, len(documents), AT_ONCE):
-            seen = _seen(documents[start : start + AT_ONCE], log, documents, sources)
+        shifts = fact.get("shifts", [])
+        places = np.searchsorted(documents["seq"], [seq for seq, _ in shifts]).tolist()
+        set_back = {place: shift for place, (_, shift) in zip(places, shifts, strict=True)}
+        starts = sorted({*range(0, len(documents), AT_ONCE), *set_back, len(documents)})
+        for start, end in pairwise(starts):
+            log.follow(set_back.get(start, 0))
+            seen = _seen(documents[start:end], log, documents, sources)
             alerts += [_rehearsed(store, alert, seen) for alert in watch.look(seen)]
         return Rehearsal(alerts, len(documents), watch.forgotten)
 
@@ -129,6 +135,7 @@ def _seen(part: NDArray[Any], log: StreamTime, documents: NDArray[Any], sources:
         range(len(part)), part["seq"].tolist(), part["dropped"].tolist(), part["joined"].tolist(),
         part["group"].tolist(), log.advance(np.ascontiguousarray(part["time"])).tolist(), part["similarity"].tolist(),
         [sources[number] for number in part["source"].tolist()], first_member,
+        log.shift,
     )  # fmt: skip
 
 

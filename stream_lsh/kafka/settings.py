@@ -253,6 +253,11 @@ class KafkaSettings(Settings):
         return self
 
     @property
+    def keeps_time(self) -> bool:
+        """Whether stream time counts for the index, or for groups and alerts."""
+        return self.window is not None or self.groups
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """The roles that there are with these settings."""
         return (*ROLES, GROUP) if self.groups else ROLES

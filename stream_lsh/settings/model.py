@@ -352,6 +352,11 @@ class Settings(BaseModel):
         return 0 if self.window is None else 1000 * seconds_of(self.window)
 
     @property
+    def keeps_time(self) -> bool:
+        """Whether stream time counts for the index."""
+        return self.window is not None
+
+    @property
     def max_future_ms(self) -> int | None:
         """How far ahead of the clock an event time may be, in milliseconds; None = as far as it likes."""
         return None if self.max_future is None else 1000 * seconds_of(self.max_future)

@@ -176,7 +176,7 @@ class Places(NamedTuple):
         sections = _sections(data, settings)
         segments, offsets = column(sections[0], np.int64, width=4), column(sections[2], np.int64)
         n, times = len(offsets), None
-        if settings.window is not None:
+        if settings.keeps_time:
             sizes = column(sections[1 + Source.count(settings)], np.uint32, n)
             times = column(sections[5], np.int64, n)
             counts = sizes > 0

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import jobs
+from support import commands, jobs
 
 from stream_lsh import Settings
 from stream_lsh.alerts import watch as module
 from stream_lsh.alerts.rules import read_rules
+from stream_lsh.documents.times import moment
+from stream_lsh.embedded.group_table import table
 from stream_lsh.embedded.rehearsal import rehearse
 from stream_lsh.embedded.report import Summary
 from stream_lsh.errors import StoreError, UsageError
@@ -181,3 +183,23 @@ def test_a_rehearsal_tells_the_same_where_all_is_stored_that_counts(tmp_path: Pa
         assert could["id"] in (was["id"], None)
     assert any(could["id"] is not None for could in would)
     assert rehearsed.documents == 2000
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": "12h"}], ids=["all", "window"])
+def test_after_stream_time_is_set_back_the_alerts_are_those_without_a_jump(
+    tmp_path: Path, rules: Path, settings: dict[str, Any]
+) -> None:
+    """Also in a rehearsal; and what grows is counted from stream time, not from the wrong times."""
+    later, found = long_feed(tmp_path, 500, 1, mistakes=False), []
+    for name, at in (("plain", START), ("jump", START + 10 * 86_400)):
+        lines = [{"id": f"f{n}", "text": text(1000 + n), "at": at} for n in range(70)]
+        run(tmp_path / name, [jobs.write(tmp_path / f"{name}.jsonl", *lines)], rules, settings)
+        index = tmp_path / name / "index"
+        if name == "jump":
+            commands.run("set-stream-time", moment(1000 * START), "--index", str(index))
+            assert table(index, "growing") == []
+        jobs.run(tmp_path / name, later, Settings(**SETTINGS | settings), ["alerts"], rules, only_new=True)
+        growing = [row.json for row in table(index, "growing", 2 * 3_600_000)]
+        found.append((alerts(tmp_path / name), [alert.line for alert in rehearse(index, read_rules(rules)).alerts]))
+        assert growing
+    assert found[0] == found[1] and min(map(len, found[0])) > 3

@@ -53,8 +53,13 @@ class StreamTime:
     def set_back(self, time: int) -> None:
         """From now on event times around `time` (ms since 1970) follow what was before. A later time than stream time
         is ignored: it would be a jump."""
-        if self.now != BEFORE and self.now - time > self.shift:
-            self.shift = self.now - time
+        if self.now != BEFORE:
+            self.follow(self.now - time)
+
+    def follow(self, shift: int) -> None:
+        """From now on the shift is at least that of another stream time of the same log, which was set back."""
+        if shift > self.shift:
+            self.shift = shift
             np.minimum(self._last, self.now, out=self._last)  # wrong times that are later would count with new ones
 
     def advance(self, times: NDArray[np.int64]) -> NDArray[np.int64]:

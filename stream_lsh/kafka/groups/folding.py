@@ -69,11 +69,9 @@ class Folding:
     def __init__(self, store: Store, settings: KafkaSettings, rules: Sequence[Rule], last: int) -> None:
         self.last = last
         self._store = store
-        window = settings.window_ms
         fact = store.named(GROUPS) or {"source_field": settings.source_field, "latest": None}
-        self._groups = Groups(store, window, fact)
-        # Also without rules: stream time counts from the beginning on.
-        self._alerts = Alerts(store, self._groups, rules, store.named(ALERTS) or {}, window=bool(window))
+        self._groups = Groups(store, settings.window_ms, fact)
+        self._alerts = Alerts(store, self._groups, rules, store.named(ALERTS) or {})
         self._clearing: list[list[str]] = store.named(CLEARING) or []
         self._round = Round()
 
@@ -105,13 +103,12 @@ class Folding:
         self.last = found.offset
         judgement, round = found.judgement, self._round
         round.documents += len(judgement.ids)
-        events = self._groups.add(judgement, found.times, found.log, found.sources)
+        log, shift = self._groups.stream_times(judgement.seqs, found.times, found.log, found.shift)
+        events = self._groups.add(judgement, found.times, log, found.sources)
         for block in events.lines(judgement.ids, judgement.seqs):
             for line in block.splitlines():
                 self._tell(line)
-        for line in self._alerts.add(
-            judgement, found.times, found.log, found.sources, events, found.shift
-        ).splitlines():
+        for line in self._alerts.add(judgement, log, shift, found.sources, events).splitlines():
             round.alerts.append((_found(_KEY, line), line, [], None))
             round.rules[json.loads(line)["rule"]] += 1
         return None

@@ -71,7 +71,7 @@ class Registry:
         self.forgotten = gauge(
             "alerts_dropped", "Groups and sources that a rule dropped early because its table was full."
         )
-        self.stream_time = gauge("stream_time_timestamp_seconds", "With a window: stream time, since 1970.")
+        self.stream_time = gauge("stream_time_timestamp_seconds", "With a window or groups: stream time, since 1970.")
         self.shift = gauge("stream_time_shift_seconds", "By how much stream time was set back in all.")
         self.jumps = counter("stream_time_jumps", "Jumps of stream time by more than the window at once.")
         self.clocks = gauge(

@@ -54,7 +54,7 @@ class Decision:
         mask: which ones count, bool[n], or None for all.
         gaps: segments that were ignored.
         repeats: documents that were accepted before.
-        log: with a window, the stream time after each document, int64[n]; shift: of it (`StreamTime.shift`).
+        log: with a window or groups, the stream time after each document, int64[n]; shift: of it (`StreamTime.shift`).
     """
 
     after: Accepted
@@ -74,7 +74,7 @@ class Accepted:
         key: of the index, created at the very first start.
         last: offset of the last frame that was sent to the shards, -1 before the first.
         documents: how many have been accepted.
-        log: with a window, the state of stream time (`StreamTime.facts`).
+        log: with a window or groups, the state of stream time (`StreamTime.facts`).
     """
 
     key: bytes
@@ -153,8 +153,9 @@ class Accepted:
 
         It is `2:` and base64 of the key (16 bytes) and of numbers of variable length: last, documents, then two for
         each source partition, ascending. These are the count of partitions skipped before it, and its position minus
-        that of the one before. With a window `:` follows, and base64 of stream time and the last event times, oldest
-        first, each as the difference from the one before. If stream time was set back, `:` and the shift follow.
+        that of the one before. With a window or groups `:` follows, and base64 of stream time and the last event
+        times, oldest first, each as the difference from the one before. If stream time was set back, `:` and the shift
+        follow.
 
         A source partition takes about 4 bytes if partitions are about equally long, the times about 300. Brokers
         accept 4,096 bytes (offset.metadata.max.bytes).

@@ -95,7 +95,7 @@ class SequenceStage(Stage):
         self._done = -1  # offset of the last frame that every shard had answered at the start of this run
         self._log: DecisionLog | None = None  # with several shards and `compare_with = "kept"`
         self._decided = asyncio.Event()
-        if settings.window is not None:
+        if settings.keeps_time:
             StreamTime().advance(np.empty(0, np.int64))  # compile before joining: a member must send heartbeats
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -209,8 +209,8 @@ class SequenceStage(Stage):
             if offset > self._done:
                 place = offset, after.last, after.documents, after.key
                 frame = Sequenced(
-                    *place, decision.mask, memoryview(value), log=decision.log, appended=record.timestamp,
-                    shift=decision.shift,
+                    *place, decision.mask, memoryview(value), appended=record.timestamp, shift=decision.shift,
+                    log=None if self.settings.window is None else decision.log,
                 )  # fmt: skip
                 same = frame.encode(self.settings)
                 copies = [
@@ -230,7 +230,7 @@ class SequenceStage(Stage):
     def _tell_time(self, log: NDArray[np.int64], shift: int) -> None:
         """Report stream time after a frame, and warn if it has jumped by more than the window."""
         before = self._accepted.log["time"] if self._accepted.log is not None else BEFORE
-        found = jumps(log, before, self.settings.window_ms)
+        found = 0 if self.settings.window is None else jumps(log, before, self.settings.window_ms)
         if found:
             self._relay.member.log.warning(
                 "stream time jumped by more than the window of %s, to %s, and the documents before are forgotten: if "
@@ -296,7 +296,7 @@ class SequenceStage(Stage):
 
     def _forget(self) -> None:
         self.probe.clocks(0, 0)  # the member that works now reports it
-        if self.settings.window is not None:
+        if self.settings.keeps_time:
             self.probe.stream_time(0, 0, 0)
         self._window = Window(self.settings.decision_lag)
 

@@ -35,11 +35,11 @@ async def look(settings: KafkaSettings, to: int) -> Change:
         to: ms since 1970.
 
     Raises:
-        UsageError: stream time is not later or has not begun, or there is no window.
+        UsageError: stream time is not later or has not begun, or there is no window and no groups.
         KafkaError, OSError: see `connection.explained`.
     """
-    if settings.window is None:
-        raise UsageError("stream time has effects only with a window, and these settings have none")
+    if not settings.keeps_time:
+        raise UsageError("stream time has effects only with a window or groups, and these settings have neither")
     async with admin(settings) as client:
         _, accepted = await sequenced(client, Topics.of(settings)) or (0, None)
     before = shown(None if accepted is None else accepted.log)

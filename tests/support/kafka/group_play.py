@@ -50,16 +50,17 @@ class Teller:
         folder.mkdir(parents=True)
         self._store = Store(folder / "db", sync=False)
         self._groups = Groups(self._store, window, {"source_field": source_field, "latest": None})
-        self._alerts = Alerts(self._store, self._groups, rules, {}, window=bool(window))
+        self._alerts = Alerts(self._store, self._groups, rules, {})
         self.events: list[bytes] = []
         self.alerts: list[bytes] = []
 
     def add(
         self, judgement: Judgement, times: np.ndarray, valid: np.ndarray, log: np.ndarray, sources: list[bytes]
     ) -> None:
+        log, shift = self._groups.stream_times(judgement.seqs, np.where(valid, times, NO_TIME), log, 0)
         events = self._groups.add(judgement, times, log, sources)
         self.events += b"".join(events.lines(judgement.ids, judgement.seqs)).splitlines()
-        found = self._alerts.add(judgement, np.where(valid, times, NO_TIME), log, sources, events, 0)
+        found = self._alerts.add(judgement, log, shift, sources, events)
         self.alerts += found.splitlines()
 
     def close(self) -> None:
