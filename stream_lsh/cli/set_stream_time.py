@@ -23,7 +23,7 @@ out the wrong times first.
 
 TIME is the event time of the documents that come now. Documents with that event time are then compared with what is in
 the window, and the window moves on with them. What the jump has removed from the window stays removed. A TIME that is
-too early is a jump again, as soon as later documents come.
+too early is a jump again, as soon as later documents come. Alerts count from TIME, also without a window.
 
 No other process may be writing to the index. `stream-lsh info` shows the stream time.""",
     params=[index_option(required=True)],

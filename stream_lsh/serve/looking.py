@@ -41,7 +41,10 @@ async def get_groups(
     ] = "largest",
     since: Annotated[
         str | None,
-        Query(description="only groups that a member joined within 90m, 24h, 7d ... before the latest event time"),
+        Query(
+            description="only groups that a member joined within 90m, 24h, 7d ... before the latest event time, or "
+            "before stream time after it was set back"
+        ),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
 ) -> Response:

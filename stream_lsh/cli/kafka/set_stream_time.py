@@ -27,7 +27,8 @@ first.
 
 TIME is the event time of the documents that arrive now: in a live feed the present time. Documents with that event time
 are then compared with what is in the window, and the window moves on with them. What the jump has removed from the
-window stays removed. A TIME that is too early is a jump again, as soon as later documents arrive.
+window stays removed. A TIME that is too early is a jump again, as soon as later documents arrive. Alerts count from
+TIME, also without a window.
 
 The command shows what changes. With --yes it writes an order into the topic of signatures, where it takes effect at its
 place in the log, and waits until the sequencer has read it.""",
