@@ -18,6 +18,7 @@ from stream_lsh.documents.columns import Columns, Fields, Rejection
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.groups import Groups, opened
+from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
@@ -30,6 +31,8 @@ from stream_lsh.judging.verdicts import Judgement, judge, reasons
 from stream_lsh.settings.model import Settings
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+ENDING_SECONDS = 5.0  # of erasing at the end of a run; the next one continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +177,27 @@ class Engine:
         known, more, ranges = self.groups.take() if self.groups is not None else ({}, {}, [])
         if self.alerts is not None:
             known |= self.alerts.take()
+        self._erase_lines()
         self.index.commit({**facts, "job": self.job, **known}, {**more, **values}, ranges, now=now)
 
     def erase(self) -> None:
         """Go on with erasing what is due; to be called now and then where nothing is committed. Cheap if nothing is."""
+        self._erase_lines()
         self.index.erase(time.time(), everything=False)
+
+    def erase_at_end(self) -> None:
+        """Erase what is due, for some seconds."""
+        self.index.erase(time.time(), begins=self._journal.erase, seconds=ENDING_SECONDS)
+
+    def _erase_lines(self) -> None:
+        """Erase what finished runs have left that may name what is being erased. An interrupted run does so itself."""
+        since = self.index.erasing_since
+        if since is not None and not self.job["open"]:
+            self._journal.erase(since)
+
+    @cached_property
+    def _journal(self) -> Journal:
+        return Journal(self.index)
 
     def close(self) -> None:
         """Close without committing."""

@@ -10,8 +10,10 @@ import zstandard
 from support import commands
 from support.contents import contents
 
+from stream_lsh import Deduplicator, Settings
 from stream_lsh.embedded.erasure import erase
 from stream_lsh.embedded.information import information
+from stream_lsh.index.erasure.queue import places
 
 # A command line that commits after every batch, and is killed after so many commits.
 KILLED = """
@@ -83,6 +85,23 @@ def test_the_journal_goes(tmp_path: Path, feed: list[Path]) -> None:
     dedup(state, NEVER, feed, "--erase-hours", "0", output=broken, mode="ab")
     assert broken.read_bytes() == whole.read_bytes()
     assert b"victim-text" in whole.read_bytes() and not left(state)
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+def test_a_program_erases_what_a_run_has_left(tmp_path: Path, at_end: bool) -> None:
+    """A run keeps lines of its outputs in the index, to write them again."""
+    state, names = tmp_path / "state", ("unique", "verdicts", "pairs")
+    feed = files(tmp_path, [line("victim-name", f"{WORDS} of all"), line("copy", f"{WORDS} of all")])
+    dedup(state, NEVER, feed, *(f"--{name}={tmp_path / name}" for name in names))
+    deduplicator = Deduplicator(Settings(erase_hours=0), index=state)
+    assert deduplicator.delete("victim-name")
+    deduplicator.commit({})
+    while not at_end and list(places(deduplicator._index.store)):
+        deduplicator.commit({})
+    if at_end:
+        deduplicator.close()
+    assert not left(state)
+    deduplicator.close()
 
 
 @pytest.mark.parametrize("by_hand", [True, pytest.param(False, marks=pytest.mark.long)])
