@@ -19,7 +19,13 @@ OLD, NEW = {BEGUN: b"1", GROUP: b"1"}, {BEGUN: b"1"}
 
 
 class Broker:
-    """A changelog of which compaction has removed a tombstone, and a clock."""
+    """A changelog of which compaction has removed a tombstone, and a clock.
+
+    Attributes:
+        ends: number of records after which the broker goes away; None: all.
+    """
+
+    ends: int | None = None
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -57,7 +63,7 @@ class Broker:
 
     async def getmany(self, **_: object) -> dict[Any, list[Any]]:
         """One record at a time; at the end the broker goes away."""
-        if self.at == len(self.records):
+        if self.at == (len(self.records) if self.ends is None else self.ends):
             raise ConnectionError("away")
         key, value = self.records[self.at]
         self.at += 1
@@ -69,6 +75,7 @@ async def run(copy: GroupCopy) -> list[dict[bytes, bytes | None]]:
     found = list[dict[bytes, bytes | None]]()
 
     def seen(_: bool) -> None:
+        assert copy._read is not None
         store = copy._read.store
         found.append({key: value for key in (BEGUN, GROUP) if (value := store.value(key)) is not None})
 
@@ -92,3 +99,24 @@ async def test_a_copy_that_was_cut_off_for_too_long_is_replaced(monkeypatch: pyt
     assert before.exists(), "a request may still read it"
     copy.close()
     assert not before.exists()
+
+
+async def test_a_copy_that_was_cut_off_while_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on, unless it was begun too long ago; the other one may have been cut off for any time."""
+    broker, copy = Broker(monkeypatch), GroupCopy(KafkaSettings())
+    broker.records = [(GROUP, b"1"), (name_key("other"), b"1"), (name_key("more"), b"1"), (BEGUN, b"1")]
+    broker.ends = 2
+    assert await run(copy) == []
+    broker.now += 0.6 * KEPT
+    broker.records[0] = (name_key("less"), b"1")  # the group has ended meanwhile, and its tombstone with it
+    assert await run(copy) == []
+    broker.now += 0.4 * KEPT
+    broker.ends = None
+    assert await run(copy) == [NEW]
+    assert broker.asked == [0, 0, 2]
+    broker.now, broker.ends = broker.now + KEPT, 1
+    assert await run(copy) == []
+    broker.now, broker.ends = broker.now + 0.4 * KEPT, None
+    assert await run(copy) == [NEW]
+    assert broker.asked[3:] == [0, 1]
+    copy.close()

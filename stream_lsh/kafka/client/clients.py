@@ -256,6 +256,9 @@ async def _ended(work: Awaitable[Any], seconds: float) -> bool:
     return False
 
 
+_THROTTLED = Often(SAY_SECONDS)  # for each client: readers are short-lived, and many
+
+
 class Throttle:
     """Says in the log, once in ten minutes, that the brokers hold a client back by a quota."""
 
@@ -263,10 +266,9 @@ class Throttle:
         self._user = f"user {settings.sasl_username!r}" if settings.sasl_username else "this client"
         self._where = f"Kafka at {settings.bootstrap_servers}"
         self._name = name
-        self._often = Often(SAY_SECONDS)
 
     def __call__(self, seconds: float) -> None:
-        if not self._often.due():
+        if not _THROTTLED.due((self._where, self._name)):
             return
         logger.warning(
             "%s holds %s (client id %s) back by a quota, here for %.1f s: raise its producer_byte_rate, "

@@ -13,6 +13,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaTimeoutError
 
 from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.client import private
+from stream_lsh.kafka.client.clients import Throttle
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.names import largest_record
 from stream_lsh.kafka.settings import KafkaSettings
@@ -54,13 +56,16 @@ def missing(settings: KafkaSettings, topics: list[str], hint: str = "") -> Broke
 @asynccontextmanager
 async def reading(settings: KafkaSettings, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
     """A started consumer without a group. options: of AIOKafkaConsumer."""
+    name = f"{settings.topic_prefix}.reading"
     given = {
+        "client_id": name,
         "isolation_level": "read_committed",
         "max_partition_fetch_bytes": largest_record(settings),
         "auto_offset_reset": "none",  # otherwise a deletion would go unnoticed
         **options,
     }
     consumer = AIOKafkaConsumer(**client_options(settings), **given, enable_auto_commit=False)
+    private.watch_throttle(consumer, Throttle(settings, name))
     try:
         await consumer.start()
         await asyncio.sleep(0)  # a stop before its task has begun would raise that task's cancellation

@@ -21,6 +21,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream_lsh.errors import DamagedError
+from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.consumer.delivery import Placed
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, facts_of
@@ -117,21 +118,26 @@ class LocalStore:
         self.wipe(self._place["state"], now)
 
     def _opened(self) -> Store:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with plainly(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         try:
             # Not synced: what is lost in a crash of the machine is read again.
             store = Store(self.folder / "db", sync=False)
             self._place = store.named(PLACE) or {}
         except DamagedError as error:
             log.warning("%s is deleted, and read again from the changelog: %s", self.folder, error)
-            shutil.rmtree(self.folder)
+            self._delete()
             return self._opened()
         return store
+
+    def _delete(self) -> None:
+        with plainly(self.folder):
+            shutil.rmtree(self.folder)
 
     def wipe(self, state: str, time: int = 0) -> None:
         """Make the store an empty one of these groups. time: when its reading of the changelog begins."""
         self.store.close()
-        shutil.rmtree(self.folder)
+        self._delete()
         self.store = self._opened()
         self._place = {"state": state, "time": time}
         self.write({}, 0, None)

@@ -72,12 +72,17 @@ class Signed:
     Attributes:
         positions: by source partition, the position after the frame.
         lasts: the last record of each source partition that has records in the frame.
+        source: where the documents are from, and why they are rejected.
     """
 
     data: bytes
     positions: dict[int, int]
-    documents: int
     lasts: dict[int, Last]
+    source: Source
+
+    @property
+    def documents(self) -> int:
+        return len(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +148,17 @@ class Framer:
     def _signed(self, batch: _Batch, now: int) -> list[Signed]:
         """One frame, or several if it is too large."""
         n = len(batch.columns)
-        data = self._encoded(batch, now)
+        source, data = self._encoded(batch, now)
         if n > 1 and len(data) > self._settings.frame_bytes:
             return self._signed(batch.part(0, n // 2), now) + self._signed(batch.part(n // 2, n), now)
         if n == 1 and len(data) > self._largest:
             why = Rejection("too_large", f"its frame would have {len(data)} bytes, more than {self._largest}")
-            data = self._encoded(_Batch(batch.chunks, batch.columns.rejecting({0: why}), batch.headers), now)
+            source, data = self._encoded(_Batch(batch.chunks, batch.columns.rejecting({0: why}), batch.headers), now)
         positions = {chunk.partition: chunk.ends for chunk in batch.chunks}
         lasts = {chunk.partition: chunk.records[-1] for chunk in batch.chunks if chunk.records}
-        return [Signed(data, positions, n, {partition: Last.of(record) for partition, record in lasts.items()})]
+        return [Signed(data, positions, {partition: Last.of(record) for partition, record in lasts.items()}, source)]
 
-    def _encoded(self, batch: _Batch, now: int) -> bytes:
+    def _encoded(self, batch: _Batch, now: int) -> tuple[Source, bytes]:
         settings, columns, chunks = self._settings, batch.columns, batch.chunks
         lengths = [len(chunk.records) for chunk in chunks]
         source = Source(
@@ -165,7 +170,7 @@ class Framer:
         if settings.verify == "exact" and len(columns.texts) > 1000:
             payload = sum(len(part.payload) for parts in frame.texts for part in parts)
             self._ratio += (payload / len(columns.texts) - self._ratio) / 4
-        return frame.encode(settings)
+        return frame.source, frame.encode(settings)
 
 
 def _segments(chunks: Sequence[Chunk]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -24,6 +24,7 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.engine_errors import EngineErrors
 from stream_lsh.kafka.sign.framing import Chunk, Framer
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.position import (
@@ -64,6 +65,7 @@ class SignStage(Stage):
         self.log = logging.getLogger("stream_lsh.kafka.sign")
         self._relay = Relay(settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
+        self._engine_errors = EngineErrors(topics.documents)
         self._pending = Pending(None if settings.window is None else settings.window_ms)
         self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -345,6 +347,7 @@ class SignStage(Stage):
                 self.probe.batch(documents, loop.time() - began)
             async with self._relay.member.working:
                 for frame in frames if epoch == self._relay.epoch else ():
+                    self._engine_errors.look(frame.source)
                     self._lasts |= frame.lasts
                     marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
                     await self._relay.send([(0, frame.data)], marks, frame.documents)

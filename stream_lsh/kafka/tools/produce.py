@@ -15,6 +15,7 @@ import orjson
 from aiokafka import AIOKafkaProducer, errors
 
 from stream_lsh.documents.columns import Position
+from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
@@ -103,10 +104,10 @@ class Reader:
                 value = lines.data[start:end]
                 try:
                     key, value = self.record(value)
-                except Refused as refused:
-                    self._excluded.add(title, number, refused.detail)
-                    continue
-                found.append(Line(key, value, title, number))
+                except Exception as error:
+                    self._excluded.add(title, number, rejection_of(error).detail)
+                else:
+                    found.append(Line(key, value, title, number))
             yield found
 
     def record(self, value: bytes) -> tuple[bytes | None, bytes]:

@@ -2,7 +2,7 @@
 
 The changes have the texts of stored documents. Redelivered and outdated documents were not stored. They keep their
 place, so that segments are cut as before, and are rejected with that reason. Documents that were rejected before are
-rejected again, and deletions are repeated.
+rejected again, as are those with which the engine fails now. Deletions are repeated.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.rows import layout
@@ -65,23 +66,29 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     headers = {place: source.headers[i] for place, i in enumerate(rows) if i in source.headers}
     ids, times = [source.ids[i] for i in rows], source.times[rows]
     sources = [source.sources[i] for i in rows] if source.sources else []
-    found = Source(
-        source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, rejected, headers, sources
-    )
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
     deleted = [place for place, i in enumerate(rows) if i in deletions]
     columns = Columns(ids, b"".join(texts), ends, times, rejected, deleted=deleted)
     if settings.match_within:
         hashed = np.array([stored.get(i, NOTHING)[1] for i in rows], np.uint64)
-        columns = replace(columns, scopes=_scopes(columns, hashed, settings, changes[0].key))
-    return columns, found
+        columns = _scoped(columns, hashed, settings, changes[0].key)
+    return columns, Source(
+        source.partitions[rows], source.offsets[rows], ids, times, source.signed_at, columns.rejected, headers, sources
+    )
 
 
-def _scopes(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> NDArray[np.uint64]:
-    """Hashes of the scopes that documents were signed with: the difference between their stored fingerprints and those
-    of the texts alone. (The values of `match_within` are not stored.)"""
-    signed = signer_of(settings.signing, key).sign(columns.texts, columns.ends, want_shingles=False)
-    return hashed ^ signed.fingerprints[:, 0]
+def _scoped(columns: Columns, hashed: NDArray[np.uint64], settings: Settings, key: bytes) -> Columns:
+    """The documents with the hashes of the scopes that they were signed with: the difference between their stored
+    fingerprints and those of the texts alone. (The values of `match_within` are not stored.) Documents with which
+    signing fails are rejected."""
+    signer = signer_of(settings.signing, key)
+
+    def sign(begin: int, end: int, found: Mapping[int, Rejection]) -> Columns:
+        part = columns.part(begin, end).rejecting(found)
+        signed = signer.sign(part.texts, part.ends, want_shingles=False)
+        return replace(part, scopes=hashed[begin:end] ^ signed.fingerprints[:, 0])
+
+    return isolating(sign, len(columns))
 
 
 def pieces(columns: Columns, source: Source, most: int) -> Iterator[tuple[Columns, Source]]:

@@ -35,21 +35,21 @@ class GroupCopy:
 
     Every service builds it anew. A copy that was not up to date for longer than the retention of tombstones could
     contain deleted groups. So it is replaced if it was cut off for half as long: a new one is built, and takes its
-    place once it is complete.
+    place once it is complete. The same holds for one that is being built, from when it was begun.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         limit_cache(settings.cache_bytes)
         self._place = TopicPartition(Topics.of(settings).group_changelog, 0)
-        self._read = self._built = _Folder()
+        self._built = _Folder()
+        self._read: _Folder | None = None  # once it is complete
         self._replaced: list[_Folder] = []  # a request may still read one
-        self._whole_at: float | None = None  # when the copy that is read was last known to be up to date
 
     @property
     def folder(self) -> Path | None:
         """The folder, deleted at the end; None if it has no groups to read."""
-        return self._read.path if self._read.begun else None
+        return self._read.path if self._read is not None and self._read.begun else None
 
     async def follow(self, up_to_date: Callable[[bool], None]) -> None:
         """Read until an error.
@@ -69,7 +69,7 @@ class GroupCopy:
             await private.learn(consumer, place.topic)
             begin = (await consumer.beginning_offsets([place]))[place]
             asked, end = await self._end(consumer)
-            if self._whole_at is not None and 2 * (asked - self._whole_at) >= kept:
+            if 2 * (asked - self._built.whole_at) >= kept:
                 if self._built is not self._read:
                     self._built.close()
                 self._built = _Folder()
@@ -82,7 +82,7 @@ class GroupCopy:
             while True:
                 if copy.position >= end:
                     await asyncio.to_thread(self._take, copy)
-                    self._whole_at = asked
+                    copy.whole_at = asked
                     up_to_date(True)
                 records = (await consumer.getmany(timeout_ms=POLL_MS)).get(place, [])
                 ended, error = private.reader_ended(consumer)
@@ -90,7 +90,7 @@ class GroupCopy:
                     raise Failed(f"aiokafka has stopped reading {place.topic}: {error!r}") from error
                 if clock() >= asked + ASK_SECONDS:
                     asked, end = await self._end(consumer)
-                    if self._whole_at is not None and 2 * (asked - self._whole_at) >= kept and copy is self._read:
+                    if copy is self._read and 2 * (asked - copy.whole_at) >= kept:
                         raise Failed(f"{place.topic} could not be read for longer than it keeps tombstones")
                 await asyncio.to_thread(copy.write, records)
                 copy.position = await consumer.position(place)
@@ -105,12 +105,13 @@ class GroupCopy:
         if copy is not self._read:
             for replaced in self._replaced:
                 replaced.close()
-            self._replaced, self._read = [self._read], copy
+            self._replaced = [] if self._read is None else [self._read]
+            self._read = copy
         copy.begun = copy.begun or copy.store.named(FACT) is not None
 
     def close(self) -> None:
         """Delete the folders."""
-        for folder in {self._read, self._built, *self._replaced}:
+        for folder in {self._read or self._built, self._built, *self._replaced}:
             folder.close()
 
 
@@ -119,6 +120,7 @@ class _Folder:
 
     Attributes:
         position: offset of the next record.
+        whole_at: when it was last known to be up to date, at first when it was begun.
         begun: whether there are groups to read.
     """
 
@@ -127,6 +129,7 @@ class _Folder:
         self.path = Path(self._temporary.name)
         self.store = Store(self.path / "db", sync=False)
         self.position = 0
+        self.whole_at = clock()
         self.begun = False
 
     def write(self, records: list[ConsumerRecord]) -> None:

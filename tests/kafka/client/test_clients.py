@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition, errors
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
@@ -20,6 +21,7 @@ from support.kafka.stages import running
 from stream_lsh.kafka.client import clients, private
 from stream_lsh.kafka.client.clients import Deletion, Stopped, Throttle, seen, unless
 from stream_lsh.kafka.client.connection import FINAL, admin
+from stream_lsh.kafka.client.reading import reading
 from stream_lsh.kafka.run.process import STAGES
 from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
@@ -217,3 +219,30 @@ async def test_quota_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
         "Kafka at kafka-1:9092 holds this client (client id news.match) back by a quota, here for 1.5 s: raise its "
         "producer_byte_rate, consumer_byte_rate or request_percentage"
     ]
+
+
+async def test_quota_of_a_reader_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The match role opens one for each hole in a changelog."""
+
+    async def send(*_: object) -> object:
+        return SimpleNamespace(throttle_time_ms=1500)
+
+    async def start(self: Any) -> None:
+        await self._client.send(0, None)
+
+    async def stop(self: Any) -> None:
+        self._closed = True
+
+    for place, name, work in (
+        (AIOKafkaClient, "send", send),
+        (AIOKafkaConsumer, "start", start),
+        (AIOKafkaConsumer, "stop", stop),
+    ):
+        monkeypatch.setattr(place, name, work)
+    for _ in range(2):
+        async with reading(KafkaSettings(bootstrap_servers="kafka-2:9092", topic_prefix="news")):
+            pass
+    [message] = caplog.messages
+    assert message.startswith("Kafka at kafka-2:9092 holds this client (client id news.reading) back by a quota, here")

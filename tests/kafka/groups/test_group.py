@@ -1,7 +1,10 @@
 """The role group against a real broker: each event and alert once, whoever is killed, and whatever disk is left."""
 
 import asyncio
+import errno
 import json
+import os
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +24,7 @@ from stream_lsh.errors import StoreError
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.kafka.groups import stage as group
 from stream_lsh.kafka.groups.stage import GroupStage
-from stream_lsh.kafka.groups.store import FOLDER, PLACE
+from stream_lsh.kafka.groups.store import FOLDER, PLACE, LocalStore
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
@@ -165,6 +168,18 @@ async def test_what_is_not_there_is_said(make: Make, tmp_path: Path) -> None:
     await commit(settings, "group", topics.memberships, 1, "by hand")
     with pytest.raises(StoreError, match="set by hand"):
         await ended(GroupStage, settings)
+
+
+@pytest.mark.parametrize("name", ["mkdir", "rmtree"])
+def test_full_disk_names_folder_and_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The system does not name the file."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path if name == "mkdir" else shutil, name, full)
+    with pytest.raises(StoreError, match=r"groups cannot be used: No space left on device; make room on the disk"):
+        LocalStore.of(tmp_path / FOLDER, "these", 0)
 
 
 async def test_a_store_that_is_lost_is_read_again(make: Make, tmp_path: Path) -> None:

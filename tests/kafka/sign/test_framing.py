@@ -15,6 +15,7 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.engine_errors import EngineErrors
 from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Signed
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.records import columns_of
@@ -199,19 +200,23 @@ def test_what_waits_is_taken_in_order_and_counted() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"match_within": ["text"]}, {"measure": "containment"}], ids=str)
 def test_a_document_that_signing_raises_on_is_rejected_however_frames_are_cut(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = KafkaSettings(shards=2, compare_with="all", **given)
     records = [record(0, offset, WORDS if offset == 7 else words(9)) for offset in range(20)]
 
     def rows(most: int) -> list[tuple[Any, ...]]:
         framer = Framer(settings.model_copy(update={"frame_documents": most}), signer_of(settings.signing), 2**26)
-        frames = [Frame.decode(frame.data, settings) for frame in framer.frames([Chunk(0, records, 0, 20, STARTS)], 1)]
+        signed = framer.frames([Chunk(0, records, 0, 20, STARTS)], 1)
+        for frame in signed:
+            failures.look(frame.source)
+        frames = [Frame.decode(frame.data, settings) for frame in signed]
         return [
             (f.source.ids[i], int(f.sizes[i]), f.signatures[i].tobytes(), f.source.rejected.get(i))
             for f in frames for i in range(len(f.source))
         ]  # fmt: skip
 
+    failures = EngineErrors("docs")
     whole = rows(20)
     poison(monkeypatch)
     found = rows(20)
@@ -220,6 +225,7 @@ def test_a_document_that_signing_raises_on_is_rejected_however_frames_are_cut(
     id, size, _, why = found[7]
     assert (id, size, why.reason) == (b'"0-7"', 0, "engine_error")
     assert re.fullmatch(r"the engine raised ValueError in stream_lsh\.text\.preparation, line \d+: .{200}", why.detail)
+    assert caplog.messages == [f'docs, partition 0, offset 7, id "0-7": rejected as engine_error: {why.detail}']
 
 
 def test_what_no_document_causes_ends_signing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,8 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.partitioner import partition_of
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import NOTES, Note
-from stream_lsh.kafka.tools import delete
-from stream_lsh.kafka.tools.produce import Feeder, Sent
+from stream_lsh.kafka.tools import delete, produce
+from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Reader, Sent
 from stream_lsh.kafka.tools.tail import tail
 
 
@@ -83,6 +83,21 @@ async def test_what_is_no_document_is_sent_without_a_key(settings: KafkaSettings
     assert keys.pop(b'{"id": 17, "text": "x"}') == b"17"
     assert keys.pop(b'{"id": "\\ud800"}') == b"\xed\xa0\x80"  # an id that the engine takes; only the text is missing
     assert set(keys.values()) == {None}
+
+
+def test_a_line_that_reading_raises_on_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def key_text(document: dict[str, str], field: str) -> bytes:
+        return {name: name.encode() for name in ("d0", "d2")}[document[field]]
+
+    monkeypatch.setattr(produce, "key_text", key_text)
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines(0, 3)))
+    reader = Reader(KafkaSettings(), None, left_out := LeftOut())
+    found = reader.records(reader.open(str(tmp_path / "a.jsonl")))
+    assert [record.key for records in found for record in records] == [b"d0", b"d2"]
+    [message] = left_out.messages
+    assert re.search(
+        r"a\.jsonl, line 2: the engine raised KeyError in stream_lsh\.kafka\.tools\.produce, line", message
+    )
 
 
 async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None:

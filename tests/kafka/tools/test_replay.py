@@ -236,7 +236,9 @@ def test_after_a_larger_limit(broker: Any, prefix: str, tmp_path: Path) -> None:
         assert outputs.unique[1].headers[-1] == (HEADER, b"1")
 
 
-def test_after_a_fault_of_the_engine(broker: Any, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_fault_of_the_engine(
+    broker: Any, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Signing raises on one document, which stops nothing; after an upgrade it is sent again, and is unique."""
     values = [b'{"id":"%d","title":"title %d","text":"%b"}' % (i, i, WORDS.encode() * (i == 1)) for i in range(3)]
 
@@ -250,6 +252,7 @@ def test_after_a_fault_of_the_engine(broker: Any, prefix: str, tmp_path: Path, m
         with monkeypatch.context() as patched:
             poison(patched)
             pipeline.run(signed(3))
+        assert f'{prefix}.documents, partition 0, offset 1, id "1": rejected as engine_error: the engine' in caplog.text
         until(lambda: _passed_on(pipeline) == (2, 1), why=pipeline.report())
         until(lambda: 'rejected_total{reason="engine_error",role="forward"} 1.0' in (scraped(port) or ""))
         command = ["kafka", "replay", "--config", str(worker.config), "--reason", "engine_error"]

@@ -15,6 +15,7 @@ from support.kafka import match_play
 from support.kafka.replica_play import change_of, oracle, reply_of, stream, undisturbed, verdicts
 from support.kafka.stages import KEY
 from support.long_form import rotating
+from support.poison import WORDS, poison
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
@@ -141,6 +142,21 @@ def test_it_answers_as_the_embedded_index(
         assert any("new_representative" in line for line in theirs) == (compare_with == "kept")
     else:
         assert "id_reused" in reasons.values()
+
+
+def test_a_document_that_signing_raises_on_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a scope only its hash is stored, so texts are signed to find it."""
+    settings = Settings(threshold=0.6, compare_with="all", shards=2, match_within=["lang"])
+    given = feed(SIZE)
+    given[7] = replace(given[7], text=WORDS)
+    [changes] = changes_of(settings, given, tmp_path)
+    whole, _ = documents(changes, settings)
+    poison(monkeypatch)
+    found, source = documents(changes, settings)
+    assert source.rejected == found.rejected
+    assert found.rejected.keys() - whole.rejected.keys() == {7} and found.rejected[7].reason == "engine_error"
+    scopes = [np.delete(each.scope_hashes(np.empty(0, np.uint64)), 7).tolist() for each in (found, whole)]
+    assert scopes[0] == scopes[1] and found.texts == whole.texts.replace(WORDS.encode(), b"")
 
 
 def test_times_headers_and_what_is_not_accepted(tmp_path: Path) -> None:
