@@ -199,6 +199,7 @@ async def producing(settings: KafkaSettings, role: str, **options: Any) -> Async
     }
     producer = AIOKafkaProducer(**client_options(settings), **given)
     private.watch_throttle(producer, Throttle(settings, given["client_id"]))
+    private.require_brokers(producer)
     try:
         await _started(producer.start, settings)
         yield producer

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import CorruptRecordException
+from aiokafka.errors import CorruptRecordException, KafkaConnectionError
 from aiokafka.producer import sender
 from aiokafka.record.default_records import DefaultRecordBatch, _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
@@ -51,6 +51,20 @@ def watch_throttle(client: AIOKafkaConsumer | AIOKafkaProducer, say: Callable[[f
         return response
 
     inner.send = watched
+
+
+def require_brokers(producer: AIOKafkaProducer) -> None:
+    """Make a producer's start raise KafkaConnectionError if the broker lists no brokers yet. aiokafka would raise
+    AssertionError when it looks for the coordinator of a transaction or for a producer id."""
+    inner = producer.client
+    bootstrap = inner.bootstrap
+
+    async def checked() -> None:
+        await bootstrap()
+        if not inner.cluster.brokers():
+            raise KafkaConnectionError("it has only just started, and lists no brokers yet")
+
+    inner.bootstrap = checked
 
 
 def check_group(consumer: AIOKafkaConsumer) -> None:

@@ -38,6 +38,20 @@ async def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monke
     assert may_pass(caught.value) and not isinstance(caught.value, FINAL)
 
 
+async def test_a_producer_starts_again_if_the_broker_knows_of_no_brokers_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answered(self: AIOKafkaClient) -> None:
+        """As for a moment after a broker's restart; then the broker goes down again."""
+
+    monkeypatch.setattr(AIOKafkaClient, "bootstrap", answered)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free = server.getsockname()[1]
+    with pytest.raises(Exception) as caught:
+        settings = KafkaSettings(bootstrap_servers=f"127.0.0.1:{free}")
+        async with clients.producing(settings, "judge", transactional_id="judge-0"):
+            raise AssertionError("it has no brokers")
+    assert may_pass(caught.value)
+
+
 @pytest.mark.parametrize("error", [None, errors.KafkaError("refused"), asyncio.CancelledError()])
 async def test_a_producer_is_closed_whatever_happens(
     monkeypatch: pytest.MonkeyPatch, error: BaseException | None
