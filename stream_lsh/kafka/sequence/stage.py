@@ -96,7 +96,7 @@ class SequenceStage(Stage):
         self._log: DecisionLog | None = None  # with several shards and `compare_with = "kept"`
         self._decided = asyncio.Event()
         if settings.keeps_time:
-            StreamTime().advance(np.empty(0, np.int64))  # compile before joining: a member must send heartbeats
+            StreamTime().advance(np.zeros(1, np.int64))  # compile before joining: a member must send heartbeats
 
     async def run(self, stop: asyncio.Event) -> None:
         following = [self._follow] if self.settings.late else []
