@@ -81,7 +81,8 @@ class GroupCopy:
             consumer.seek(place, copy.position)
             while True:
                 if copy.position >= end:
-                    await asyncio.to_thread(self._take, copy)
+                    if copy is not self._read or not copy.begun:
+                        await asyncio.to_thread(self._take, copy)
                     copy.whole_at = asked
                     up_to_date(True)
                 records = (await consumer.getmany(timeout_ms=POLL_MS)).get(place, [])
@@ -92,7 +93,8 @@ class GroupCopy:
                     asked, end = await self._end(consumer)
                     if copy is self._read and 2 * (asked - copy.whole_at) >= kept:
                         raise Failed(f"{place.topic} could not be read for longer than it keeps tombstones")
-                await asyncio.to_thread(copy.write, records)
+                if records:
+                    await asyncio.to_thread(copy.write, records)
                 copy.position = await consumer.position(place)
 
     async def _end(self, consumer: AIOKafkaConsumer) -> tuple[float, int]:
@@ -133,8 +135,7 @@ class _Folder:
         self.begun = False
 
     def write(self, records: list[ConsumerRecord]) -> None:
-        if records:
-            self.store.write({record.key: record.value for record in records})
+        self.store.write({record.key: record.value for record in records})
 
     def close(self) -> None:
         self.store.close()
