@@ -25,6 +25,7 @@ from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.document import Document, Time
 from stream_lsh.documents.times import milliseconds
 from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.erasure import ENDING_SECONDS, erase_due
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.embedded.temporary import temporary_folder
@@ -381,7 +382,7 @@ class Deduplicator(Questions):
                 if self._automatic and not (self._read_only or guard.torn):
                     with uninterrupted():
                         self._commit()
-                    self._engine.erase_at_end()
+                    erase_due(self._index, time.time(), ENDING_SECONDS)
             finally:
                 with uninterrupted():
                     guard.closed = True

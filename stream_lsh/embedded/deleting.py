@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
-from stream_lsh.embedded.engine import ENDING_SECONDS, Engine
-from stream_lsh.embedded.erasure import erase_due
+from stream_lsh.embedded.engine import Engine
+from stream_lsh.embedded.erasure import ENDING_SECONDS, erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import PlaceOf, Sink, removal_lines

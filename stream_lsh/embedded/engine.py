@@ -32,8 +32,6 @@ from stream_lsh.settings.model import Settings
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
-ENDING_SECONDS = 5.0  # of erasing at the end of a run; the next one continues
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -184,10 +182,6 @@ class Engine:
         """Go on with erasing what is due; to be called now and then where nothing is committed. Cheap if nothing is."""
         self._erase_lines()
         self.index.erase(time.time(), everything=False)
-
-    def erase_at_end(self) -> None:
-        """Erase what is due, for some seconds."""
-        self.index.erase(time.time(), begins=self._journal.erase, seconds=ENDING_SECONDS)
 
     def _erase_lines(self) -> None:
         """Erase what finished runs have left that may name what is being erased. An interrupted run does so itself."""

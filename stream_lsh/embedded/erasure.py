@@ -25,6 +25,8 @@ from stream_lsh.index.rows.texts import Texts
 from stream_lsh.index.store.rocksdb import ROWS, Store
 from stream_lsh.settings.model import Settings
 
+ENDING_SECONDS = 5.0  # of erasing at the end of a run; the next one continues
+
 
 class Erasure(NamedTuple):
     """erased, waiting: versions erased so far, and still in the queue. oldest, due: seconds since 1970, when the oldest

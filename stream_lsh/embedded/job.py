@@ -11,7 +11,8 @@ from pathlib import Path
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
-from stream_lsh.embedded.engine import ENDING_SECONDS, Engine, Judged
+from stream_lsh.embedded.engine import Engine, Judged
+from stream_lsh.embedded.erasure import ENDING_SECONDS
 from stream_lsh.embedded.feed import Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
