@@ -32,6 +32,7 @@ LAYERS = (
     ("api",),
     ("kafka.settings",),
     ("kafka.names", "kafka.partitioner"),
+    ("kafka.strimzi",),
     ("kafka.client",),
     ("kafka.weaknesses",),
     ("kafka.topics",),

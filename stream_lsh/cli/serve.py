@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from stream_lsh.cli.extra import SERVE_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.health import SERVICE_PORT
 from stream_lsh.cli.options import (
     DOCUMENTS,
     GROUPS,
@@ -76,7 +77,7 @@ its deletions to the service.""",
             help="address to listen on  [127.0.0.1]",
         ),
         Option(
-            ["--port"], type=click.IntRange(0, 65535), default=8765, metavar="N", section=SERVICE,
+            ["--port"], type=click.IntRange(0, 65535), default=SERVICE_PORT, metavar="N", section=SERVICE,
             help="port to listen on; 0: a free one  [8765]",
         ),
         Option(

@@ -18,6 +18,7 @@ import pytest
 from support.deploy_files import PORT, ROOT, UID, check_command, dockerfile, image_environment, only
 
 import stream_lsh
+from stream_lsh.cli.health import SERVICE_PORT
 from stream_lsh.hashing import notice
 
 pytestmark = pytest.mark.long  # the gate has the tools
@@ -35,7 +36,14 @@ def test_the_image_starts_a_worker_and_asks_for_its_health() -> None:
     assert warming
     for words in warming:
         check_command(shlex.split(words))
-    assert only("EXPOSE") == image_environment()["STREAM_LSH_HTTP_PORT"] == str(PORT)
+    assert image_environment()["STREAM_LSH_HTTP_PORT"] == str(PORT)
+    assert only("EXPOSE").split() == [str(PORT), str(SERVICE_PORT)]
+
+
+def test_hadolint_finds_nothing() -> None:
+    program = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([program, ROOT / "deploy" / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_image_gets_all_it_copies() -> None:

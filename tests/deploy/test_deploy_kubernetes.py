@@ -1,5 +1,6 @@
 """deploy/kubernetes and its folder serve: by the schema of Kubernetes, as kustomize builds it, and against the code."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,7 +17,6 @@ from support.deploy_files import (
     WORKLOADS,
     check_command,
     image_environment,
-    load,
     manifests,
     name_of,
     of_kind,
@@ -39,11 +39,16 @@ SERVE = KUBERNETES / "serve"
 
 
 @pytest.mark.parametrize("folder", [KUBERNETES, SERVE], ids=lambda folder: folder.name)
-def test_kubernetes_takes_what_kustomize_builds(folder: Path) -> None:
+def test_kubernetes_takes_what_kustomize_builds(folder: Path, tmp_path: Path) -> None:
     import kubernetes_validate
 
     kubectl = shutil.which("kubectl") or missing("there is no kubectl")
-    done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    copy = tmp_path / "kubernetes"
+    shutil.copytree(KUBERNETES, copy)
+    copied = copy / folder.relative_to(KUBERNETES)
+    listed = copied / "kustomization.yaml"
+    listed.write_text(re.sub(r"# (- \w+\.yaml)", r"\1", listed.read_text()))  # also what is optional
+    done = subprocess.run([kubectl, "kustomize", str(copied)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     built = list(yaml.safe_load_all(done.stdout))
     examples = of_kind(folder, "Secret")  # those are filled in and applied by hand
@@ -53,8 +58,6 @@ def test_kubernetes_takes_what_kustomize_builds(folder: Path) -> None:
     names = {(manifest["kind"], name_of(manifest)) for manifest in built}
     assert {(manifest["kind"], name_of(manifest)) for manifest in manifests(folder) if manifest not in examples} < names
     (settings,) = (name for kind, name in names if kind == "ConfigMap")  # with a hash of its content
-    image = load(folder / "kustomization.yaml")["images"][0]
-    assert f"{image['newName']}:{image['newTag']}" == own_services()["sign"]["image"]
     for manifest in built:
         if manifest["kind"] in WORKLOADS:
             pod = manifest["spec"]["template"]["spec"]
@@ -113,8 +116,7 @@ def test_secrets_are_settings_and_nowhere_else() -> None:
             text = path.read_text(encoding="utf-8").lower()
             assert not any(name in text for name in secrets), path
     for name, pod in pods():
-        (source,) = pod["containers"][0]["envFrom"]
-        assert source == {"secretRef": {"name": name_of(secret), "optional": True}}, name
+        assert pod["containers"][0]["envFrom"][0] == {"secretRef": {"name": name_of(secret), "optional": True}}, name
 
 
 def test_kubernetes_runs_every_role_once_and_commands_that_there_are() -> None:
@@ -133,7 +135,7 @@ def test_kubernetes_runs_every_role_once_and_commands_that_there_are() -> None:
 def test_probes_wait_longer_than_a_worker_does_and_there_is_time_to_stop() -> None:
     give_up = KafkaSettings.load(KUBERNETES / "settings.toml").give_up_seconds
     for name, pod in pods():
-        if name == "topics":
+        if name in ("topics", "page", "alerts"):
             continue
         assert pod["terminationGracePeriodSeconds"] > DRAIN + 10, name
         (container,) = pod["containers"]

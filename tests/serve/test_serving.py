@@ -43,6 +43,13 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     return found
 
 
+def test_the_health_of_a_container_is_that_of_its_service(served: Serving) -> None:
+    port = served.client.base_url.port
+    for words, code, said in ((["--port", str(port)], 0, "ready"), (["--port", str(port), "--https"], 1, "not live")):
+        result = CliRunner().invoke(main, ["health", *words])
+        assert result.exit_code == code and said in result.output, result.output
+
+
 def test_a_document_gets_its_verdict_and_is_found_again(served: Serving) -> None:
     first = served.add({"id": "a1", "text": text("a"), "from": "x", "ts": 1_700_000_000})
     assert first == {

@@ -12,7 +12,6 @@ COMMANDS = {
     "groups": "Show the groups of a pipeline: which documents spread.",
     "delete": "Delete documents from the pipeline.",
     "status": "Show the state of the pipeline, what is wrong first.",
-    "health": "Check the worker on this machine.",
     "drain": "Finish what was read, and read nothing new.",
     "reindex": "Rebuild index and outputs under a new prefix.",
     "replay": "Send rejected documents again.",

@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +24,7 @@ CREATE_EXAMPLES = """
 stream-lsh kafka topics create
 stream-lsh kafka topics create --bootstrap-servers kafka-1:9092,kafka-2:9092 --shards 4 --partitions 16
 stream-lsh kafka topics create --topic-prefix news --documents-topic crawl --replication-factor 3
+stream-lsh kafka topics create --format strimzi --strimzi-cluster kafka | kubectl apply --namespace kafka --filename -
 """
 SHOW_EXAMPLES = """
 stream-lsh kafka topics show
@@ -42,26 +42,48 @@ def topics() -> None:
     pass
 
 
-_pipeline_command = partial(
-    pipeline_command,
-    (*CONNECTION, *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups"),
-    [Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")],
+_NAMES = (*CONNECTION, *KAFKA_SECTIONS[TOPICS], "compare_with", "shards", "max_document_bytes", "groups")
+_JSON = Option(["--json", "as_json"], is_flag=True, section="Output", help="one JSON object for each topic")
+_STRIMZI = (
+    Option(
+        ["--format", "form"], type=click.Choice(["strimzi"]), section="Output",
+        help="print KafkaTopic and KafkaUser for Strimzi (API v1) instead of making topics",
+    ),
+    Option(
+        ["--strimzi-cluster"], default="my-cluster", metavar="NAME", section="Output",
+        help="name of Strimzi's Kafka resource  [my-cluster]",
+    ),
+)  # fmt: skip
+
+
+@pipeline_command(
+    _NAMES,
+    [_JSON, *_STRIMZI],
     make=topics.command,
-)
-
-
-@_pipeline_command(
     examples=CREATE_EXAMPLES,
     help="""Make the topics that are missing, as the settings say.
 
 Existing topics stay as they are, and the command shows what differs. Only the outputs get more partitions, if the
-documents topic has more. You can repeat the command at any time.""",
+documents topic has more. You can repeat the command at any time.
+
+With --format strimzi it asks no broker. It prints manifests of the topics, and of a user who may do all that the roles
+and commands of the pipeline do.""",
 )
-def create(settings: KafkaSettings, as_json: bool) -> None:
-    _run(settings, "create", as_json)
+def create(settings: KafkaSettings, as_json: bool, form: str | None, strimzi_cluster: str) -> None:
+    if form is None:
+        _run(settings, "create", as_json)
+        return
+    import yaml
+
+    from stream_lsh.kafka.strimzi import resources
+
+    click.echo(yaml.safe_dump_all(resources(settings, strimzi_cluster), sort_keys=False, width=120), nl=False)
 
 
-@_pipeline_command(
+@pipeline_command(
+    _NAMES,
+    [_JSON],
+    make=topics.command,
     examples=SHOW_EXAMPLES,
     help="Show the topics: partitions, replicas, retention, what differs from the settings, and what is weak.",
 )

@@ -70,7 +70,7 @@ stop, and 6 if Kafka could not be used for give_up_seconds. A role that cannot c
 stops alone.
 
 With http_port each process answers /health and /metrics, the first at this port and the others at the next ones.
-`stream-lsh kafka health` asks them all. Passwords (sasl_password, ssl_password) are settings of the file, or the
+`stream-lsh health` asks them all. Passwords (sasl_password, ssl_password) are settings of the file, or the
 variables STREAM_LSH_SASL_PASSWORD and STREAM_LSH_SSL_PASSWORD.""",
     params=[
         Option(

@@ -1,9 +1,10 @@
-"""Asking workers over HTTP: /health and /metrics of each of their processes."""
+"""Asking workers over HTTP: /health and /metrics of each of their processes; and services whether they are ready."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
@@ -62,9 +63,25 @@ def health(host: str, port: int) -> dict[str, Any] | str:
     return f"what answers at {where} is not a worker"
 
 
-def _get(url: str) -> bytes:
+def service_health(host: str, port: int, https: bool) -> tuple[bool, str] | None:
+    """Whether a service (`stream-lsh serve`) accepts documents, and what it says; None if nothing like it answers."""
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unverified)
+    )  # fmt: skip
     try:
-        with _DIRECT.open(url, timeout=SECONDS) as answer:
+        found = json.loads(_get(f"http{'s' * https}://{_bracketed(host)}:{port}/health/ready", opener))
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    if not isinstance(found, dict) or not {"status", "health"} & found.keys():
+        return None
+    return found.get("status") == "ready", str(found.get("detail", found["status"]))
+
+
+def _get(url: str, opener: urllib.request.OpenerDirector = _DIRECT) -> bytes:
+    try:
+        with opener.open(url, timeout=SECONDS) as answer:
             body: bytes = answer.read()
     except urllib.error.HTTPError as error:  # an unhealthy process answers with an error status and a report
         body = error.read()

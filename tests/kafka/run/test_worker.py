@@ -20,7 +20,7 @@ from support.kafka.brokers import is_running
 from support.long_form import pairwise, rotating
 from support.waiting import PATIENCE, until
 
-from stream_lsh.cli.kafka.health import ask
+from stream_lsh.cli.health import ask
 from stream_lsh.errors import BrokerError, UsageError
 from stream_lsh.kafka.run.process import Job, command, dump, explained, load, run_roles
 from stream_lsh.kafka.run.supervisor import plan, wait_for_kafka
@@ -246,7 +246,7 @@ def test_a_stopped_role_is_reported(start: Start) -> None:
     worker.started(3)
     worker.order("forward", "give up")
     until(lambda: "forward has stopped" in worker.said())
-    live, lines = ask("127.0.0.1", port)
+    live, lines = ask("127.0.0.1", [port])
     said = [line for line in lines if "not live" in line]
     assert not live and len(lines) == 3 and len(said) == 1
     assert said[0].startswith("forward (port") and said[0].endswith("stopped: the shelf is empty; fill it")
