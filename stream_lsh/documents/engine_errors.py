@@ -12,6 +12,7 @@ from stream_lsh.errors import StreamLshError
 
 T = TypeVar("T")
 ENGINE_ERROR = "engine_error"
+SHOWN = 200  # characters of an id
 MESSAGE = 200  # characters of an exception's message: it may quote the document
 
 
@@ -65,6 +66,11 @@ def rejection_of(error: Exception) -> Rejection:
     message = " ".join(str(error).split())[:MESSAGE].encode("utf-8", "replace").decode("utf-8")
     said = f": {message}" if message else ""
     return Rejection(ENGINE_ERROR, f"the engine raised {type(error).__name__} in {_place(error)}{said}")
+
+
+def shown_id(id: bytes) -> str:
+    """The beginning of an id, as JSON."""
+    return id.decode("utf-8", "replace")[:SHOWN]
 
 
 def _place(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,8 +16,10 @@ import numpy as np
 
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Columns, Fields, Rejection
+from stream_lsh.documents.engine_errors import shown_id
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
+from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
@@ -65,6 +68,7 @@ class Engine:
         known = index.store.named("job") or {}
         self.job: dict[str, Any] = {"next_seq": 0, "open": False, "first": 0, "done_in_job": 0, "outputs": {}, **known}
         self.seq: int = self.job["next_seq"]
+        self._engine_errors = EngineErrors(logging.getLogger("stream_lsh.embedded"))
 
     @classmethod
     def open(
@@ -134,6 +138,8 @@ class Engine:
             if self.alerts is not None:
                 alerts = self.alerts.add(judgement, log, shift, columns.sources, events)
         self.seq += len(columns)
+        if signed.rejected:
+            self._engine_errors.look(signed.rejected, lambda i: f"the document with the id {shown_id(columns.ids[i])}")
         return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts)
 
     def check(self, columns: Columns) -> Judged:

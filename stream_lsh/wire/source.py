@@ -11,6 +11,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.engine_errors import shown_id
 from stream_lsh.errors import FormatError
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, column, join, split
@@ -71,6 +72,10 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def place(self, topic: str, i: int) -> str:
+        """Where document i is, for people."""
+        return f"{topic}, partition {self.partitions[i]}, offset {self.offsets[i]}, id {shown_id(self.ids[i])}"
 
     @staticmethod
     def count(settings: Settings) -> int:

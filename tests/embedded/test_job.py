@@ -165,7 +165,7 @@ def test_no_thread_is_left_after_a_failure(tmp_path: Path, feeds: list[str], mon
 
 
 def test_a_document_that_signing_raises_on_is_a_dead_letter(
-    tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, feeds: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd, paths = line("odd", WORDS), {name: tmp_path / name for name in ("verdicts", "dead_letters", "asked")}
     lines = Path(feeds[0]).read_text().splitlines(keepends=True)
@@ -178,6 +178,7 @@ def test_a_document_that_signing_raises_on_is_a_dead_letter(
     [letter] = read_lines(paths["dead_letters"])
     assert (letter["reason"], letter["line"], letter["original"] + "\n") == ("engine_error", 21, odd)
     assert letter["detail"].startswith("the engine raised ValueError in stream_lsh.text.preparation, line ")
+    assert f'the document with the id "odd": rejected as engine_error: {letter["detail"]}' in caplog.messages
     whole, found = read_lines(tmp_path / "whole"), read_lines(paths["verdicts"])
     assert found[:20] + found[21:] == whole[:20] + whole[21:]
     assert (whole[20]["kind"], found[20]["kind"], found[20]["id"]) == ("unique", "rejected", "odd")

@@ -13,10 +13,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.structs import TopicPartition
 
+from stream_lsh.embedded.often import Often
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import admin, cause, client_options
-from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
 from stream_lsh.kafka.settings import KafkaSettings
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.embedded.often import Often
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.consumer.output import InOrder, Record, Send
 from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
 from stream_lsh.kafka.match.held import Held, Matched

@@ -11,12 +11,14 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ClassVar
 
+from stream_lsh.embedded.engine_errors import EngineErrors
+from stream_lsh.embedded.often import Often
 from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
-from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
@@ -24,7 +26,6 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.engine_errors import EngineErrors
 from stream_lsh.kafka.sign.framing import Chunk, Framer
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.position import (
@@ -65,7 +66,7 @@ class SignStage(Stage):
         self.log = logging.getLogger("stream_lsh.kafka.sign")
         self._relay = Relay(settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
-        self._engine_errors = EngineErrors(topics.documents)
+        self._engine_errors = EngineErrors(logging.getLogger("stream_lsh.kafka.sign"))
         self._pending = Pending(None if settings.window is None else settings.window_ms)
         self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -347,7 +348,7 @@ class SignStage(Stage):
                 self.probe.batch(documents, loop.time() - began)
             async with self._relay.member.working:
                 for frame in frames if epoch == self._relay.epoch else ():
-                    self._engine_errors.look(frame.source)
+                    self._engine_errors.look(frame.source.rejected, partial(frame.source.place, self.topics.documents))
                     self._lasts |= frame.lasts
                     marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
                     await self._relay.send([(0, frame.data)], marks, frame.documents)

@@ -14,12 +14,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.documents.columns import Columns
+from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.errors import ForeignError, FormatError, StoreError, UsageError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client.clients import producing, seen, waited
@@ -31,7 +33,6 @@ from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.engine_errors import EngineErrors
 from stream_lsh.kafka.sign.position import NOTES, Note, Pause, pause_of
 from stream_lsh.kafka.tools.drain import mark
 from stream_lsh.kafka.tools.reindex import changed, prepare
@@ -211,13 +212,13 @@ class _Restoring:
             producing(self._new, "reindex") as producer,
         ):
             chains, underway = Chains(consumer, old, ends), Underway(producer)
-            engine_errors = EngineErrors(Topics.of(old).documents)
+            engine_errors = EngineErrors(log)
 
             async def send(columns: Columns, source: Source, segments: Any) -> None:
                 if all(to <= accepted.positions.get(partition, -1) for partition, _, to, _ in segments.tolist()):
                     return
                 frame = await asyncio.to_thread(Frame.of, signer, self._new, columns, segments, source)
-                engine_errors.look(frame.source)
+                engine_errors.look(source.rejected, partial(source.place, Topics.of(old).documents))
                 data = frame.encode(self._new)
                 future = await underway.send(self._topics.signatures, 0, data)
                 future.add_done_callback(seen)

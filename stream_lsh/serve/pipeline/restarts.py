@@ -7,9 +7,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from stream_lsh.embedded.often import Often
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import FINAL, cause, explain
-from stream_lsh.kafka.client.often import Often
 from stream_lsh.kafka.run.restarts import may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 

@@ -1,9 +1,10 @@
 """Micro-batches: records are cut into frames that continue one another, within the limits."""
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,11 @@ import pytest
 from aiokafka.structs import ConsumerRecord
 from support.poison import WORDS, poison
 
+from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.families.family import signer_of
 from stream_lsh.families.signer import Signer
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.engine_errors import EngineErrors
 from stream_lsh.kafka.sign.framing import HEADER_BYTES, Chunk, Framer, Signed
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.records import columns_of
@@ -209,14 +210,14 @@ def test_a_document_that_signing_raises_on_is_rejected_however_frames_are_cut(
         framer = Framer(settings.model_copy(update={"frame_documents": most}), signer_of(settings.signing), 2**26)
         signed = framer.frames([Chunk(0, records, 0, 20, STARTS)], 1)
         for frame in signed:
-            failures.look(frame.source)
+            failures.look(frame.source.rejected, partial(frame.source.place, "docs"))
         frames = [Frame.decode(frame.data, settings) for frame in signed]
         return [
             (f.source.ids[i], int(f.sizes[i]), f.signatures[i].tobytes(), f.source.rejected.get(i))
             for f in frames for i in range(len(f.source))
         ]  # fmt: skip
 
-    failures = EngineErrors("docs")
+    failures = EngineErrors(logging.getLogger("stream_lsh"))
     whole = rows(20)
     poison(monkeypatch)
     found = rows(20)
