@@ -76,6 +76,7 @@ class Held:
         self._gap_since: float | None = None
         self._matched = time.monotonic()  # when a frame was last matched or applied, or this was opened
         self._replica: Replica | None = None
+        self._opening: asyncio.Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, f"shard-{shard}")
         self.backlog = Backlog(lambda records: self._thread.submit(self._plainly, lambda: self._apply(records)))
 
@@ -90,13 +91,18 @@ class Held:
     # -- opening and closing ----------------------------------------------------------------------------------------
 
     async def open(self, start: int) -> None:
-        """Open the replica. `check` must follow. start: the first offset of the changelog.
+        """Open the replica, or wait for an opening that a cancelled call has begun. `check` must follow.
+
+        Args:
+            start: the first offset of the changelog.
 
         Raises:
             StoreError: the folder is unusable.
         """
-        self.start = start
-        await self._run(self._open)
+        if self._opening is None:
+            self.start = start
+            self._opening = asyncio.get_running_loop().run_in_executor(self._thread, self._plainly, self._open)
+        await asyncio.shield(self._opening)
 
     def _open(self) -> None:
         try:

@@ -80,9 +80,11 @@ class FrameStore(Store[bytes, bytes]):
     async def _hold(self, shard: int, start: int) -> None:
         if shard in self._closing:
             await asyncio.wait([self._closing[shard]])
-        if shard not in self.held and not self._ended:
-            held = self.held[shard] = Held(self.app.settings, shard, self.app.foreign)
-            await held.open(start)
+        if self._ended:
+            return
+        if shard not in self.held:
+            self.held[shard] = Held(self.app.settings, shard, self.app.foreign)
+        await self.held[shard].open(start)
 
     def _give_up(self, shards: Iterable[int]) -> None:
         """Close shards in the background: a joining member sends no heartbeat until `on_rebalance` has returned."""

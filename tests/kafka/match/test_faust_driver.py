@@ -325,6 +325,29 @@ async def test_a_shard_closed_by_the_end_of_a_life_while_it_is_taken_over_is_no_
     assert store.held == {}
 
 
+async def test_a_rebalance_waits_for_what_a_cancelled_one_has_begun_to_open(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changelog, real, go = {TP("changelog", 0)}, Held._open, threading.Event()
+
+    def slow(self: Held) -> None:
+        assert go.wait(30)
+        real(self)
+
+    monkeypatch.setattr(Held, "_open", slow)
+    first = asyncio.create_task(store.on_rebalance(changelog, set(), changelog))
+    while not store.held:
+        await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.wait([first])
+    second = asyncio.create_task(store.on_rebalance(changelog, set(), changelog))
+    await asyncio.sleep(0.05)
+    go.set()
+    await second
+    assert store.held[0].reached == 0
+    await store.close()
+
+
 async def test_only_standbys_wait_for_merges(store: Any) -> None:
     places = {TP("changelog", 0), TP("changelog", 1)}
     store.app.assignor.assigned_standbys = lambda: {TP("changelog", 1)}
