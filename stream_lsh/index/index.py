@@ -24,7 +24,7 @@ from stream_lsh.index.evidence import explained
 from stream_lsh.index.kernel import compiling
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.runs import Workers
-from stream_lsh.index.resolution import Fates, Resolution, Resolved
+from stream_lsh.index.resolution import Resolution, Resolved, States
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import DELETION, NO_GROUP, SEQ, TIME, VALID
 from stream_lsh.index.segments.identity import identity
@@ -120,8 +120,8 @@ class Index:
                 )
             self._resolution = Resolution()
             if self.settings.late:
-                fates = Fates.joined([shard.late.fates() for shard in self.shards])
-                self._resolution.restore(fates, store.named("resolution"))
+                states = States.joined([shard.late.states() for shard in self.shards])
+                self._resolution.restore(states, store.named("resolution"))
         except BaseException:
             self._release()
             raise

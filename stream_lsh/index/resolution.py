@@ -60,7 +60,7 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class States:
     """Verdicts on provisional documents, in columns, ascending by number.
 
     Attributes:
@@ -75,26 +75,26 @@ class Fates:
     group: NDArray[np.int64]
 
     @classmethod
-    def of(cls, n: int) -> Fates:
+    def of(cls, n: int) -> States:
         none = np.full(n, -1)
         return cls(none, none, np.full(n, UNKNOWN), np.zeros(n), none.copy())
 
     def __len__(self) -> int:
         return len(self.seq)
 
-    def at(self, places: slice | NDArray[np.int64]) -> Fates:
+    def at(self, places: slice | NDArray[np.int64]) -> States:
         """The entries at some places."""
-        return Fates(*(getattr(self, field.name)[places] for field in fields(self)))
+        return States(*(getattr(self, field.name)[places] for field in fields(self)))
 
     @classmethod
-    def joined(cls, fates: Sequence[Fates]) -> Fates:
+    def joined(cls, states: Sequence[States]) -> States:
         """All of them, in the order given."""
-        return cls(*(np.concatenate([getattr(f, field.name) for f in fates]) for field in fields(cls)))
+        return cls(*(np.concatenate([getattr(f, field.name) for f in states]) for field in fields(cls)))
 
-    def and_of(self, seqs: NDArray[np.int64], places: NDArray[np.int64]) -> Fates:
+    def and_of(self, seqs: NDArray[np.int64], places: NDArray[np.int64]) -> States:
         """With those of more documents, which have no verdict yet."""
-        more = Fates.of(len(seqs))
-        return Fates.joined((self, replace(more, seq=seqs, place=places)))
+        more = States.of(len(seqs))
+        return States.joined((self, replace(more, seq=seqs, place=places)))
 
     def find(self, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of numbers, -1 where there is none."""
@@ -107,7 +107,7 @@ class Resolution:
     """The state of the resolution: verdicts on all documents that may be provisional in a shard."""
 
     def __init__(self) -> None:
-        self._fates = Fates.of(0)
+        self._states = States.of(0)
         self._block = -1
         self._deleted: list[list[int]] = []
 
@@ -117,9 +117,9 @@ class Resolution:
         that the shards do not have yet."""
         return {"block": self._block, "deleted": self._deleted}
 
-    def restore(self, fates: Fates, facts: Mapping[str, Any] | None = None) -> None:
+    def restore(self, states: States, facts: Mapping[str, Any] | None = None) -> None:
         """Begin with these verdicts, in any order, and with `facts`."""
-        self._fates = fates.at(np.argsort(fates.seq))
+        self._states = states.at(np.argsort(states.seq))
         if facts is not None:
             self._block, self._deleted = facts["block"], [list(item) for item in facts["deleted"]]
 
@@ -140,7 +140,7 @@ class Resolution:
 
     def forget(self, place: int) -> None:
         """Rows of documents before this place are provisional in no shard."""
-        self._fates = self._fates.at(np.flatnonzero(self._fates.place >= place))
+        self._states = self._states.at(np.flatnonzero(self._states.place >= place))
 
     def resolve(
         self, found: Sequence[Matches], start: int, stop: int, seqs: NDArray[np.int64],
@@ -158,13 +158,13 @@ class Resolution:
             for name in ("row", "seq", "similarity", "same_text")
         )
         new = np.logical_and.reduce([matches.status == NEW for matches in found])
-        fates = self._fates
+        states = self._states
         if places is not None:
-            fates = fates.and_of(seqs[mine], places[mine])
-        kept = np.concatenate((self._fates.kind == UNIQUE, np.zeros(stop - start, np.bool_)))
+            states = states.and_of(seqs[mine], places[mine])
+        kept = np.concatenate((self._states.kind == UNIQUE, np.zeros(stop - start, np.bool_)))
         order = np.lexsort((seq, document))
         use = np.empty(len(order), np.bool_)
-        at = fates.find(seq[order])
+        at = states.find(seq[order])
         _resolve_matches(document[order], at, new, start, stop, kept, use)
         decided = np.zeros(n, np.bool_)
         decided[document[order[at < 0]]] = True
@@ -172,23 +172,23 @@ class Resolution:
         counts = np.zeros(len(document), np.bool_)
         counts[order] = True
         kind, (shard_of, row_of, seq_of, similar) = _oldest(document, same, n, order, shard, row, seq, similarity)
-        groups, removed = np.concatenate((self._fates.group, seqs[mine])), _replaced(found)
+        groups, removed = np.concatenate((self._states.group, seqs[mine])), _replaced(found)
         given = np.stack([matches.group for matches in found])[shard_of, np.arange(n)]
-        _group(start, stop, seq_of, fates.find(seq_of), given, new, removed, fates.find(removed[:, 0]), kept, groups)
+        _group(start, stop, seq_of, states.find(seq_of), given, new, removed, states.find(removed[:, 0]), kept, groups)
         group = seqs.copy()
-        group[mine] = groups[len(self._fates) :]
+        group[mine] = groups[len(self._states) :]
         if places is not None:
             for i in np.flatnonzero(
                 (removed[mine, _WAS_REPRESENTATIVE] > 0) & ~_takes_over(new, seq_of, removed)[mine]
             ).tolist():
                 self._deleted.append([int(places[start + i]), int(removed[start + i, _LEFT])])
-            fates.kind[len(self._fates) :], fates.group[len(self._fates) :] = kind[mine], group[mine]
-            fates.similarity[len(self._fates) :] = similar[mine]
-            fates.kind[len(self._fates) :][~new[mine]] = UNKNOWN
-            self._fates = fates
+            states.kind[len(self._states) :], states.group[len(self._states) :] = kind[mine], group[mine]
+            states.similarity[len(self._states) :] = similar[mine]
+            states.kind[len(self._states) :][~new[mine]] = UNKNOWN
+            self._states = states
         # A match with a document that is known as kept drops the new one, whatever the provisional rows hold.
         found = [replace(m, more=m.more * 0, not_compared=m.not_compared + np.where(decided, 0, m.more)) for m in found]
-        resolved = [_counted(m, counts[shard == number], new, group, removed, fates) for number, m in enumerate(found)]
+        resolved = [_counted(m, counts[shard == number], new, group, removed, states) for number, m in enumerate(found)]
         return Resolved(resolved, kind, shard_of, row_of, seq_of, similar, group)
 
     def _choose_representatives(self, found: Sequence[Matches], places: NDArray[np.int64]) -> Sequence[Matches]:
@@ -201,8 +201,10 @@ class Resolution:
         order, chosen = np.lexsort((seq, group)), np.zeros(len(representatives), np.bool_)
         chosen[order[np.unique(group[order], return_index=True)[1]]] = True
         kinds = np.where(chosen, UNIQUE, NEAR)
-        fates = Fates.joined((Fates(seq, places[document], kinds, np.zeros(len(representatives)), group), self._fates))
-        self._fates = fates.at(np.argsort(fates.seq))
+        states = States.joined(
+            (States(seq, places[document], kinds, np.zeros(len(representatives)), group), self._states)
+        )
+        self._states = states.at(np.argsort(states.seq))
         return [
             replace(m, representatives=representatives[chosen & (shard == number)]) for number, m in enumerate(found)
         ]
@@ -227,7 +229,7 @@ def _oldest(
 
 def _counted(
     matches: Matches, use: NDArray[np.bool_], new: NDArray[np.bool_], group: NDArray[np.int64],
-    removed: NDArray[np.int64], fates: Fates,
+    removed: NDArray[np.int64], states: States,
 ) -> Matches:  # fmt: skip
     """A shard's matches without those that do not count. For redelivered documents, the first verdict."""
     order = np.flatnonzero(use)
@@ -239,10 +241,10 @@ def _counted(
         group = np.where(new, group, matches.group)
         kind, similarity = np.where(new, kind, matches.kind), np.where(new, similarity, matches.of_similarity)
         again = np.flatnonzero((matches.known >= 0) & (matches.kind == UNKNOWN))
-        place = fates.find(matches.of_seq[again])
+        place = states.find(matches.of_seq[again])
         again, place = again[place >= 0], place[place >= 0]
         kind[again], similarity[again], group[again] = (
-            fates.kind[place], fates.similarity[place], fates.group[place]
+            states.kind[place], states.similarity[place], states.group[place]
         )  # fmt: skip
     return replace(
         matches, document=matches.document[order], row=matches.row[order], seq=matches.seq[order],

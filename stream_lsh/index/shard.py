@@ -27,7 +27,7 @@ from stream_lsh.index.kernel.work import Results, Scratch, Work
 from stream_lsh.index.matches import Matches
 from stream_lsh.index.postings.memtable import Memtable, power_of_two
 from stream_lsh.index.postings.runs import Workers
-from stream_lsh.index.resolution import Fates
+from stream_lsh.index.resolution import States
 from stream_lsh.index.rows import layout
 from stream_lsh.index.rows.decisions import lay_over, stored_decisions
 from stream_lsh.index.rows.deleted_rows import DeletedRows
@@ -176,7 +176,7 @@ class Shard:
             self.late.enter(block, self.count)
             self._decide()
 
-    def tell(self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64] = NO_NUMBERS) -> None:
+    def tell(self, others: States, names: Sequence[bytes], representatives: NDArray[np.int64] = NO_NUMBERS) -> None:
         """Take the decisions about the rows that are resolved when the next block begins. The other rows were kept, and
         are first members.
 

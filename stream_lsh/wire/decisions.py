@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
-from stream_lsh.index.resolution import Fates
+from stream_lsh.index.resolution import States
 from stream_lsh.index.rows.layout import NEAR, UNIQUE
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, Sections, join, pack
@@ -31,7 +31,7 @@ class Decisions:
     Attributes:
         offset, predecessor: of the frame, as in `Sequenced`; -1 for decisions of several frames.
         documents: number of documents of the log that have a verdict with these.
-        fates: of the documents.
+        states: of the documents.
         shards: uint16[d], the shards that store the documents of `joined`.
         names: the ids that those were dropped for, b"" for a kept document.
         deleted: int64[g, 2], places in the log and groups of deleted representatives.
@@ -42,26 +42,26 @@ class Decisions:
     offset: int
     predecessor: int
     documents: int
-    fates: Fates
+    states: States
     shards: NDArray[np.uint16]
     names: list[bytes]
     deleted: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
-    representatives: Fates = field(default_factory=lambda: Fates.of(0))
+    representatives: States = field(default_factory=lambda: States.of(0))
 
     @property
     def joined(self) -> NDArray[np.int64]:
-        """The places in `fates` of documents that were dropped, or kept in the group of the version before them."""
-        return np.flatnonzero((self.fates.kind != UNIQUE) | (self.fates.group != self.fates.seq))
+        """The places in `states` of documents that were dropped, or kept in the group of the version before them."""
+        return np.flatnonzero((self.states.kind != UNIQUE) | (self.states.group != self.states.seq))
 
     def encode(self, settings: Settings) -> bytes:
-        fates, joined = self.fates, self.joined
-        kinds = fates.kind.astype(np.uint8)
+        states, joined = self.states, self.joined
+        kinds = states.kind.astype(np.uint8)
         kinds[joined] |= np.where(kinds[joined] == UNIQUE, np.uint8(_KEPT_IN_GROUP), np.uint8(0))
         return pack(
             b"D", VERSION, settings.fingerprint,
             [
-                _HEAD.pack(self.offset, self.predecessor, self.documents), fates.seq, fates.place, kinds,
-                fates.similarity[joined], fates.group[joined], self.shards, *join(self.names),
+                _HEAD.pack(self.offset, self.predecessor, self.documents), states.seq, states.place, kinds,
+                states.similarity[joined], states.group[joined], self.shards, *join(self.names),
                 *(self._changes() if settings.updates else ()),
             ],
         )  # fmt: skip
@@ -94,12 +94,12 @@ class Decisions:
         shards, names = sections.column(np.uint16, len(joined)), sections.texts()
         if len(names) != len(joined):
             raise FormatError("decisions are damaged: their ids do not fit their documents")
-        found = cls(offset, predecessor, documents, Fates(seq, place, kind, similarity, group), shards, names)
+        found = cls(offset, predecessor, documents, States(seq, place, kind, similarity, group), shards, names)
         if settings.updates:
             deleted, representatives = sections.column(np.int64, width=2), sections.column(np.int64, width=3)
             chosen = sections.column(np.uint8, len(representatives))
             seq, place, group = (np.ascontiguousarray(numbers) for numbers in representatives.T)
-            may = Fates(seq, place, np.where(chosen > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
+            may = States(seq, place, np.where(chosen > 0, UNIQUE, NEAR), np.zeros(len(seq)), group)
             found = replace(found, deleted=deleted, representatives=may)
         sections.end()
         return found
@@ -111,9 +111,9 @@ def decisions_of_shard(decisions: Sequence[Decisions], shard: int, first: int, l
     parts, shards, names, deleted, representatives = [], [], [], [], []
     for decided in decisions:
         at = decided.joined
-        places = decided.fates.place[at]
+        places = decided.states.place[at]
         mine = np.flatnonzero((decided.shards == shard) & (first <= places) & (places < last))
-        parts.append(decided.fates.at(at[mine]))
+        parts.append(decided.states.at(at[mine]))
         shards.append(decided.shards[mine])
         names += [decided.names[i] for i in mine.tolist()]
         there = decided.deleted[:, 0]
@@ -121,6 +121,6 @@ def decisions_of_shard(decisions: Sequence[Decisions], shard: int, first: int, l
         there, chosen = decided.representatives.place, decided.representatives.kind == UNIQUE
         representatives.append(decided.representatives.at(np.flatnonzero(chosen & (first <= there) & (there < last))))
     return Decisions(
-        -1, -1, last, Fates.joined([Fates.of(0), *parts]), np.concatenate([np.empty(0, np.uint16), *shards]), names,
-        np.concatenate([np.empty((0, 2), np.int64), *deleted]), Fates.joined([Fates.of(0), *representatives]),
+        -1, -1, last, States.joined([States.of(0), *parts]), np.concatenate([np.empty(0, np.uint16), *shards]), names,
+        np.concatenate([np.empty((0, 2), np.int64), *deleted]), States.joined([States.of(0), *representatives]),
     )  # fmt: skip

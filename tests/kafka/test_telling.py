@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_lsh.errors import StoreError
-from stream_lsh.index.resolution import Fates
+from stream_lsh.index.resolution import States
 from stream_lsh.kafka.consumer.decided import Decided, decisions_due
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions
@@ -48,9 +48,9 @@ class State(NamedTuple):
 def decisions_of(frame: int, names: tuple[str, ...]) -> Decisions:
     """All documents of a frame were dropped; the names say all that was known when it was decided."""
     n, places = SIZES[frame], np.arange(FIRST[frame], FIRST[frame + 1])
-    fates = Fates(places, places, np.ones(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
+    states = States(places, places, np.ones(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
     return Decisions(
-        frame, frame - 1, FIRST[frame + 1], fates, (places % 2).astype(np.uint16), [name.encode() for name in names]
+        frame, frame - 1, FIRST[frame + 1], states, (places % 2).astype(np.uint16), [name.encode() for name in names]
     )
 
 
@@ -79,7 +79,7 @@ def applied(state: State) -> list[tuple[bytes, ...]]:
     return out
 
 
-def fates(frame: int, sent: tuple[bytes, ...], known: dict[int, str]) -> tuple[str, ...]:
+def states(frame: int, sent: tuple[bytes, ...], known: dict[int, str]) -> tuple[str, ...]:
     """A verdict on each document that depends on what the shards were told, and on all that is provisional."""
     out = []
     for place in range(FIRST[frame], FIRST[frame + 1]):
@@ -116,7 +116,7 @@ def steps(state: State, transactional: bool) -> Iterator[State]:
     for judge in state.judges:
         if judge.at < len(there):
             known = dict(judge.known)
-            found = fates(judge.at, there[judge.at], known)
+            found = states(judge.at, there[judge.at], known)
             for frame, names in state.decisions:
                 assert frame != judge.at or names == found, f"frame {frame} was decided in two ways"
             after = Judge(judge.at + 1, tuple(known.items()))
@@ -138,7 +138,7 @@ def deaths(state: State) -> Iterator[State]:
     known = {
         place: name.decode()
         for decisions in log.since((documents // BLOCK - 1) * BLOCK, last)
-        for place, name in zip(decisions.fates.place.tolist(), decisions.names, strict=True)
+        for place, name in zip(decisions.states.place.tolist(), decisions.names, strict=True)
     }
     yield once._replace(judges=(Judge(state.judged, tuple(known.items())),))
 

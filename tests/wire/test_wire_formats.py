@@ -18,7 +18,7 @@ from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.signer import Signer
 from stream_lsh.index.batch import SignedBatch, sign_batch
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.resolution import Fates
+from stream_lsh.index.resolution import States
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import DELETION, FLAGS, NO_GROUP, REMOVED_COLUMNS, SEQ, TIME, VALID
 from stream_lsh.index.store import rocksdb
@@ -290,13 +290,13 @@ def representatives_reply() -> Reply:
 
 def decisions() -> Decisions:
     """One of three was kept in the group of the version before it; of two who may stand for groups one does."""
-    fates = Fates(
+    states = States(
         np.array([5, 9, 4096]), np.array([2, 3, 7]), np.array([0, 1, 0]), np.array([0.0, 0.875, 0.0]),
         np.array([5, 5, 1]),
     )  # fmt: skip
-    representatives = Fates(np.array([4, 1]), np.array([6, 6]), np.array([0, 1]), np.zeros(2), np.array([3, 3]))
+    representatives = States(np.array([4, 1]), np.array([6, 6]), np.array([0, 1]), np.zeros(2), np.array([3, 3]))
     deleted = np.array([[2, 5], [3, 1]])
-    return Decisions(1, -1, 8, fates, np.array([1, 0], np.uint16), [b'"a"', b""], deleted, representatives)
+    return Decisions(1, -1, 8, states, np.array([1, 0], np.uint16), [b'"a"', b""], deleted, representatives)
 
 
 GONE = replace(change(), shard=0, values={}, deleted_rows=np.array([5 << 2 | 1, 102 << 2 | 3]))
@@ -325,7 +325,7 @@ def test_each_shard_learns_the_decisions_on_its_own_documents() -> None:
     found = Decisions.decode(decisions().encode(SEVERAL), SEVERAL)
     assert found.joined.tolist() == [1, 2]
     mine = decisions_of_shard([found], 0, 3, 8)
-    assert (mine.fates.seq.tolist(), mine.names, mine.deleted.tolist(), mine.representatives.seq.tolist()) == (
+    assert (mine.states.seq.tolist(), mine.names, mine.deleted.tolist(), mine.representatives.seq.tolist()) == (
         [4096], [b""], [[3, 1]], [4]
     )  # fmt: skip
     assert decisions_of_shard([found], 1, 0, 3).deleted.tolist() == [[2, 5]]

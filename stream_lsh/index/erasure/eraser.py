@@ -130,7 +130,7 @@ class Erasing:
         pool: thread for the work in the background, which also closes segments.
         id_field: where dead letters have their ids.
         clock: seconds, for pauses; without one there are none.
-        forgets: entries are deleted as soon as they are erased; otherwise by `forget`.
+        deletes_entries: as soon as they are erased; otherwise `forget` does.
 
     Attributes:
         beside: called for what else has ids of versions; None = nothing has.
@@ -139,10 +139,10 @@ class Erasing:
 
     def __init__(
         self, folder: Path, store: Store, shards: Sequence[Shard], after: int, pool: ThreadPoolExecutor, id_field: str,
-        *, clock: Callable[[], float] = lambda: 0.0, forgets: bool = True,
+        *, clock: Callable[[], float] = lambda: 0.0, deletes_entries: bool = True,
     ) -> None:  # fmt: skip
         self._clock = clock
-        self._forgets = forgets
+        self._deletes_entries = deletes_entries
         self._folder = folder
         self._id_field = id_field
         self._store = store
@@ -174,7 +174,7 @@ class Erasing:
 
     def added(self, facts: Mapping[str, Any]) -> None:
         """These facts are added to the queue."""
-        if self._forgets:  # otherwise they wait for the next `forget`
+        if self._deletes_entries:  # otherwise they wait for the next `forget`
             self._added, self._front = (min((name, *facts)) for name in (self._added, self._front))
 
     @property
@@ -267,7 +267,7 @@ class Erasing:
         place = next(map(place_of, self._store.names(QUEUE_NAMES, self._front)), None)
         if place is None or place.due > now:
             return False
-        progress = self._store.named(PROGRESS) if self._forgets else None
+        progress = self._store.named(PROGRESS) if self._deletes_entries else None
         last = progress["last"] if progress is not None and progress["last"] >= place.name else None
         self._reading, self._added = True, _BEHIND_ALL
         self._begin(next_pass, self._store, self._front, now, before, last)
@@ -285,7 +285,7 @@ class Erasing:
         """Everything of a pass is erased."""
         self.erased += count(ended.begins)
         self._pass, self._front = None, min(ended.places[-1].name + "\0", self._added)
-        if self._forgets:
+        if self._deletes_entries:
             self.forget([place.name for place in ended.places])
 
     def forget(self, names: Sequence[str]) -> None:
@@ -294,7 +294,7 @@ class Erasing:
         values: dict[bytes, bytes | None] = {name_key(ERASED_VERSIONS): orjson.dumps(done), name_key(PROGRESS): None}
         self._store.write(values, map(name_key, names))
         self._spans.append((name_key(names[0]), name_key(names[-1]) + b"\0"))
-        self.erased, self._front = 0, self._front if self._forgets else ""
+        self.erased, self._front = 0, self._front if self._deletes_entries else ""
 
     def _letters(self, current: Pass) -> bool:
         """Erase the dead letters of some deleted ids. False if there are none."""
@@ -420,7 +420,7 @@ class Erasing:
             else:
                 self._patches.append(step)
         progress = {"last": current.places[-1].name, "entries": len(current.places), "at": self._done}
-        self._store.write(values | ({name_key(PROGRESS): orjson.dumps(progress)} if self._forgets else {}))
+        self._store.write(values | ({name_key(PROGRESS): orjson.dumps(progress)} if self._deletes_entries else {}))
         shard.ids.erased(step.versions, step.named)
         shard.texts.erased(step.versions)
         self._at = step.end

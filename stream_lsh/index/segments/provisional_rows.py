@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.index.postings.memtable import Memtable
-from stream_lsh.index.resolution import Fates
+from stream_lsh.index.resolution import States
 from stream_lsh.index.rows.decisions import RowDecisions, decide, write_decisions
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import (
@@ -94,7 +94,7 @@ class ProvisionalRows:
         decide(self._rows.recent, rows, np.where(representatives, UNIQUE, NEAR))
 
     def decisions(
-        self, others: Fates, names: Sequence[bytes], representatives: NDArray[np.int64], hashes: Hashes
+        self, others: States, names: Sequence[bytes], representatives: NDArray[np.int64], hashes: Hashes
     ) -> RowDecisions:
         """The decisions about the rows that are resolved when the next block begins, see `Shard.tell`."""
         base = int(self._rows.base)
@@ -118,7 +118,7 @@ class ProvisionalRows:
             groups[order], [names[i] for i in order.tolist()],
         )  # fmt: skip
 
-    def fates(self) -> Fates:
+    def states(self) -> States:
         """The state of the provisional rows. Their places in the log are their `seq`; those of representative rows are
         the first places of their blocks."""
         rows = self._rows
@@ -132,7 +132,7 @@ class ProvisionalRows:
         places, provisional = places[documents], provisional[documents]
         seqs, groups = (provisional[:, column].astype(np.int64) for column in (SEQ, GROUP))
         kinds = (provisional[:, FLAGS] >> KIND_BITS & np.uint64(0xFF)).astype(np.int64)
-        return Fates(seqs, places, kinds, np.ascontiguousarray(provisional[:, SIMILARITY]).view(np.float64), groups)
+        return States(seqs, places, kinds, np.ascontiguousarray(provisional[:, SIMILARITY]).view(np.float64), groups)
 
     def post_again(self, row: int, keyed: Keyed, shape: Shape) -> None:
         """Post the provisional rows from `row` on again."""

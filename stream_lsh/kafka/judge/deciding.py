@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.index.batch import owners, parts
 from stream_lsh.index.matches import Matches
-from stream_lsh.index.resolution import Fates, Resolution, Resolved
+from stream_lsh.index.resolution import Resolution, Resolved, States
 from stream_lsh.index.rows.layout import NEAR, NEW, UNIQUE
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions
@@ -41,7 +41,7 @@ class Deciding:
         for decisions in known:
             self._name(decisions)
         if known:
-            self._resolution.restore(Fates.joined([fates for d in known for fates in (d.fates, d.representatives)]))
+            self._resolution.restore(States.joined([states for d in known for states in (d.states, d.representatives)]))
         self._forget(documents)
 
     def decide(self, replies: Sequence[Reply]) -> tuple[list[Reply], Decisions]:
@@ -69,9 +69,9 @@ class Deciding:
         self, replies: Sequence[Reply], source: Source, new: NDArray[np.int64], resolved: Resolved,
         seqs: NDArray[np.int64], at: NDArray[np.int64],
     ) -> Decisions:  # fmt: skip
-        fates = Fates(seqs[new], at[new], resolved.kind[new], resolved.similarity[new], resolved.group[new])
+        states = States(seqs[new], at[new], resolved.kind[new], resolved.similarity[new], resolved.group[new])
         found = Decisions(
-            replies[0].offset, replies[0].predecessor, self._documents, fates, np.empty(0, np.uint16), [],
+            replies[0].offset, replies[0].predecessor, self._documents, states, np.empty(0, np.uint16), [],
             self._resolution.take_deleted(), _representatives(replies, resolved, at),
         )  # fmt: skip
         joined = new[found.joined]
@@ -80,8 +80,8 @@ class Deciding:
         return replace(found, shards=owners(source.ids, len(replies))[joined].astype(np.uint16), names=names)
 
     def _name(self, decisions: Decisions) -> None:
-        fates = decisions.fates.at(decisions.joined)
-        for seq, place, name in zip(fates.seq.tolist(), fates.place.tolist(), decisions.names, strict=True):
+        states = decisions.states.at(decisions.joined)
+        for seq, place, name in zip(states.seq.tolist(), states.place.tolist(), decisions.names, strict=True):
             if name:
                 self._names[seq] = place, name
 
@@ -104,8 +104,8 @@ class Deciding:
             del self._names[oldest]
 
 
-def _representatives(replies: Sequence[Reply], resolved: Resolved, at: NDArray[np.int64]) -> Fates:
+def _representatives(replies: Sequence[Reply], resolved: Resolved, at: NDArray[np.int64]) -> States:
     """Decisions on new representatives, caused by documents of the frame. at: the places of its documents."""
     document, group, _, seq = np.concatenate([reply.matches.representatives for reply in replies]).T
     chosen = np.isin(seq, np.concatenate([found.representatives[:, 3] for found in resolved.found]))
-    return Fates(seq.copy(), at[document], np.where(chosen, UNIQUE, NEAR), np.zeros(len(seq)), group.copy())
+    return States(seq.copy(), at[document], np.where(chosen, UNIQUE, NEAR), np.zeros(len(seq)), group.copy())

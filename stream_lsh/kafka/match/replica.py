@@ -129,7 +129,7 @@ class Replica(Copy):
         if self._erase_after is not None:
             erasing = Erasing(
                 self.folder, self.store, [shard], self._erase_after, self._deletes, self.settings.id_field,
-                forgets=False,
+                deletes_entries=False,
             )  # fmt: skip
             every = self._erase_after
             self._cleaning = Cleaning(self.store, shard, key, self._answers, erasing, self.cycle, every)
@@ -296,7 +296,7 @@ class Replica(Copy):
             if not len(sequenced.decisions):
                 raise FormatError("a sequenced frame is damaged: a block begins in it, and it has no decisions")
             decided = Decisions.decode(sequenced.decisions, self.settings)
-            shard.tell(decided.fates, decided.names, decided.representatives.seq)
+            shard.tell(decided.states, decided.names, decided.representatives.seq)
             groups = decided.deleted[:, 1].copy()
         shard.enter(block)
         return groups

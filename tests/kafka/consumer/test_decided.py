@@ -10,7 +10,7 @@ from aiokafka.structs import TopicPartition
 from support.kafka.brokers import settings_for
 
 from stream_lsh.errors import StoreError
-from stream_lsh.index.resolution import Fates
+from stream_lsh.index.resolution import States
 from stream_lsh.kafka.client.connection import admin, client_options
 from stream_lsh.kafka.consumer.decided import BEHIND, DecisionLog
 from stream_lsh.kafka.names import Topics, wanted
@@ -25,8 +25,8 @@ SIZE = 50
 def decisions(frame: int) -> Decisions:
     """On frames of 50 documents, all of which were dropped."""
     places = np.arange(frame * SIZE, frame * SIZE + SIZE)
-    fates = Fates(places, places, np.ones(SIZE, np.int64), np.full(SIZE, 0.9), np.zeros(SIZE, np.int64))
-    return Decisions(frame, frame - 1, (frame + 1) * SIZE, fates, np.zeros(SIZE, np.uint16), [b"1"] * SIZE)
+    states = States(places, places, np.ones(SIZE, np.int64), np.full(SIZE, 0.9), np.zeros(SIZE, np.int64))
+    return Decisions(frame, frame - 1, (frame + 1) * SIZE, states, np.zeros(SIZE, np.uint16), [b"1"] * SIZE)
 
 
 async def write(settings: KafkaSettings, values: list[bytes]) -> None:
