@@ -31,6 +31,7 @@ class Limits:
     kept_events: int = 65_536
     origins: tuple[str, ...] = ()  # of pages that may use the service from a browser
     answer_seconds: float = 10.0  # time limit for a verdict of a pipeline
+    waiting_bytes: int = 256 << 20  # of bodies and answers in memory; above that requests are refused
 
 
 LIMITS = Limits()
@@ -60,8 +61,8 @@ class Interface(ABC):
         self.limits = limits
         self.tokens = tokens
         self.ring = Ring(begin, limits.kept_events)
-        self.tally = Tally(seq, waiting, lambda: self.ring.listeners)
-        self.intake = Intake(self.tally, waiting, limits.waiting_documents, self._why_not)
+        self.tally = Tally(seq, waiting, lambda: self.intake.bytes, lambda: self.ring.listeners)
+        self.intake = Intake(self.tally, waiting, limits.waiting_documents, limits.waiting_bytes, self._why_not)
         self._waits = waiting
         self._failed = failed
 
@@ -125,7 +126,7 @@ class Interface(ABC):
                 "listeners": ring.listeners, "events": {"from": written(ring.begin), "to": written(ring.end)},
                 "limits": {
                     "body_bytes": limits.body_bytes, "request_documents": limits.request_documents,
-                    "waiting_documents": limits.waiting_documents,
+                    "waiting_documents": limits.waiting_documents, "waiting_bytes": limits.waiting_bytes,
                 },
             },
             "totals": self.tally.totals,
