@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from stream_lsh import progress
 from stream_lsh.documents.fields import id_text
 from stream_lsh.embedded.group_table import Order, Row
+from stream_lsh.progress import Step
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
 from stream_lsh.serve.intake import Intake
@@ -69,6 +71,11 @@ class Interface(ABC):
     @abstractmethod
     def _why_not(self) -> str:
         """Why no documents are accepted, if the service is not stopping."""
+
+    @property
+    def progress(self) -> Step | None:
+        """What the start waits for, and how far it is. None after the start."""
+        return progress.now() if self.intake.health == "starting" else None
 
     @abstractmethod
     async def start(self) -> None:

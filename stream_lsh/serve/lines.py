@@ -85,7 +85,7 @@ class LinesResponse(Response):
         answer: Callable[[Lines], Coroutine[Any, Any, Answers]],
         max_line: int,
     ) -> None:
-        self.background, self.status_code = None, 200
+        super().__init__()
         self._request = request
         self._answer = answer
         self._splitter = LineSplitter(Position(), max_line, BATCH, whole=lambda _: False)

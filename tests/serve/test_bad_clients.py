@@ -17,6 +17,7 @@ from support.raw_clients import added, head, line, say, serving, until
 from support.waiting import PATIENCE
 
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.progress import report
 from stream_lsh.serve.address import Address, listen
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.service import Limits, Service
@@ -175,27 +176,41 @@ async def test_no_request_waits_for_compiling_or_closing(tmp_path: Path) -> None
         service.intake.admit()
 
 
-async def test_requests_while_an_index_opens_get_retry_after(tmp_path: Path) -> None:
+async def test_requests_while_an_index_opens_get_retry_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stream_lsh.serve import server
 
-    opened = threading.Event()
+    reported, opened, warming, warm = threading.Event(), threading.Event(), threading.Event(), threading.Event()
 
     def service_of(failed: Callable[[BaseException], None]) -> Service:
+        report("rebuilding", 1, 2, "rows")
+        reported.set()
         assert opened.wait(PATIENCE)
         return Service(Settings(), tmp_path / "index", failed=failed)
 
+    def warm_up(*_: object) -> None:
+        warming.set()
+        assert warm.wait(PATIENCE)
+
+    monkeypatch.setattr("stream_lsh.serve.service.warm_up", warm_up)
     (listening, address), stop, started = listen(Address(port=0)), asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(server.run(service_of, address, listening, stop, lambda _: started.set()))
 
     async def get(path: str) -> bytes:
         return await say(address.port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
 
+    await asyncio.to_thread(reported.wait, PATIENCE)
     for path in ("/v1/stats", "/health/ready", "/v1/documents/a"):
         answer = await get(path)
         assert b" 503 " in answer and b"retry-after: 1" in answer and b'"health": "starting"' in answer
+        assert b'"progress": {"name": "rebuilding", "done": 1, "all": 2, "unit": "rows"}' in answer
     assert b" 200 " in await get("/health/live")
     assert b" 503 " in (page := await get("/")) and b"refresh: 1" in page
     opened.set()
+    await asyncio.to_thread(warming.wait, PATIENCE)
+    for path in ("/v1/stats", "/health/ready", "/v1/documents/a"):
+        assert b" 503 " in await get(path)
+    assert b'kernels", "done": ' in await get("/health/ready")
+    warm.set()
     await started.wait()
     assert b'{"status":"ready"}' in await get("/health/ready")
     assert b" 404 " in await get("/v1/documents/a")

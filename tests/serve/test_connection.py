@@ -4,6 +4,8 @@ import asyncio
 import inspect
 import json
 import re
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -106,6 +108,12 @@ async def test_waiting_bytes_are_limited(tmp_path: Path, kind: str) -> None:
         while service.intake.bytes:
             await asyncio.sleep(0.01)
         assert await added(port, "honest")
+
+
+def test_requests_are_answered_before_the_engine_is_imported() -> None:
+    """`stream_lsh.serve.server` needs none of what takes long to import."""
+    code = "import sys, stream_lsh.serve.server; print({'numba', 'numpy', 'fastapi', 'rocksdict'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 OVERRIDDEN = {
