@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "stream_lsh"
 # From the lowest to the highest. Packages of one layer do not import each other.
 LAYERS = (
-    ("errors", "wording", "hashing", "settings.errors"),
+    ("errors", "progress", "wording", "hashing", "settings.errors"),
     ("documents", "text", "settings.sources", "settings.checks"),
     ("families",),
     ("settings.model",),

@@ -109,6 +109,11 @@ its deletions to the service.""",
             help="most documents that wait for verdicts; further requests are refused (429)  [20000]",
         ),
         Option(
+            ["--max-waiting-bytes"], type=click.IntRange(min=1024), default=256 << 20, metavar="BYTES", common=False,
+            section=SERVICE,
+            help="most bytes of bodies and answers in memory; further requests are refused (429)  [268435456]",
+        ),
+        Option(
             ["--keep-events"], type=click.IntRange(min=1), default=65_536, metavar="N", common=False, section=SERVICE,
             help="events in memory, from which clients can resume; on Kafka also documents  [65536]",
         ),
@@ -149,6 +154,7 @@ def serve(
     max_body: int,
     max_documents: int,
     max_waiting: int,
+    max_waiting_bytes: int,
     keep_events: int,
     answer_seconds: float,
     groups: bool | None,
@@ -175,7 +181,7 @@ def serve(
     from stream_lsh.serve import server
     from stream_lsh.serve.interface import Limits
 
-    limits = Limits(max_body, max_documents, max_waiting, keep_events, origins, answer_seconds)
+    limits = Limits(max_body, max_documents, max_waiting, keep_events, origins, answer_seconds, max_waiting_bytes)
     logging.basicConfig(format="stream-lsh: %(message)s", level=logging.WARNING)
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)
     if kafka:

@@ -142,7 +142,13 @@ class _PartFunction(_FunctionCompiler):  # type: ignore[misc]
 
 
 class Kernel(CPUDispatcher):
-    """A function that is compiled when Python or another kernel first calls it with arguments of certain types."""
+    """A function that is compiled when Python or another kernel first calls it with arguments of certain types.
+
+    Attributes:
+        loaded: number of kernels that this process has compiled or loaded.
+    """
+
+    loaded: ClassVar[int] = 0
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         super().__init__(function, targetoptions=options, pipeline_class=_Compiler)
@@ -164,6 +170,7 @@ class Kernel(CPUDispatcher):
             result = self.overloads[tuple(arguments)]
             for environment in result._find_referenced_environments():  # those of the parts too
                 result.codegen.set_env(environment.env_name, environment)
+        Kernel.loaded += 1
         return function
 
     # Numba calls these methods while it compiles a function that calls this one.

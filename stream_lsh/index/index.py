@@ -36,6 +36,7 @@ from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import looking, make_folder
 from stream_lsh.index.store.rocksdb import Range, Store, name_key
+from stream_lsh.progress import report
 from stream_lsh.settings.model import Settings
 
 TRIES = 20  # attempts to open an index that another process writes to
@@ -72,6 +73,7 @@ class Index:
         self.shards: list[Shard] = []
         self._workers = None if read_only else Workers()
         self._pool: ThreadPoolExecutor | None = None
+        report("opening the index")
         if not read_only:
             with plainly(folder):
                 make_folder(folder)

@@ -45,6 +45,7 @@ from stream_lsh.index.segments.segments import Segments
 from stream_lsh.index.segments.stored_rows import Stored
 from stream_lsh.index.store.heap import trim
 from stream_lsh.index.store.rocksdb import DECISIONS, ROWS, Range, Store, rows_key
+from stream_lsh.progress import report
 from stream_lsh.settings.model import Settings
 
 NO_NUMBERS = np.empty(0, np.int64)
@@ -383,6 +384,7 @@ class Shard:
 
     def _restore(self, known: list[dict[str, Any]]) -> None:
         for i, item in enumerate(known):
+            report(f"opening shard {self.number}", i, len(known), "segments")
             segment = self._open(item["number"], item["first"], item)
             end = known[i + 1]["first"] if i + 1 < len(known) else self._manifest.rows
             # What is flushed here is committed already, except provisional rows.
@@ -390,6 +392,7 @@ class Shard:
             segment.postings.rows = last - segment.first
             if segment.lost:
                 # Postings made from changed rows would stay wrong.
+                report(f"verifying the rows of segment {segment.number}", 0, segment.rows.flushed, "rows")
                 erased = erased_of(self._store, self.number, segment.number) - segment.first
                 segment.rows.verify(self._store, self.number, segment.number, erased)
                 segment.rebuild(self.memory, self.keyed, self._room)
@@ -401,6 +404,7 @@ class Shard:
             if self._at == i:
                 self._segment = flushed
             while self.count < end:
+                report(f"reading the latest rows of shard {self.number}", self.count - flushed, end - flushed, "rows")
                 self._replay(segment, end)
                 if self._workers is not None and self.full:  # after the last rows too: the next batch needs the room
                     self.flush()

@@ -33,7 +33,13 @@ class Second:
 class Tally:
     """The counts of a service. Used only in its event loop."""
 
-    def __init__(self, seq: Callable[[], int], waiting: Callable[[], int], listeners: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        seq: Callable[[], int],
+        waiting: Callable[[], int],
+        waiting_bytes: Callable[[], int],
+        listeners: Callable[[], int],
+    ) -> None:
         self.counts = Counts()
         self.started = time.time()
         self.groups = self.alerts = self.refused = 0
@@ -54,11 +60,12 @@ class Tally:
             registry=registry,
         )  # fmt: skip
         self._refused = Counter(
-            "stream_lsh_serve_refused", "Requests refused because too many documents waited.", registry=registry
+            "stream_lsh_serve_refused", "Requests refused because too much waited.", registry=registry
         )
         for name, text, function in (
             ("next_seq", "Seq of the next document.", seq),
             ("serve_waiting_documents", "Documents without an answer.", waiting),
+            ("serve_waiting_bytes", "Bytes of bodies and unsent answers in memory.", waiting_bytes),
             ("serve_listeners", "Listeners of events.", listeners),
         ):
             Gauge(f"stream_lsh_{name}", text, registry=registry).set_function(function)

@@ -140,8 +140,8 @@ async def _judged(request: Request, service: Interface, work: Any) -> Response:
 
     if kind == NDJSON:
         return LinesResponse(request, service, answer, settings.max_document_bytes)
-    with service.intake.taking():
-        found = await answer(one_line(await body(request, settings.max_document_bytes)))
+    with service.intake.taking() as holding:
+        found = await answer(one_line(await body(request, settings.max_document_bytes, holding)))
     return _one(found)
 
 

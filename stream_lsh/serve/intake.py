@@ -13,6 +13,33 @@ from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import STOP_SECONDS
 
 
+class Holding:
+    """The bytes that one request has in memory: its body until it is judged, and answers until they are sent."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self.bytes = 0
+
+    def fits(self, size: int) -> bool:
+        """Whether more fits into the limit of all requests together. A request alone may hold any size."""
+        return self._intake.bytes + size <= self._intake.most_bytes or self._intake.bytes == self.bytes
+
+    def take(self, size: int) -> None:
+        """Hold more of the body. Raises Problem if it does not fit."""
+        if not self.fits(size):
+            raise self._intake.crowded(f"requests in progress have {self._intake.bytes:,} bytes in memory")
+        self.add(size)
+
+    def add(self, size: int) -> None:
+        """Hold more that cannot be refused."""
+        self.bytes += size
+        self._intake.bytes += size
+
+    def release(self, size: int) -> None:
+        """Hold less."""
+        self.add(-min(size, self.bytes))
+
+
 class Intake:
     """The admission of a service. Used in its event loop.
 
@@ -20,6 +47,7 @@ class Intake:
         tally: counts refused requests.
         waiting: number of documents that wait for verdicts.
         most: limit of these, above which requests are refused.
+        most_bytes: limit of the bytes that requests in progress have in memory.
         closed: why no documents are accepted. Called only in that case.
 
     Attributes:
@@ -27,12 +55,17 @@ class Intake:
         began: whether they ever were.
         stopping: whether the service is stopping.
         taken: number of requests in progress that bring documents.
+        bytes: what they have in memory, as far as it is counted: bodies, and answers that are not sent.
     """
 
-    def __init__(self, tally: Tally, waiting: Callable[[], int], most: int, closed: Callable[[], str]) -> None:
+    def __init__(
+        self, tally: Tally, waiting: Callable[[], int], most: int, most_bytes: int, closed: Callable[[], str]
+    ) -> None:
         self.began = False
         self.stopping = False
         self.taken = 0
+        self.bytes = 0
+        self.most_bytes = most_bytes
         self._ready = False
         self._tally = tally
         self._waiting = waiting
@@ -66,19 +99,22 @@ class Intake:
             more = {"Connection": "close"} if self.stopping else {}
             raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
         if (waiting := self._waiting()) >= self._most:
-            self._tally.refuse()
-            raise Problem(
-                429, f"{waiting:,} documents wait for their verdicts already; try again in a second",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
+            raise self.crowded(f"{waiting:,} documents wait for their verdicts already")
+
+    def crowded(self, why: str) -> Problem:
+        """The problem for a request that is refused because others wait; it is counted."""
+        self._tally.refuse()
+        return Problem(429, f"{why}; try again in a second", headers={"Retry-After": "1"})
 
     @contextmanager
-    def taking(self) -> Iterator[None]:
-        """Counts a request in progress that brings documents."""
+    def taking(self) -> Iterator[Holding]:
+        """Counts a request in progress that brings documents, and what it has in memory."""
         self.taken += 1
+        holding = Holding(self)
         try:
-            yield
+            yield holding
         finally:
+            holding.release(holding.bytes)
             self.taken -= 1
 
     def close(self) -> None:

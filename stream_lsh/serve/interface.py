@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from stream_lsh import progress
 from stream_lsh.documents.fields import id_text
 from stream_lsh.embedded.group_table import Order, Row
+from stream_lsh.progress import Step
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
 from stream_lsh.serve.intake import Intake
@@ -31,6 +33,7 @@ class Limits:
     kept_events: int = 65_536
     origins: tuple[str, ...] = ()  # of pages that may use the service from a browser
     answer_seconds: float = 10.0  # time limit for a verdict of a pipeline
+    waiting_bytes: int = 256 << 20  # of bodies and answers in memory; above that requests are refused
 
 
 LIMITS = Limits()
@@ -60,14 +63,19 @@ class Interface(ABC):
         self.limits = limits
         self.tokens = tokens
         self.ring = Ring(begin, limits.kept_events)
-        self.tally = Tally(seq, waiting, lambda: self.ring.listeners)
-        self.intake = Intake(self.tally, waiting, limits.waiting_documents, self._why_not)
+        self.tally = Tally(seq, waiting, lambda: self.intake.bytes, lambda: self.ring.listeners)
+        self.intake = Intake(self.tally, waiting, limits.waiting_documents, limits.waiting_bytes, self._why_not)
         self._waits = waiting
         self._failed = failed
 
     @abstractmethod
     def _why_not(self) -> str:
         """Why no documents are accepted, if the service is not stopping."""
+
+    @property
+    def progress(self) -> Step | None:
+        """What the start waits for, and how far it is. None after the start."""
+        return progress.now() if self.intake.health == "starting" else None
 
     @abstractmethod
     async def start(self) -> None:
@@ -125,7 +133,7 @@ class Interface(ABC):
                 "listeners": ring.listeners, "events": {"from": written(ring.begin), "to": written(ring.end)},
                 "limits": {
                     "body_bytes": limits.body_bytes, "request_documents": limits.request_documents,
-                    "waiting_documents": limits.waiting_documents,
+                    "waiting_documents": limits.waiting_documents, "waiting_bytes": limits.waiting_bytes,
                 },
             },
             "totals": self.tally.totals,

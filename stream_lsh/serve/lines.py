@@ -15,12 +15,14 @@ from starlette.types import Receive, Scope, Send
 from stream_lsh.documents.columns import Position
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import StreamLshError
+from stream_lsh.serve.intake import Holding
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.writer import BATCH, Answers
 
 NDJSON = "application/x-ndjson"
 UNDER_WAY = 2  # parts of a request that may wait for the writer
+_Part = tuple[int, asyncio.Task[Answers]]  # bytes of its lines, and their answers
 
 
 def one_line(data: bytes) -> Lines:
@@ -29,11 +31,11 @@ def one_line(data: bytes) -> Lines:
     return Lines(data, zero, np.array([len(data)], np.int64), zero, zero, {}, Position(len(data), 1))
 
 
-async def body(request: Request, most: int) -> bytes:
+async def body(request: Request, most: int, holding: Holding) -> bytes:
     """The body of a request.
 
     Raises:
-        Problem: it is too large or incomplete.
+        Problem: it is too large or incomplete, or all requests together have too much in memory.
     """
     check_length(request, most)
     pieces, size = [], 0
@@ -42,6 +44,7 @@ async def body(request: Request, most: int) -> bytes:
             size += len(piece)
             if size > most:
                 raise _too_large(most)
+            holding.take(len(piece))
             pieces.append(piece)
     except ClientDisconnect:  # no client gets this response, but it is no error of the server
         raise Problem(400, "the body is incomplete", field="body") from None
@@ -82,7 +85,7 @@ class LinesResponse(Response):
         answer: Callable[[Lines], Coroutine[Any, Any, Answers]],
         max_line: int,
     ) -> None:
-        self.background, self.status_code = None, 200
+        super().__init__()
         self._request = request
         self._answer = answer
         self._splitter = LineSplitter(Position(), max_line, BATCH, whole=lambda _: False)
@@ -93,7 +96,7 @@ class LinesResponse(Response):
         self._intake = service.intake
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._intake.taking():
+        with self._intake.taking() as self._holding:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,6 +110,7 @@ class LinesResponse(Response):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             while first is not None:
                 await send({"type": "http.response.body", "body": first, "more_body": True})
+                self._holding.release(len(first))
                 first = await self._said.get()
             last = b"" if self._problem is None else b'{"problem":%b}\n' % self._problem.json
             await send({"type": "http.response.body", "body": last})
@@ -115,7 +119,7 @@ class LinesResponse(Response):
 
     async def _take(self) -> None:
         """Read the request, have its lines judged, and queue the answers in order."""
-        under_way: deque[asyncio.Task[Answers]] = deque()
+        under_way: deque[_Part] = deque()
         try:
             try:
                 await self._read(under_way)
@@ -129,14 +133,17 @@ class LinesResponse(Response):
         except ClientDisconnect:
             pass
         finally:
-            for task in under_way:
+            for _, task in under_way:
                 task.cancel()
             self._said.put_nowait(None)
 
-    async def _read(self, under_way: deque[asyncio.Task[Answers]]) -> None:
+    async def _read(self, under_way: deque[_Part]) -> None:
         check_length(self._request, self._most_bytes)
         documents = 0
         async for block in self._blocks():
+            while under_way and not self._holding.fits(len(block)):
+                await self._tell(under_way)
+            self._holding.take(len(block))
             for lines in self._splitter.split([block]):
                 documents += len(lines.starts)
                 if documents > self._most_documents:
@@ -144,13 +151,18 @@ class LinesResponse(Response):
                         413, f"the request has more than {self._most_documents:,} documents; send less at a time",
                         field="body", headers={"Connection": "close"},
                     )  # fmt: skip
-                under_way.append(asyncio.create_task(self._answer(lines)))
+                size = int((lines.ends - lines.starts).sum()) + len(lines.starts)
+                under_way.append((size, asyncio.create_task(self._answer(lines))))
                 if len(under_way) > UNDER_WAY:
                     await self._tell(under_way)
 
-    async def _tell(self, under_way: deque[asyncio.Task[Answers]]) -> None:
-        answers = await under_way.popleft()
-        self._said.put_nowait(b"\n".join(answers.lines) + b"\n")
+    async def _tell(self, under_way: deque[_Part]) -> None:
+        size, task = under_way.popleft()
+        answers = await task
+        said = b"\n".join(answers.lines) + b"\n"
+        self._holding.release(size)
+        self._holding.add(len(said))
+        self._said.put_nowait(said)
 
     async def _blocks(self) -> AsyncIterator[bytes]:
         size, last = 0, b"\n"

@@ -23,7 +23,7 @@ class EventsResponse(Response):
     """Events from a place on, until the client disconnects or the stream ends."""
 
     def __init__(self, ring: Ring, kinds: Kinds, place: Place) -> None:
-        self.background, self.status_code = None, 200
+        super().__init__()
         self._ring = ring
         self._kinds = kinds
         self._place = place

@@ -18,6 +18,7 @@ from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.listening import EventsResponse
 from stream_lsh.serve.problems import Problem, responses
 from stream_lsh.serve.security import READ, Served
+from stream_lsh.serve.starting import not_ready
 
 MOST_ROWS = 10_000
 router = APIRouter(prefix="/v1", tags=["what there is"])
@@ -124,7 +125,5 @@ async def live(_: Served) -> dict[Literal["status"], str]:
 async def ready(service: Served) -> dict[Literal["status"], str]:
     """Whether documents are accepted."""
     if not service.intake.ready:
-        raise Problem(
-            503, service.intake.why_not, headers={"Retry-After": "1"}, more={"health": service.intake.health}
-        )  # fmt: skip
+        raise not_ready(service.intake.why_not, service.intake.health, service.progress)
     return {"status": "ready"}

@@ -5,14 +5,18 @@ from __future__ import annotations
 import http
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
-from stream_lsh.documents.columns import Rejection
 from stream_lsh.errors import StreamLshError, UsageError
+
+if TYPE_CHECKING:  # numba and FastAPI take long to import, and requests are answered before
+    from fastapi import FastAPI
+
+    from stream_lsh.documents.columns import Rejection
 
 MEDIA_TYPE = "application/problem+json"
 SCHEMA = {
@@ -86,6 +90,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def explain(app: FastAPI) -> None:
     """Make an app answer every error with a problem."""
+    from fastapi.exceptions import RequestValidationError
 
     @app.exception_handler(Problem)
     async def _(_: Request, problem: Problem) -> Response:

@@ -7,128 +7,26 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import StreamLshError
+from stream_lsh.index.store.files import open_files, raise_limit
 from stream_lsh.serve.address import Address, tls
-from stream_lsh.serve.problems import MEDIA_TYPE, Problem
+from stream_lsh.serve.connection import CONNECTIONS, Connections, Limited, Server
 from stream_lsh.serve.starting import STOP_SECONDS, Starting
 
 if TYPE_CHECKING:
     from stream_lsh.serve.interface import Interface
 
-HEADER_SECONDS = 10.0  # time limit for the request line and headers
-SILENT_SECONDS = 60.0  # time limit without progress in reading the body, or in sending the response
-CONNECTIONS = 2000
 TOKEN_SECONDS = 1.0
 _LONGEST_PATH = 100  # bytes of a socket's path; the system allows slightly more
 _LOG = logging.getLogger("stream_lsh.serve")
-
-
-class Connection(HttpToolsProtocol):
-    """A connection that is closed if the client is too slow: before its headers are complete, within the body, or when
-    it does not read the response."""
-
-    _header_timer: asyncio.TimerHandle | None = None
-    _timer: asyncio.TimerHandle | None = None
-    _body_due = False
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        found = transport.get_extra_info("socket")
-        if found is not None and found.family == socket.AF_UNIX:
-            self.app_state = {**self.app_state, "local": True}
-        self._expect_headers()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._have_headers()
-        if self._timer is not None:
-            self._timer.cancel()
-        super().connection_lost(exc)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._expect_headers()
-
-    def on_headers_complete(self) -> None:
-        self._have_headers()
-        super().on_headers_complete()
-        self._body_due = True
-        self._move()
-
-    def on_body(self, body: bytes) -> None:
-        super().on_body(body)
-        self._move()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._body_due = False
-        self._move()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer with a problem, as for all other errors."""
-        body = Problem(400, "this is no HTTP request, or its address is longer than 64 KiB").json
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (MEDIA_TYPE.encode(), len(body)) + body)
-        self.transport.close()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._move()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._move()
-
-    def _expect_headers(self) -> None:
-        if self._header_timer is None:
-            self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
-
-    def _have_headers(self) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
-
-    def _move(self) -> None:
-        """Restart the timer after progress. A client that sends everything before it reads may take longer."""
-        if self._timer is not None:
-            self._timer.cancel()
-        due = self._body_due or self.flow.write_paused
-        self._timer = self.loop.call_later(SILENT_SECONDS, self._silent) if due else None
-
-    def _silent(self) -> None:
-        if self.flow.write_paused or not self.flow.read_paused:
-            self.transport.abort()
-        else:  # the server itself does not read
-            self._move()
-
-
-class _Server(uvicorn.Server):
-    """Listens also on a socket in the index folder, without TLS. Does not handle signals."""
-
-    def capture_signals(self) -> Any:
-        return nullcontext()
-
-    async def listen_locally(self, path: Path) -> None:
-        """Listen on a socket in the index folder, after this process has opened the index."""
-        with suppress(FileNotFoundError):  # a leftover of an ended process: the index is ours
-            path.unlink()
-        before = os.umask(0o177)
-        try:
-            loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(
-                lambda: Connection(self.config, self.server_state, self.lifespan.state), str(path)
-            )
-        finally:
-            os.umask(before)
-        self.servers.append(server)
 
 
 def serve(
@@ -178,16 +76,12 @@ async def run(
         stop.set()
 
     app = Starting()
-    config = uvicorn.Config(
-        app, http=Connection, ws="none", lifespan="off", log_config=None,
-        log_level="error", access_log=False,
-        server_header=False, date_header=False, proxy_headers=False, backlog=1024, limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
-    )  # fmt: skip
+    raise_limit()
+    server = Server(_config(app))
+    servers = [server]
     if address.certificate is not None:
-        config.load()
-        config.ssl = tls(address)
-    server = _Server(config)
+        server.config.load()
+        server.config.ssl = tls(address)
     serving = asyncio.create_task(server.serve([listening]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
@@ -198,8 +92,10 @@ async def run(
         await serving
         raise
     path = _reachable(service.socket)
+    endings = [serving]
     if path is not None:
-        await server.listen_locally(path)
+        servers.append(local := Server(_config(app, local=True)))
+        endings.append(asyncio.create_task(local.serve([_local_socket(path)])))
     refreshing = asyncio.create_task(_refresh(service))
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(service.start())
@@ -207,8 +103,9 @@ async def run(
     if starting.done() and starting.exception() is None and not service.intake.stopping:
         started(address.url)
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    server.should_exit = True
-    for ending in (service.stop(), starting, serving):
+    for server in servers:
+        server.should_exit = True
+    for ending in (service.stop(), starting, *endings):
         try:
             await ending
         except StreamLshError as error:
@@ -233,6 +130,30 @@ def _opened(
     service = service_of(failed)
     app.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
     return service
+
+
+def _config(app: Starting, *, local: bool = False) -> uvicorn.Config:
+    """What uvicorn is to do. local: for the socket in the index folder."""
+    most = min(CONNECTIONS, open_files() // 2)  # the index needs files too
+    return uvicorn.Config(
+        Limited(app), http=Connections(most, local=local).protocol,  # type: ignore[arg-type]
+        ws="none", lifespan="off", log_config=None, log_level="error", access_log=False,
+        server_header=False, date_header=False, proxy_headers=False, backlog=min(1024, most),
+        timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
+    )  # fmt: skip
+
+
+def _local_socket(path: Path) -> socket.socket:
+    """A socket in the index folder, after this process has opened the index."""
+    with suppress(FileNotFoundError):  # a leftover of an ended process: the index is ours
+        path.unlink()
+    before = os.umask(0o177)
+    try:
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(path))
+    finally:
+        os.umask(before)
+    return listening
 
 
 def _reachable(path: Path | None) -> Path | None:

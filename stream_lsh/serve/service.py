@@ -23,20 +23,23 @@ from stream_lsh.embedded.stored import stored
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.families.family import Signs
+from stream_lsh.hashing.compiler import Kernel
 from stream_lsh.index.comparison import Comparison, compare_with_row
+from stream_lsh.index.kernel import compiling
 from stream_lsh.index.rows import layout
 from stream_lsh.index.store.files import disk_bytes
+from stream_lsh.progress import Step
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
 from stream_lsh.serve.events import block_of
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.starting import WAITS
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
 from stream_lsh.settings.model import Settings
 
 SIZE_SECONDS = 5.0  # validity of a measured size on disk
-STARTING = "the service is starting: it compiles or loads its code"
 CLOSED = "the index of the service cannot be written"
 
 
@@ -92,7 +95,17 @@ class Service(Interface):
         await asyncio.to_thread(self.engine.close)
 
     def _why_not(self) -> str:
-        return CLOSED if self.intake.began else STARTING
+        return CLOSED if self.intake.began else WAITS.format(self.progress)
+
+    @property
+    def progress(self) -> Step | None:
+        """As in `Interface`. Only of the kernels of matching it is known how many are needed; they take longest."""
+        if self.intake.health != "starting":
+            return None
+        done, all = compiling.ready_of(compiling.needed(self.settings))
+        if done < all:
+            return Step("compiling the kernels of matching", done, all, "kernels")
+        return Step("loading or compiling kernels", Kernel.loaded, None, "kernels")
 
     def _committed(self, done: Round) -> None:
         self.tally.add(done)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from stream_lsh import progress
+from stream_lsh.progress import Step
 from stream_lsh.serve.problems import Problem
 
 STOP_SECONDS = 10.0  # time limit of requests with documents when the service stops
-WAITS = "the service is starting: it opens its index, or connects to Kafka"
+WAITS = "the service is starting: {}"
 STARTING = {"Retry-After": "1"}
 _PAGE = "<!doctype html><html lang=en><title>stream_lsh</title><p>The service is starting.</p></html>"
 
@@ -31,4 +33,10 @@ def _answer(path: str) -> Response:
         return JSONResponse({"status": "live"})
     if path == "/":  # the browser reloads it
         return HTMLResponse(_PAGE, 503, {**STARTING, "Refresh": "1"})
-    return Problem(503, WAITS, headers=STARTING, more={"health": "starting"}).response()
+    return not_ready(WAITS.format(progress.now()), "starting", progress.now()).response()
+
+
+def not_ready(why: str, health: str, step: Step | None) -> Problem:
+    """The problem for a service that is not ready. step: of its start."""
+    more = {} if step is None else {"progress": step._asdict()}
+    return Problem(503, why, headers=STARTING, more={"health": health, **more})

@@ -150,6 +150,8 @@ def test_the_service_has_one_owner_of_its_index_and_a_command_that_names_what_is
     (manifest,) = of_kind(SERVE, "StatefulSet")
     assert manifest["spec"]["replicas"] == 1
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    for probe in ("startupProbe", "livenessProbe"):  # opening its index may take as long as it needs
+        assert container[probe]["httpGet"]["path"] == "/health/live"
     given = parse_command(container["args"])
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     assert [mounts[str(given[name].parent)] for name in ("folder", "token_file", "config")] == [

@@ -88,7 +88,9 @@ def files(folder: Path, pattern: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_lost_postings_of_one_segment_are_rebuilt(copy: Whole, number: int) -> None:
+def test_lost_postings_of_one_segment_are_rebuilt(copy: Whole, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[tuple[object, ...]] = []
+    monkeypatch.setattr("stream_lsh.index.segments.segment.report", lambda *step: reported.append(step))
     folder, verdicts = copy
     before = {path.name for path in files(folder, "postings")[number].iterdir()}
     shutil.rmtree(files(folder, "postings")[number])
@@ -96,6 +98,9 @@ def test_lost_postings_of_one_segment_are_rebuilt(copy: Whole, number: int) -> N
         pass
     after = {path.name for path in files(folder, "postings")[number].iterdir()}
     assert bool(after) == bool(before)  # also where nothing was committed
+    if before:
+        name, done, all, unit = reported[-1]
+        assert (str(name).startswith("rebuilding"), done, unit) == (True, all, "rows")
     goes_on(folder, verdicts)
 
 

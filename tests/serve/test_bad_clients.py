@@ -5,84 +5,23 @@ import gc
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 from operator import gt
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.poison import WORDS, poison
+from support.raw_clients import added, head, line, say, serving, until
 from support.waiting import PATIENCE
 
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.progress import report
 from stream_lsh.serve.address import Address, listen
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.service import Limits, Service
 from stream_lsh.settings.model import Settings
-
-TEXT = "The council has voted for the new {0} bridge over the {0} river; work begins in {0} and takes {0} years."
-LIMITS = Limits()
-
-
-def line(name: str) -> bytes:
-    return json.dumps({"id": name, "text": TEXT.format(name)}).encode() + b"\n"
-
-
-def head(length: int | str, path: str = "/v1/documents", kind: str = "application/x-ndjson") -> bytes:
-    return (
-        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n".encode()
-    )
-
-
-@asynccontextmanager
-async def serving(folder: Path, limits: Limits = LIMITS, **settings: Any) -> AsyncIterator[tuple[int, Service]]:
-    """A service, and its port."""
-    from stream_lsh.serve import server  # here: it takes long to import
-
-    services: list[Service] = []
-
-    def service_of(failed: Callable[[BaseException], None]) -> Service:
-        services.append(Service(Settings(**settings), folder / "index", limits=limits, failed=failed))
-        return services[0]
-
-    (listening, address), stop, started = listen(Address(port=0)), asyncio.Event(), asyncio.Event()
-    running = asyncio.create_task(server.run(service_of, address, listening, stop, lambda _: started.set()))
-    await started.wait()
-    try:
-        async with asyncio.timeout(2 * PATIENCE):
-            yield address.port, services[0]
-    finally:
-        stop.set()
-        await running
-
-
-async def until(what: Callable[[], object]) -> None:
-    while not what():
-        await asyncio.sleep(0.01)
-
-
-async def say(port: int, *pieces: bytes, pause: float = 0.0) -> bytes:
-    """What a client hears until it is cut off, or, if it says nothing more, its answer ends."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(pause)
-        return await reader.read()
-    except ConnectionError:
-        return b""
-    finally:
-        writer.close()
-
-
-async def added(port: int, name: str) -> bool:
-    """Whether a document of an honest client is taken."""
-    request = head(len(line(name)), kind="application/json").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-    return b" 200 " in (await say(port, request + line(name))).partition(b"\r\n")[0]
-
 
 SILENT: dict[str, tuple[bytes, ...]] = {
     "nothing": (),
@@ -96,8 +35,8 @@ SILENT: dict[str, tuple[bytes, ...]] = {
 async def test_who_does_not_go_on_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(tmp_path) as (port, service):
         with monkeypatch.context() as patched:  # an honest one may be slow, as may the machine
-            patched.setattr("stream_lsh.serve.server.HEADER_SECONDS", 0.3)
-            patched.setattr("stream_lsh.serve.server.SILENT_SECONDS", 0.3)
+            patched.setattr("stream_lsh.serve.connection.HEADER_SECONDS", 0.3)
+            patched.setattr("stream_lsh.serve.connection.SILENT_SECONDS", 0.3)
             await asyncio.gather(*(say(port, *pieces, pause=0.15) for pieces in SILENT.values()))  # all come to an end
         assert await added(port, "honest")
         await until(lambda: not service.intake.taken)
@@ -105,7 +44,7 @@ async def test_who_does_not_go_on_is_cut_off(tmp_path: Path, monkeypatch: pytest
 
 async def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In which what was sent before is judged on, on a slow machine.
-    monkeypatch.setattr("stream_lsh.serve.server.SILENT_SECONDS", 3)
+    monkeypatch.setattr("stream_lsh.serve.connection.SILENT_SECONDS", 3)
     async with serving(tmp_path) as (port, service):
         body = b'{"id": "%b", "text": "some text"}\n' % (b"x" * 4000) * 4000  # its answers are more than sockets hold
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
@@ -237,27 +176,41 @@ async def test_no_request_waits_for_compiling_or_closing(tmp_path: Path) -> None
         service.intake.admit()
 
 
-async def test_requests_while_an_index_opens_get_retry_after(tmp_path: Path) -> None:
+async def test_requests_while_an_index_opens_get_retry_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stream_lsh.serve import server
 
-    opened = threading.Event()
+    reported, opened, warming, warm = threading.Event(), threading.Event(), threading.Event(), threading.Event()
 
     def service_of(failed: Callable[[BaseException], None]) -> Service:
+        report("rebuilding", 1, 2, "rows")
+        reported.set()
         assert opened.wait(PATIENCE)
         return Service(Settings(), tmp_path / "index", failed=failed)
 
+    def warm_up(*_: object) -> None:
+        warming.set()
+        assert warm.wait(PATIENCE)
+
+    monkeypatch.setattr("stream_lsh.serve.service.warm_up", warm_up)
     (listening, address), stop, started = listen(Address(port=0)), asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(server.run(service_of, address, listening, stop, lambda _: started.set()))
 
     async def get(path: str) -> bytes:
         return await say(address.port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
 
+    await asyncio.to_thread(reported.wait, PATIENCE)
     for path in ("/v1/stats", "/health/ready", "/v1/documents/a"):
         answer = await get(path)
         assert b" 503 " in answer and b"retry-after: 1" in answer and b'"health": "starting"' in answer
+        assert b'"progress": {"name": "rebuilding", "done": 1, "all": 2, "unit": "rows"}' in answer
     assert b" 200 " in await get("/health/live")
     assert b" 503 " in (page := await get("/")) and b"refresh: 1" in page
     opened.set()
+    await asyncio.to_thread(warming.wait, PATIENCE)
+    for path in ("/v1/stats", "/health/ready", "/v1/documents/a"):
+        assert b" 503 " in await get(path)
+    assert b'kernels", "done": ' in await get("/health/ready")
+    warm.set()
     await started.wait()
     assert b'{"status":"ready"}' in await get("/health/ready")
     assert b" 404 " in await get("/v1/documents/a")

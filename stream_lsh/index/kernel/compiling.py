@@ -108,6 +108,12 @@ def have(names: list[str], meanwhile: Callable[[], object] = lambda: None) -> No
     _there.update(names)
 
 
+def ready_of(names: list[str]) -> tuple[int, int]:
+    """How many of `match` and the kernels of these names in FAR are compiled, and how many there are."""
+    ready = [match.ready(*TYPES), *(kernel.ready() for kernel in _kernels(names))]
+    return sum(ready), len(ready)
+
+
 def _kernels(names: list[str]) -> list[FarKernel]:
     """The kernels of these names in FAR, each once."""
     return list(dict.fromkeys(kernel for name in names for kernel in FAR[name]))

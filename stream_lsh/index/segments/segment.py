@@ -21,6 +21,7 @@ from stream_lsh.index.rows.layout import FLAGS
 from stream_lsh.index.rows.row_file import RowFile, Shape
 from stream_lsh.index.segments.erased_rows import Keyed
 from stream_lsh.index.store.files import looking, make_folder
+from stream_lsh.progress import report
 
 BLOCK = 4096  # rows read at a time
 FOLDER = "segments"
@@ -80,6 +81,7 @@ class Segment:
         for block in self._blocks():
             post_rows(block, self.first + at, self.first, memory, keyed, self._shape)
             at += len(block)
+            report(f"rebuilding the postings of segment {self.number}", at, self.rows.flushed, "rows")
             if at == self.rows.flushed or at - first + BLOCK > room or memory.postings > most:
                 keys, rows = memory.sorted()
                 self.postings.add(keys, rows, first, at, self.rows.sync)

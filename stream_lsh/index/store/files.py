@@ -107,3 +107,9 @@ def raise_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def open_files() -> int:
+    """Number of files that this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_FILES if soft == resource.RLIM_INFINITY else soft

@@ -27,6 +27,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
+from stream_lsh.progress import Step
 from stream_lsh.serve.comparing import compared_documents, side_by_side
 from stream_lsh.serve.events import Place
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
@@ -74,6 +75,14 @@ class PipelineService(Interface):
         self._readers: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
+
+    @property
+    def progress(self) -> Step | None:
+        """As in `Interface`."""
+        if self.intake.health != "starting":
+            return None
+        done = sum(reader.up_to_date for reader in self._readers)
+        return Step("reading the topics from Kafka", done, len(self._readers), "readers")
 
     async def start(self) -> None:
         """Start answering once the existing outputs are read.
