@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_lsh.documents.fields import id_text
-from stream_lsh.embedded.group_table import Order, Row
+from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
 from stream_lsh.serve.intake import Intake
