@@ -20,7 +20,9 @@ from stream_lsh.documents.engine_errors import shown_id
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.engine_errors import EngineErrors
-from stream_lsh.embedded.groups import Groups, opened
+from stream_lsh.embedded.group_ranking import Ranking
+from stream_lsh.embedded.group_store import FACT as GROUPS
+from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.errors import StoreError, StreamLshError, UsageError
@@ -57,7 +59,7 @@ class Engine:
 
     Attributes:
         settings: those of the index. seq: number of the next document. job: what the last commit said of the run that
-            made it.
+            made it. ranking: of the groups, None until `rank`.
     """
 
     def __init__(self, index: Index, groups: Groups | None = None, alerts: Alerts | None = None) -> None:
@@ -65,6 +67,7 @@ class Engine:
         self.settings = index.settings
         self.groups = groups
         self.alerts = alerts
+        self.ranking: Ranking | None = None
         known = index.store.named("job") or {}
         self.job: dict[str, Any] = {"next_seq": 0, "open": False, "first": 0, "done_in_job": 0, "outputs": {}, **known}
         self.seq: int = self.job["next_seq"]
@@ -182,7 +185,20 @@ class Engine:
         if self.alerts is not None:
             known |= self.alerts.take()
         self._erase_lines()
-        self.index.commit({**facts, "job": self.job, **known}, {**more, **values}, ranges, now=now)
+        ranking = self.ranking
+        written = None if ranking is None else lambda: ranking.note(more, known[GROUPS])
+        self.index.commit({**facts, "job": self.job, **known}, {**more, **values}, ranges, now=now, written=written)
+
+    def rank(self) -> Ranking:
+        """Keep the groups in the orders of their table from now on; right after a commit, or at the beginning.
+
+        Raises:
+            StoreError: the index keeps no groups.
+        """
+        if self.groups is None:
+            raise StoreError(NO_GROUPS.format(self.index.folder))
+        self.ranking = Ranking(self.index.store)
+        return self.ranking
 
     def erase(self) -> None:
         """Go on with erasing what is due; to be called now and then where nothing is committed. Cheap if nothing is."""
@@ -201,6 +217,8 @@ class Engine:
 
     def close(self) -> None:
         """Close without committing."""
+        if self.ranking is not None:
+            self.ranking.close()
         self.index.close()
 
 

@@ -97,6 +97,11 @@ def departure_key(group: int, seq: int) -> bytes:
     return _TWO.pack(DEPARTED, group, seq)
 
 
+def departures_prefix(group: int) -> bytes:
+    """The beginning of all keys of `departure_key` of a group."""
+    return _ONE.pack(DEPARTED, group)
+
+
 def departure(by: int, time: int, id: bytes) -> bytes:
     """What is known of such a version: number and event time of the document that removed it; the id if it was kept."""
     return _DEPARTURE.pack(by, time) + id
@@ -110,6 +115,11 @@ def parse_departure(key: bytes, value: bytes) -> tuple[int, int, int, bytes]:
 def group_of(key: bytes) -> int:
     """The group of a key of members or departures."""
     return int(_TWO.unpack(key)[1])
+
+
+def number_of(key: bytes) -> int:
+    """The group of the key of a row."""
+    return int(_ONE.unpack(key)[1])
 
 
 def row(store: Readable, group: int) -> Group | None:
@@ -130,7 +140,7 @@ def rows(store: Readable, begin: int = 0, end: int | None = None) -> Iterator[Gr
 def departures(store: Readable, group: int) -> Departures:
     """The versions that left a group."""
     by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
-    for key, value in store.scan(_ONE.pack(DEPARTED, group)):
+    for key, value in store.scan(departures_prefix(group)):
         seq, document, time, id = parse_departure(key, value)
         by[seq] = document, time
         if id:
@@ -192,6 +202,12 @@ def lengths(texts: Sequence[bytes]) -> NDArray[np.int64]:
 def encoded(found: NDArray[Any], texts: Sequence[bytes]) -> bytes:
     """Rows, with the texts whose lengths they have: column by column."""
     return b"".join((_COUNT.pack(len(found)), found.tobytes(), *texts))
+
+
+def members_in(value: bytes) -> bytes:
+    """The rows of MEMBER in a value of members."""
+    (count,) = _COUNT.unpack_from(value)
+    return value[_COUNT.size : _COUNT.size + count * MEMBER.itemsize]
 
 
 def decoded(value: bytes, kind: np.dtype[Any], *texts: str) -> Any:

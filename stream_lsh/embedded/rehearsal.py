@@ -15,6 +15,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.alerts.watch import Alert, Seen, Watch
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alerts import check_fields
+from stream_lsh.embedded.group_ranking import NO_TIMES
 from stream_lsh.embedded.group_store import (
     FIRST_MEMBER,
     MEMBER,
@@ -25,7 +26,7 @@ from stream_lsh.embedded.group_store import (
     parse_departure,
     row,
 )
-from stream_lsh.embedded.group_table import NO_TIMES, reading_groups
+from stream_lsh.embedded.group_table import reading_groups
 from stream_lsh.errors import UsageError
 from stream_lsh.index.segments.stream_time import StreamTime
 from stream_lsh.index.store.rocksdb import DEPARTED, FIRST_MEMBERS, MEMBERS, Store

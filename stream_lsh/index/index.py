@@ -349,6 +349,7 @@ class Index:
         ranges: Sequence[Range] = (),
         *,
         now: float = 0,
+        written: Callable[[], None] | None = None,
     ) -> None:
         """Make everything durable in one atomic write.
 
@@ -357,6 +358,7 @@ class Index:
             more: further keys of the store with their values; a value of None deletes the key.
             ranges: ranges of keys to delete, the ends not included.
             now: seconds since 1970, for erasing.
+            written: see `Store.write`.
 
         Raises:
             StoreError: an earlier commit was interrupted.
@@ -379,7 +381,7 @@ class Index:
             **more,
             **{name_key(name): orjson.dumps(value) for name, value in facts.items()},
         }
-        self._write(values, list(ranges), [shard.take() for shard in self.shards])
+        self._write(values, list(ranges), [shard.take() for shard in self.shards], written)
         if self._removal is not None:
             self._removal.add(expired)
         if self._erasing is not None:
@@ -406,11 +408,12 @@ class Index:
         values: dict[bytes, bytes | None],
         ranges: list[Range],
         taken: list[tuple[dict[bytes, bytes], list[Range]]],
+        written: Callable[[], None] | None = None,
     ) -> None:
         for more, passed in taken:
             values.update(more)
             ranges += passed
-        self.store.write(values, ranges=ranges)
+        self.store.write(values, ranges=ranges, written=written)
         for shard in self.shards:
             shard.committed()
 

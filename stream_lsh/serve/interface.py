@@ -12,7 +12,7 @@ from typing import Any
 
 from stream_lsh import progress
 from stream_lsh.documents.fields import id_text
-from stream_lsh.embedded.group_table import Order, Row
+from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.progress import Step
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written

@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh.documents.times import seconds_of
-from stream_lsh.embedded.group_table import Order
+from stream_lsh.embedded.group_ranking import Order
 from stream_lsh.errors import UsageError
 from stream_lsh.serve.counts import SECONDS
 from stream_lsh.serve.documents import JSON, json_response

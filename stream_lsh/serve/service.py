@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.group_table import Order, Row, member_json, table, whole
+from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.stored import stored
 from stream_lsh.embedded.warming import warm_up
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import UsageError
 from stream_lsh.families.family import Signs
 from stream_lsh.hashing.compiler import Kernel
 from stream_lsh.index.comparison import Comparison, compare_with_row
@@ -69,6 +70,7 @@ class Service(Interface):
         )
         self.socket = folder / SOCKET
         self.keeps_groups = engine.groups is not None
+        self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
 
@@ -84,6 +86,8 @@ class Service(Interface):
         self.engine.index.look_up([b'""'])
         if self.settings.measure == "tf-idf":
             compare_with_row(self.engine.index, "", 0, 0, 0)
+        if self.keeps_groups:
+            self.engine.rank()
 
     async def stop(self) -> None:
         self.intake.close()
@@ -93,6 +97,7 @@ class Service(Interface):
         await self.writer.stop()
         self.ring.finish()
         await asyncio.to_thread(self.engine.close)
+        self._tables.shutdown()
 
     def _why_not(self) -> str:
         return CLOSED if self.intake.began else WAITS.format(self.progress)
@@ -180,15 +185,18 @@ class Service(Interface):
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        try:  # as of the last commit
-            return await asyncio.to_thread(table, self.folder, order, within, limit)
-        except StoreError:
-            if self.engine.index.count:
-                raise
-            return []  # nothing is committed yet
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._tables, self._ranking.first, order, within, limit)
 
     async def group(self, number: int, limit: int) -> bytes:
-        return await asyncio.to_thread(group_json, self.folder, number, limit)
+        return await asyncio.to_thread(group_json, self._ranking, number, limit)
+
+    @property
+    def _ranking(self) -> Ranking:
+        """The groups in the orders of their table. Raises Problem before the service is ready."""
+        if self.engine.ranking is None:
+            raise Problem(503, STARTING, headers={"Retry-After": "5"})
+        return self.engine.ranking
 
     # -- the whole --------------------------------------------------------------------------------------------------
 
@@ -208,18 +216,6 @@ class Service(Interface):
         if time.monotonic() - self._size[0] > SIZE_SECONDS:
             self._size = time.monotonic(), await asyncio.to_thread(disk_bytes, self.folder)
         return self._size[1]
-
-
-def group_json(folder: Path, number: int, limit: int) -> bytes:
-    """A group of an index folder with its first members, as JSON.
-
-    Raises:
-        StoreError: there are no groups.
-        UsageError: there is no such group.
-    """
-    with whole(folder, number) as (row, members):
-        said = b",".join(member_json(row, member) for member in islice(members, limit))
-        return b'%b,"members":[%b]}' % (row.json[:-1], said)
 
 
 def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:

@@ -12,8 +12,9 @@ from support.json_lines import read_lines, write_lines
 from stream_lsh.cli.groups import moment, said, show, show_members
 from stream_lsh.cli.growth import Growth, growth
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_ranking import Row
 from stream_lsh.embedded.group_store import Member
-from stream_lsh.embedded.group_table import Row, table, whole
+from stream_lsh.embedded.group_table import table, whole
 from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 
@@ -87,12 +88,13 @@ def test_tables_fit_their_terminal_and_use_the_names_of_their_json(
     monkeypatch.setenv("COLUMNS", "80")
     sources = [f'"{letter * 60}"'.encode() for letter in "abc"]
     times = (1_700_000_000_000, 1_700_100_000_000)
-    row = Row(Group(123_456_789, b'"' + "é中".encode() * 60 + b'"', 5, 9, 1234, 1200, *times, 40, sources), 77)
+    group = Group(123_456_789, b'"' + "é中".encode() * 60 + b'"', 5, 9, 1234, 1200, *times, 40, sources)
+    row = Row(group.json, 77)
     show([row])
     shown = capsys.readouterr().out
     assert set(shown.splitlines()[0].split()) < json.loads(row.json).keys()
     member = Member(12_345_678, b'"\\u001b[31m' + b"x" * 200 + b'"', times[0], b'"s"', Kind.NEAR_DUPLICATE, 0.9, 99, 5)
-    show_members(row.group, iter([member]), 5)
+    show_members(group, iter([member]), 5)
     shown += capsys.readouterr().out
     assert max(map(cell_len, shown.splitlines())) <= 80
     assert "\x1b" not in shown

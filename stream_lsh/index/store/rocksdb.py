@@ -15,8 +15,9 @@ a while, the erase queue, and the group store (keys: a letter, then what `embedd
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
 from stream_lsh.index.store.column_families import FACTS, REWRITE_BLOBS, SEGMENT, alone, anew
 from stream_lsh.index.store.errors import output_error, plainly, state_error
+from stream_lsh.index.store.snapshot import Snapshot, Snapshots, each
 
 ROWS, IDS, TEXTS, DECISIONS, DELETED_MARKS = b"r", b"i", b"t", b"f", b"d"
 PLACES, ERASED_ROWS, ANSWERS = b"p", b"e", b"a"
@@ -69,6 +71,8 @@ class Store:
         self.path = path
         self._sync = sync and not read_only
         self._read_only = read_only
+        self._writing = threading.Lock()  # while a batch is written, and its writer notes that
+        self._snapshots = Snapshots()
         with plainly(path):
             seal.check(path)
             if not read_only:
@@ -108,14 +112,16 @@ class Store:
         return names
 
     def write(
-        self, values: Mapping[bytes, bytes | None], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = ()
-    ) -> None:
+        self, values: Mapping[bytes, bytes | None], deleted: Iterable[bytes] = (), ranges: Iterable[Range] = (),
+        written: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         """Write all of it, or nothing; on the disk when it returns, if the store is durable.
 
         Args:
             values: a value of None deletes the key.
             deleted: keys.
             ranges: ranges of keys, the end not included.
+            written: called afterwards, before another thread can take a snapshot.
         """
         batch = WriteBatch(raw_mode=True)
         try:
@@ -129,11 +135,29 @@ class Store:
                     batch.delete(key, self._handle(key))
                 else:
                     batch.put(key, value, self._handle(key))
-            self._db.write(batch)
-            if self._sync:  # a call of its own, which lets Python's other threads run meanwhile
-                self._db.flush_wal(True)
+            with self._writing:
+                self._db.write(batch)
+                if self._sync:  # a call of its own, which lets Python's other threads run meanwhile
+                    self._db.flush_wal(True)
+                if written is not None:
+                    written()
         except Exception as error:
             raise output_error(self.path, error) from None
+
+    @contextmanager
+    def snapshot(self, prefix: bytes, taken: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+        """The column family of keys with this prefix as it is now, while another thread may write. It is to be used for
+        a moment only, and in this thread. taken: called before the next write."""
+        name = self._family_of(prefix)
+        with self._writing:
+            taken()
+            try:
+                family = self._db if name == FACTS else self._families.get(name)
+                found = Snapshot(None if family is None else family.snapshot(), self.path)
+            except Exception as error:
+                raise state_error(self.path, error) from None
+        with self._snapshots.using(found):
+            yield found
 
     def _family_of(self, key: bytes) -> str:
         """The column family of a key."""
@@ -209,6 +233,7 @@ class Store:
 
     def rewrite(self, spans: Iterable[Range]) -> None:
         """The same for ranges of keys, each of one column family."""
+        self._snapshots.settle()
         try:
             for begin, end in spans:
                 name = self._family_of(begin)
@@ -224,6 +249,7 @@ class Store:
     def purge_all(self) -> None:
         """Rewrite all files with values of segments, without older values."""
         self.shorten(wait=True)
+        self._snapshots.settle()
         try:
             for name, family in self._families.items():
                 if name.startswith(SEGMENT):
@@ -237,6 +263,7 @@ class Store:
         """Remove all overwritten values from the log, the facts, the latest rows, the replies and these ranges of keys.
         May run in the background."""
         self.shorten(wait=True)
+        self._snapshots.settle()
         try:
             passing = (self._families.get(name) for name in (column_families.ROWS, column_families.ANSWERS))
             for family in (self._db, *passing):
@@ -337,7 +364,7 @@ class Store:
         """A cursor at one key with this prefix from `start` on after the other. Raises as `scan`."""
         try:
             if (cursor := self._cursor(self._family_of(start or prefix))) is not None:
-                yield from _each(cursor, prefix, start)
+                yield from each(cursor, prefix, start)
         except Exception as error:
             raise state_error(self.path, error) from None
 
@@ -360,13 +387,14 @@ class Store:
         """Read everything, with its checksums. Returns what is wrong, or None."""
         try:
             for family in (self._db, *self._families.values()):
-                for cursor in _each(family.iter(ReadOptions())):
+                for cursor in each(family.iter(ReadOptions())):
                     cursor.value()
         except Exception as error:
             return str(state_error(self.path, error))
         return None
 
     def close(self) -> None:
+        self._snapshots.settle()
         self._handles.clear()
         try:
             for family in self._families.values():
@@ -402,17 +430,7 @@ def _has_ids(name: str, family: Rdict) -> bool:
     """Whether a column family has everything of a segment, ids included."""
     if not name.startswith(SEGMENT) or alone(name):
         return False
-    return next(_each(family.iter(ReadOptions()), IDS), None) is not None
-
-
-def _each(cursor: RdictIter, prefix: bytes = b"", start: bytes = b"") -> Iterator[RdictIter]:
-    """Move a cursor over all keys with this prefix from `start` on. Raises its error: a cursor that cannot read on is
-    not valid, like one behind the last key."""
-    cursor.seek(max(prefix, start))
-    while cursor.valid() and cursor.key().startswith(prefix):
-        yield cursor
-        cursor.next()
-    cursor.status()
+    return next(each(family.iter(ReadOptions()), IDS), None) is not None
 
 
 def rows_key(kind: bytes, shard: int, segment: int, first: int) -> bytes:

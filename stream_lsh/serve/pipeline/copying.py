@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import orjson
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
-from stream_lsh.embedded.group_store import FACT
+from stream_lsh.embedded.group_ranking import Ranking
+from stream_lsh.embedded.group_store import FACT, departures_prefix, group_of
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.index.store.column_families import limit_cache
-from stream_lsh.index.store.rocksdb import Store
+from stream_lsh.index.store.rocksdb import MEMBERS, Store, name_key
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.names import Topics, largest_record
@@ -21,8 +25,19 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import tombstones_kept
 
 ROLE = "serve"
+FACT_KEY = name_key(FACT)
 POLL_MS = 500
+MOST_CHANGES = 65_536  # that wait for the end of their commit
 ASK_SECONDS = 30.0  # between two questions for the end of the changelog
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """What the changelog has of a commit of the role group. cut: the rest of one."""
+
+    values: Mapping[bytes, bytes | None]
+    fact: Mapping[str, Any]
+    cut: bool
 
 
 def clock() -> float:
@@ -47,9 +62,9 @@ class GroupCopy:
         self._replaced: list[_Folder] = []  # a request may still read one
 
     @property
-    def folder(self) -> Path | None:
-        """The folder, deleted at the end; None if it has no groups to read."""
-        return self._read.path if self._read is not None and self._read.begun else None
+    def ranking(self) -> Ranking | None:
+        """The groups in the orders of their table; None if there are none to read."""
+        return self._read.ranking if self._read is not None else None
 
     async def follow(self, up_to_date: Callable[[bool], None]) -> None:
         """Read until an error.
@@ -81,7 +96,7 @@ class GroupCopy:
             consumer.seek(place, copy.position)
             while True:
                 if copy.position >= end:
-                    if copy is not self._read or not copy.begun:
+                    if copy is not self._read or copy.ranking is None:
                         await asyncio.to_thread(self._take, copy)
                     copy.whole_at = asked
                     up_to_date(True)
@@ -109,7 +124,7 @@ class GroupCopy:
                 replaced.close()
             self._replaced = [] if self._read is None else [self._read]
             self._read = copy
-        copy.begun = copy.begun or copy.store.named(FACT) is not None
+        copy.rank()
 
     def close(self) -> None:
         """Delete the folders."""
@@ -123,7 +138,7 @@ class _Folder:
     Attributes:
         position: offset of the next record.
         whole_at: when it was last known to be up to date, at first when it was begun.
-        begun: whether there are groups to read.
+        ranking: of the groups; None as long as there are none to read.
     """
 
     def __init__(self) -> None:
@@ -132,11 +147,47 @@ class _Folder:
         self.store = Store(self.path / "db", sync=False)
         self.position = 0
         self.whole_at = clock()
-        self.begun = False
+        self.ranking: Ranking | None = None
+        self._begun: dict[bytes, bytes | None] = {}  # of a commit whose last record, the fact, is not read yet
+        self._fact: Mapping[str, Any] = {}
+        self._cut = False  # a part of that commit is in the ranking already
+
+    def rank(self) -> None:
+        """Build the ranking, unless it is there or there are no groups."""
+        if self.ranking is None and (fact := self.store.named(FACT)) is not None:
+            self.ranking = Ranking(self.store)
+            self._begun, self._fact, self._cut = {}, fact, True
 
     def write(self, records: list[ConsumerRecord]) -> None:
-        self.store.write({record.key: record.value for record in records})
+        if not records:
+            return
+        commits = [] if self.ranking is None else list(self._commits(records))
+        self.store.write({record.key: record.value for record in records}, written=lambda: self._note(commits))
+
+    def _commits(self, records: list[ConsumerRecord]) -> Iterator[_Commit]:
+        """The commits that end with these records. Large ones are cut."""
+        for record in records:
+            if record.key == FACT_KEY:
+                self._fact = orjson.loads(record.value)
+                yield _Commit(self._begun, self._fact, self._cut)
+                self._begun, self._cut = {}, False
+            elif record.key[:1] != MEMBERS or self.store.value(record.key) is None:  # it may be read again
+                self._begun[record.key] = record.value
+                if len(self._begun) == MOST_CHANGES:
+                    yield _Commit(self._begun, self._fact, self._cut)
+                    self._begun, self._cut = {}, True
+
+    def _note(self, commits: Sequence[_Commit]) -> None:
+        for commit in commits:
+            values = commit.values
+            if commit.cut:  # its departures may be in the part before
+                for group in {group_of(key) for key in commit.values if key[:1] == MEMBERS}:
+                    values = {**dict(self.store.scan(departures_prefix(group))), **values}
+            if self.ranking is not None:
+                self.ranking.note(values, commit.fact)
 
     def close(self) -> None:
+        if self.ranking is not None:
+            self.ranking.close()
         self.store.close()
         self._temporary.cleanup()

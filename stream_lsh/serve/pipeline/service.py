@@ -7,7 +7,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +18,8 @@ from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
-from stream_lsh.embedded.group_table import Order, Row, table
+from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
@@ -39,7 +40,6 @@ from stream_lsh.serve.pipeline.restarts import Restarts
 from stream_lsh.serve.pipeline.sending import Sending
 from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
 from stream_lsh.serve.problems import Problem
-from stream_lsh.serve.service import group_json
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
@@ -72,6 +72,7 @@ class PipelineService(Interface):
         self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._copy = GroupCopy(settings) if settings.groups else None
+        self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
         self._readers: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
@@ -130,6 +131,7 @@ class PipelineService(Interface):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._copy is not None:
             await asyncio.to_thread(self._copy.close)
+        self._tables.shutdown()
 
     # -- documents --------------------------------------------------------------------------------------------------
 
@@ -289,21 +291,21 @@ class PipelineService(Interface):
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        folder = self._folder()
-        return [] if folder is None else await asyncio.to_thread(table, folder, order, within, limit)
+        ranking, loop = self._ranking(), asyncio.get_running_loop()
+        return [] if ranking is None else await loop.run_in_executor(self._tables, ranking.first, order, within, limit)
 
     async def group(self, number: int, limit: int) -> bytes:
-        folder = self._folder()
-        if folder is None:
+        ranking = self._ranking()
+        if ranking is None:
             raise UsageError(f"there is no group {number}: no worker has folded groups yet")
-        return await asyncio.to_thread(group_json, folder, number, limit)
+        return await asyncio.to_thread(group_json, ranking, number, limit)
 
-    def _folder(self) -> Path | None:
-        """The folder of the groups; None if there are none yet. Raises Problem: the changelog is not read yet."""
+    def _ranking(self) -> Ranking | None:
+        """The groups; None if there are none yet. Raises Problem: the changelog is not read yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
         if not self._readers or not self._readers[-1].ever:
             raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
-        return self._copy.folder
+        return self._copy.ranking
 
     async def place(self, place: Place | None) -> Place:
         """The start of a listener that has all events up to a place; None = from now on. If another service is ahead of
