@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from stream_lsh.cli.extra import SERVE_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import CommandWithCommands, Option
 from stream_lsh.cli.options import (
     DOCUMENTS,
     GROUPS,
@@ -29,6 +29,7 @@ from stream_lsh.cli.options import (
     quiet_option,
     setting,
 )
+from stream_lsh.cli.serve_token import token
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -54,8 +55,10 @@ SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command(
-    cls=Command,
+@click.group(
+    cls=CommandWithCommands,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND]",
     examples=EXAMPLES,
     help="""Serve an index over HTTP: documents in, verdicts out, and a page that shows both.
 
@@ -81,7 +84,7 @@ its deletions to the service.""",
         ),
         Option(
             ["--token-file"], type=_FILE, metavar="FILE", section=SERVICE,
-            help="TOML file with the sha256 and the scopes of each token; it is read again when it changes",
+            help="TOML file that `serve token add` writes; it is read again when it changes",
         ),
         Option(
             ["--tls-certificate"], type=_FILE, metavar="FILE", section=SERVICE,
@@ -156,6 +159,8 @@ def serve(
     quiet: bool,
     **_: object,
 ) -> None:
+    if context.invoked_subcommand is not None:
+        return
     _check(context, kafka)
     require("serve", "serve", SERVE_PACKAGES)
     if kafka:
@@ -228,3 +233,6 @@ def _pipeline(context: click.Context, tokens: Tokens | None, limits: Limits) -> 
     settings = load_settings(context, KafkaSettings)
     what = f"the pipeline {settings.topic_prefix} on {settings.bootstrap_servers}"
     return what, lambda failed: PipelineService(settings, tokens=tokens, limits=limits, failed=failed)
+
+
+serve.add_command(token)

@@ -10,9 +10,9 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from stream_lsh.serve import tokens
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.tokens import Permission, Token
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -35,33 +35,45 @@ Served = Annotated[Interface, Depends(service_of)]
 
 
 class _Needs(HTTPBearer):
-    """Requires a token with a scope, if the service has tokens. A single dependency: each one costs time."""
+    """Requires a token with a permission, if the service has tokens. A single dependency: each one costs time."""
 
-    def __init__(self, scope: tokens.Scope) -> None:
+    def __init__(self, permission: Permission) -> None:
         about = "a token of the tokens file; not needed if the service has no such file"
         super().__init__(scheme_name="HTTPBearer", description=about, auto_error=False)
-        self._scope = scope
+        self._permission = permission
 
     async def __call__(self, request: Request) -> None:  # type: ignore[override]
         service = await service_of(request)
         if service.tokens is None or request.scope.get("state", {}).get("local"):
             return
         given = await super().__call__(request)
-        allowed = service.tokens.scopes(given.credentials) if given is not None else None
-        if allowed is None:
+        token = service.tokens.find(given.credentials) if given is not None else None
+        if token is None:
             said = 'Bearer error="invalid_token"' if given is not None else "Bearer"
             raise Problem(
                 401, "a bearer token of the tokens file is needed", field="Authorization",
                 headers={"WWW-Authenticate": said},
             )  # fmt: skip
-        if self._scope not in allowed:
-            raise Problem(
-                403, f"the token does not have the scope {self._scope!r}", field="Authorization",
-                headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{self._scope}"'},
-            )  # fmt: skip
+        request.state.token = token
+        if self._permission not in token.permissions:
+            raise _lacking(self._permission)
 
 
-READ, WRITE = Security(_Needs("read")), Security(_Needs("write"))
+READ, WRITE, DELETE = Security(_Needs("read")), Security(_Needs("write")), Security(_Needs("delete"))
+
+
+def _lacking(permission: Permission) -> Problem:
+    return Problem(
+        403, f"the token does not have the permission {permission!r}", field="Authorization",
+        headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{permission}"'},
+    )  # fmt: skip
+
+
+def check_permission(request: Request, permission: Permission) -> None:
+    """Raise Problem if a request has a token without this permission."""
+    token: Token | None = getattr(request.state, "token", None)
+    if token is not None and permission not in token.permissions:
+        raise _lacking(permission)
 
 
 class Guard:

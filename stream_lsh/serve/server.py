@@ -248,3 +248,4 @@ async def _refresh(service: Interface) -> None:
     while service.tokens is not None:
         await asyncio.sleep(TOKEN_SECONDS)
         await asyncio.to_thread(service.tokens.refresh)
+        service.tokens.end_streams()

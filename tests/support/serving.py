@@ -118,10 +118,10 @@ def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             event[name] = json.loads(value) if name == "data" else value
 
 
-def entry(name: str, token: str, *scopes: str) -> str:
-    """A holder in a tokens file."""
+def entry(name: str, token: str, *permissions: str) -> str:
+    """A token in a tokens file."""
     digest = hashlib.sha256(token.encode()).hexdigest()
-    return f'[{name}]\nsha256 = "{digest}"\nscopes = [{", ".join(repr(scope) for scope in scopes)}]\n'
+    return f'[{name}]\nsha256 = "{digest}"\npermissions = [{", ".join(map(repr, permissions))}]\n'
 
 
 def write(path: Path, text: str) -> None:
