@@ -99,6 +99,15 @@ its deletions to the service.""",
             help="site whose pages may use the API from a browser; repeatable",
         ),
         Option(
+            ["--allow-host", "hosts"], multiple=True, metavar="NAME", common=False, section=SERVICE,
+            help="name under which clients reach the service, for example through a proxy; repeatable; any name with "
+            "--token-file if none is given, otherwise only those of this machine",
+        ),
+        Option(
+            ["--trusted-proxy", "proxies"], multiple=True, metavar="ADDRESS", common=False, section=SERVICE,
+            help="address or network of a proxy whose X-Forwarded-For, -Proto and -Host are believed; repeatable",
+        ),
+        Option(
             ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", common=False,
             section=SERVICE, help="most bytes of a request  [67108864]",
         ),
@@ -148,6 +157,8 @@ def serve(
     tls_certificate: Path | None,
     tls_key: Path | None,
     origins: tuple[str, ...],
+    hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
     max_body: int,
     max_documents: int,
     max_waiting: int,
@@ -167,19 +178,24 @@ def serve(
         require_kafka()
 
     from stream_lsh.serve.address import Address, check_address, listen
+    from stream_lsh.serve.proxies import network_of
     from stream_lsh.serve.tokens import Tokens
 
     check_address(address := Address(host, port, tls_certificate, tls_key), token_file is not None)
     tokens = Tokens(token_file) if token_file is not None else None
+    trusted = tuple(network_of(text) for text in proxies)
     listening, address = listen(address)
     if not quiet:
         complain(f"{address.url} is starting; requests get 503 until it is ready")
 
     # Here, because it takes long.
-    from stream_lsh.serve import server
+    from stream_lsh.serve import request_log, server
     from stream_lsh.serve.interface import Limits
 
-    limits = Limits(max_body, max_documents, max_waiting, keep_events, origins, answer_seconds)
+    limits = Limits(
+        max_body, max_documents, max_waiting, keep_events, origins=origins, hosts=hosts, proxies=trusted,
+        answer_seconds=answer_seconds,
+    )  # fmt: skip
     logging.basicConfig(format="stream-lsh: %(message)s", level=logging.WARNING)
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)
     if kafka:
@@ -194,7 +210,8 @@ def serve(
             clients = "clients with a token" if tokens is not None else "this machine only, as there are no tokens"
             complain(f"{url} serves {what} to {clients}; the page is at {url}, the API at {url}/docs")
 
-    server.serve(made, address, listening, started=started)
+    with request_log.written():
+        server.serve(made, address, listening, started=started)
 
 
 def _check(context: click.Context, kafka: bool) -> None:

@@ -16,6 +16,7 @@ from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
 from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.proxies import Network
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.settings.model import Settings
@@ -30,6 +31,8 @@ class Limits:
     waiting_documents: int = 20_000  # above that requests are refused
     kept_events: int = 65_536
     origins: tuple[str, ...] = ()  # of pages that may use the service from a browser
+    hosts: tuple[str, ...] = ()  # names in Host headers, beside those of loopback; with tokens () = any
+    proxies: tuple[Network, ...] = ()  # trusted ones
     answer_seconds: float = 10.0  # time limit for a verdict of a pipeline
 
 

@@ -10,6 +10,7 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from stream_lsh.serve.address import is_loopback
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Permission, Token
@@ -81,7 +82,8 @@ class Guard:
     connect to loopback addresses.
 
     Args:
-        hosts: accepted Host headers; None = any.
+        hosts: names that Host headers may have, beside those of loopback; None = any. Health has no such limit: load
+            balancers ask for it by address.
     """
 
     def __init__(self, app: ASGIApp, origins: tuple[str, ...], hosts: frozenset[str] | None) -> None:
@@ -94,7 +96,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers, origin = Headers(scope=scope), None
-        problem = None if scope.get("state", {}).get("local") else self._problem(headers)
+        free = scope.get("state", {}).get("local") or scope["path"].startswith("/health/")
+        problem = None if free else self._problem(headers)
 
         if (found := headers.get("origin")) in self._origins:
             origin = found
@@ -120,14 +123,14 @@ class Guard:
 
     def _problem(self, headers: Headers) -> Problem | None:
         host = headers.get("host", "")
-        if self._hosts is not None and _name(host) not in self._hosts:
+        if self._hosts is not None and not (is_loopback(name := _name(host)) or name in self._hosts):
             return Problem(
-                403, f"the Host header is {host[:100]!r}, but without tokens the service only answers to "
-                f"{', '.join(sorted(self._hosts))}",
+                403, f"the Host header is {host[:100]!r}, but the service only answers to "
+                f"{', '.join(('localhost', *sorted(self._hosts)))} (--allow-host)",
                 field="Host",
             )  # fmt: skip
         origin = headers.get("origin")
-        if origin is not None and origin not in self._origins and urlsplit(origin).netloc != host:
+        if origin is not None and origin not in self._origins and _host(origin) != host:
             return Problem(403, f"pages of {origin[:100]!r} may not use this service (--allow-origin)", field="Origin")
         return None
 
@@ -139,6 +142,14 @@ class Guard:
         ]
         await send({"type": "http.response.start", "status": 204, "headers": allowed})
         await send({"type": "http.response.body", "body": b""})
+
+
+def _host(origin: str) -> str | None:
+    """The host and port of an origin, None if it has none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str:

@@ -25,6 +25,7 @@ from typing import Literal, get_args
 
 from stream_lsh.documents.times import milliseconds
 from stream_lsh.errors import UsageError
+from stream_lsh.serve.address import version
 from stream_lsh.settings.errors import unknown
 from stream_lsh.settings.sources import read_toml
 from stream_lsh.wording import count
@@ -109,22 +110,15 @@ class Tokens:
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._clock = clock
-        self._version = self._seen()  # before reading, so that a change in between is noticed
+        self._version = version(path)  # before reading, so that a change in between is noticed
         self._tokens = read_tokens(path)
         self._streams: set[_Stream] = set()
 
-    def _seen(self) -> tuple[int, ...]:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return ()
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
     def refresh(self) -> None:
         """Read the file again if it has changed."""
-        if (version := self._seen()) == self._version:
+        if (seen := version(self._path)) == self._version:
             return
-        self._version = version
+        self._version = seen
         try:
             self._tokens = read_tokens(self._path)
         except UsageError as error:
