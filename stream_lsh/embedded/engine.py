@@ -16,6 +16,7 @@ import numpy as np
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Columns, Fields, Rejection
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.alert_journal import AlertJournal
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.groups import Groups, opened
 from stream_lsh.embedded.journal import Journal
@@ -56,8 +57,10 @@ class Engine:
 
     Attributes:
         settings: those of the index. seq: number of the next document. job: what the last commit said of the run that
-            made it.
+            made it. journals_alerts: whether commits write alerts into the journal of the index.
     """
+
+    journals_alerts = False
 
     def __init__(self, index: Index, groups: Groups | None = None, alerts: Alerts | None = None) -> None:
         self.index = index
@@ -135,6 +138,8 @@ class Engine:
             events = self.groups.add(judgement, times, log, columns.sources)
             if self.alerts is not None:
                 alerts = self.alerts.add(judgement, log, shift, columns.sources, events)
+                if self.journals_alerts:
+                    self.alert_journal.add(alerts)
         self.seq += len(columns)
         return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts)
 
@@ -178,7 +183,10 @@ class Engine:
         if self.alerts is not None:
             known |= self.alerts.take()
         self._erase_lines()
-        self.index.commit({**facts, "job": self.job, **known}, {**more, **values}, ranges, now=now)
+        alerts = self.alert_journal.take(int(1000 * now)) if self.journals_alerts else {}
+        self.index.commit({**facts, "job": self.job, **known}, {**more, **alerts, **values}, ranges, now=now)
+        if alerts:
+            self.alert_journal.committed()
 
     def erase(self) -> None:
         """Go on with erasing what is due; to be called now and then where nothing is committed. Cheap if nothing is."""
@@ -187,13 +195,25 @@ class Engine:
 
     def erase_at_end(self) -> None:
         """Erase what is due, for some seconds."""
-        self.index.erase(time.time(), begins=self._journal.erase, seconds=ENDING_SECONDS)
+
+        def begins(since: int) -> None:
+            self._journal.erase(since)
+            self.alert_journal.erase(since)
+
+        self.index.erase(time.time(), begins=begins, seconds=ENDING_SECONDS)
 
     def _erase_lines(self) -> None:
         """Erase what finished runs have left that may name what is being erased. An interrupted run does so itself."""
         since = self.index.erasing_since
-        if since is not None and not self.job["open"]:
+        if since is None:
+            return
+        self.alert_journal.erase(since)
+        if not self.job["open"]:
             self._journal.erase(since)
+
+    @cached_property
+    def alert_journal(self) -> AlertJournal:
+        return AlertJournal(self.index.store)
 
     @cached_property
     def _journal(self) -> Journal:

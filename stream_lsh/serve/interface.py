@@ -39,6 +39,20 @@ class Limits:
 LIMITS = Limits()
 
 
+@dataclass(frozen=True, slots=True)
+class RaisedAlert:
+    """An alert. cursor: its place among all. raised: ms since 1970; None if it is not known. line: JSON."""
+
+    cursor: str
+    raised: int | None
+    line: bytes
+
+    @property
+    def json(self) -> bytes:
+        raised = b"null" if self.raised is None else b"%d" % self.raised
+        return b'{"cursor":"%b","raised":%b,"alert":%b}' % (self.cursor.encode(), raised, self.line)
+
+
 class Interface(ABC):
     """A service without HTTP. It is created before its event loop, and used in it.
 
@@ -110,6 +124,14 @@ class Interface(ABC):
     @abstractmethod
     async def group(self, number: int, limit: int) -> bytes:
         """A group with its first members, as JSON. Raises UsageError if there is none."""
+
+    @abstractmethod
+    async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
+        """The latest alerts, the newest first: older ones than `before`, a cursor, and of one rule.
+
+        Raises:
+            ValueError: `before` is no cursor.
+        """
 
     async def place(self, place: Place | None) -> Place:
         """The start of a listener that has all events up to a place; None = from now on."""

@@ -29,7 +29,7 @@ from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
 from stream_lsh.serve.events import block_of
-from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
+from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
@@ -60,6 +60,8 @@ class Service(Interface):
             )
         self.folder = folder
         self.engine = engine = Engine.open(settings, folder, groups=groups, rules=rules or None)
+        engine.journals_alerts = engine.alerts is not None
+        self._journal = engine.alert_journal  # read before the writer's thread uses it
         self.writer = Writer(engine, self._committed, self._broken)
         super().__init__(
             engine.settings, engine.seq, lambda: engine.seq, lambda: self.writer.waiting, tokens, limits, failed
@@ -176,6 +178,12 @@ class Service(Interface):
 
     async def group(self, number: int, limit: int) -> bytes:
         return await asyncio.to_thread(group_json, self.folder, number, limit)
+
+    async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
+        if before is not None and not (before.isascii() and before.isdecimal()):
+            raise ValueError(f"{before!r} is no cursor of alerts")
+        found = self._journal.latest(None if before is None else int(before), limit, rule)
+        return [RaisedAlert(str(entry.number), entry.time, entry.line) for entry in found]
 
     # -- the whole --------------------------------------------------------------------------------------------------
 

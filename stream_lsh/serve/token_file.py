@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ import tomlkit
 
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.serve.tokens import PERMISSIONS, Permission, Token, check_name, read_tokens
+from stream_lsh.serve.whole_file import replace_file
 
 PREFIX = "lsh_"  # by which scanners for secrets can recognise a token
 _BYTES = 32
@@ -86,20 +86,4 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
 
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """Replace the file in one step: a service never reads half of it."""
-    target = path.resolve()
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644  # it has hashes, and no secrets
-    try:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(tomlkit.dumps(document).encode())
-                file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from None
+    replace_file(path, tomlkit.dumps(document).encode(), 0o644)  # it has hashes, and no secrets

@@ -7,6 +7,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,8 +29,8 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.serve.comparing import compared_documents, side_by_side
-from stream_lsh.serve.events import Place
-from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
+from stream_lsh.serve.events import Place, place_of, written
+from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.originals import Originals
@@ -282,6 +283,11 @@ class PipelineService(Interface):
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
         folder = self._folder()
         return [] if folder is None else await asyncio.to_thread(table, folder, order, within, limit)
+
+    async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
+        found = self.ring.latest("alert", None if before is None else place_of(before))
+        wanted = (event for event in found if rule is None or json.loads(event.data)["rule"] == rule)
+        return [RaisedAlert(written(event.place), None, event.data) for event in islice(wanted, limit)]
 
     async def group(self, number: int, limit: int) -> bytes:
         folder = self._folder()
