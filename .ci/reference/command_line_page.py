@@ -134,10 +134,10 @@ def section(name: str, command: click.Command) -> str:
         children = command.list_commands(context)
         links = (f"[`{child}`](#{f'{name} {child}'.replace(' ', '-')})" for child in children)
         out.append(f"Commands: {', '.join(links)}")
-    elif options := options_of(command):
+    if (not isinstance(command, click.Group) or command.invoke_without_command) and (options := options_of(command)):
         out.append(options)
     examples = "\n".join(line for line in getattr(command, "examples", "").splitlines() if line.strip())
-    if examples and not isinstance(command, click.Group):
+    if examples and (not isinstance(command, click.Group) or command.invoke_without_command):
         out.append(code("sh", examples))
     return "\n\n".join(out) + "\n"
 

@@ -110,9 +110,9 @@ The position is in --position, or on Kafka in the consumer group PREFIX.send-REC
 not wait for the receiver.
 
 Each alert is sent at least once. The header Idempotency-Key has its key. With --secret-env the header
-X-Stream-Lsh-Signature has sha256= and the HMAC of the body. After a failure the alert is sent again in 1, 2, 4 ... 300
-seconds, up to --attempts times. A refused alert is not sent again: redirects, and 400 to 499 except 408, 425 and 429.
-In the end the alert is a dead letter, and the next one is sent.""",
+X-Stream-Lsh-Signature has the time of sending, and the HMAC of time and body. After a failure the alert is sent again
+in 1, 2, 4 ... 300 seconds or after Retry-After, up to --attempts times. A refused alert is not sent again: redirects,
+and 400 to 499 except 408, 425 and 429. In the end the alert is a dead letter, and the next one is sent.""",
     params=[
         Option(["--url"], metavar="URL", section=SENDING, help="address of the receiver"),
         Option(

@@ -13,6 +13,7 @@ from stream_lsh.errors import StreamLshError
 # What the extras `kafka` and `serve` bring, as it is imported.
 PACKAGES = ("aiokafka", "faust", "prometheus_client", "aiohttp")
 SERVE_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
+TOKEN_PACKAGES = ("tomlkit",)
 
 
 def require_kafka(*packages: str) -> None:

@@ -135,6 +135,14 @@ class Command(Exemplified):
                 formatter.write_dl([(left.ljust(min(width, 30)), right) for left, right in records])
 
 
+class CommandWithCommands(Command, click.Group):
+    """A command that does something by itself, and has commands of its own, too."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
 class Group(Exemplified, click.Group):
     """A command with commands of its own."""
 

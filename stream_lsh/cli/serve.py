@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from stream_lsh.cli.extra import SERVE_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import CommandWithCommands, Option
 from stream_lsh.cli.health import SERVICE_PORT
 from stream_lsh.cli.options import (
     DOCUMENTS,
@@ -30,6 +30,7 @@ from stream_lsh.cli.options import (
     quiet_option,
     setting,
 )
+from stream_lsh.cli.serve_token import token
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -55,8 +56,10 @@ SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command(
-    cls=Command,
+@click.group(
+    cls=CommandWithCommands,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND]",
     examples=EXAMPLES,
     help="""Serve an index over HTTP: documents in, verdicts out, and a page that shows both.
 
@@ -82,7 +85,7 @@ its deletions to the service.""",
         ),
         Option(
             ["--token-file"], type=_FILE, metavar="FILE", section=SERVICE,
-            help="TOML file with the sha256 and the scopes of each token; it is read again when it changes",
+            help="TOML file that `serve token add` writes; it is read again when it changes",
         ),
         Option(
             ["--tls-certificate"], type=_FILE, metavar="FILE", section=SERVICE,
@@ -95,6 +98,15 @@ its deletions to the service.""",
         Option(
             ["--allow-origin", "origins"], multiple=True, metavar="URL", common=False, section=SERVICE,
             help="site whose pages may use the API from a browser; repeatable",
+        ),
+        Option(
+            ["--allow-host", "hosts"], multiple=True, metavar="NAME", common=False, section=SERVICE,
+            help="name under which clients reach the service, for example through a proxy; repeatable; any name with "
+            "--token-file if none is given, otherwise only those of this machine",
+        ),
+        Option(
+            ["--trusted-proxy", "proxies"], multiple=True, metavar="ADDRESS", common=False, section=SERVICE,
+            help="address or network of a proxy whose X-Forwarded-For, -Proto and -Host are believed; repeatable",
         ),
         Option(
             ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", common=False,
@@ -151,6 +163,8 @@ def serve(
     tls_certificate: Path | None,
     tls_key: Path | None,
     origins: tuple[str, ...],
+    hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
     max_body: int,
     max_documents: int,
     max_waiting: int,
@@ -163,25 +177,32 @@ def serve(
     quiet: bool,
     **_: object,
 ) -> None:
+    if context.invoked_subcommand is not None:
+        return
     _check(context, kafka)
     require("serve", "serve", SERVE_PACKAGES)
     if kafka:
         require_kafka()
 
     from stream_lsh.serve.address import Address, check_address, listen
+    from stream_lsh.serve.proxies import network_of
     from stream_lsh.serve.tokens import Tokens
 
     check_address(address := Address(host, port, tls_certificate, tls_key), token_file is not None)
     tokens = Tokens(token_file) if token_file is not None else None
+    trusted = tuple(network_of(text) for text in proxies)
     listening, address = listen(address)
     if not quiet:
         complain(f"{address.url} is starting; requests get 503 until it is ready")
 
     # Here, because it takes long.
-    from stream_lsh.serve import server
+    from stream_lsh.serve import request_log, server
     from stream_lsh.serve.interface import Limits
 
-    limits = Limits(max_body, max_documents, max_waiting, keep_events, origins, answer_seconds, max_waiting_bytes)
+    limits = Limits(
+        max_body, max_documents, max_waiting, keep_events, origins=origins, hosts=hosts, proxies=trusted,
+        answer_seconds=answer_seconds, waiting_bytes=max_waiting_bytes,
+    )  # fmt: skip
     logging.basicConfig(format="stream-lsh: %(message)s", level=logging.WARNING)
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)
     if kafka:
@@ -196,7 +217,8 @@ def serve(
             clients = "clients with a token" if tokens is not None else "this machine only, as there are no tokens"
             complain(f"{url} serves {what} to {clients}; the page is at {url}, the API at {url}/docs")
 
-    server.serve(made, address, listening, started=started)
+    with request_log.written():
+        server.serve(made, address, listening, started=started)
 
 
 def _check(context: click.Context, kafka: bool) -> None:
@@ -235,3 +257,6 @@ def _pipeline(context: click.Context, tokens: Tokens | None, limits: Limits) -> 
     settings = load_settings(context, KafkaSettings)
     what = f"the pipeline {settings.topic_prefix} on {settings.bootstrap_servers}"
     return what, lambda failed: PipelineService(settings, tokens=tokens, limits=limits, failed=failed)
+
+
+serve.add_command(token)

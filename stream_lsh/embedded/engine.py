@@ -18,6 +18,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import Columns, Fields, Rejection
 from stream_lsh.documents.engine_errors import shown_id
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.alert_journal import AlertJournal
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.embedded.group_ranking import Ranking
@@ -59,8 +60,11 @@ class Engine:
 
     Attributes:
         settings: those of the index. seq: number of the next document. job: what the last commit said of the run that
-            made it. ranking: of the groups, None until `rank`.
+            made it. journals_alerts: whether commits write alerts into the journal of the index. ranking: of the
+            groups, None until `rank`.
     """
+
+    journals_alerts = False
 
     def __init__(self, index: Index, groups: Groups | None = None, alerts: Alerts | None = None) -> None:
         self.index = index
@@ -140,6 +144,8 @@ class Engine:
             events = self.groups.add(judgement, times, log, columns.sources)
             if self.alerts is not None:
                 alerts = self.alerts.add(judgement, log, shift, columns.sources, events)
+                if self.journals_alerts:
+                    self.alert_journal.add(alerts)
         self.seq += len(columns)
         if signed.rejected:
             self._engine_errors.look(signed.rejected, lambda i: f"the document with the id {shown_id(columns.ids[i])}")
@@ -187,7 +193,12 @@ class Engine:
         self._erase_lines()
         ranking = self.ranking
         written = None if ranking is None else lambda: ranking.note(more, known[GROUPS])
-        self.index.commit({**facts, "job": self.job, **known}, {**more, **values}, ranges, now=now, written=written)
+        alerts = self.alert_journal.take(int(1000 * now)) if self.journals_alerts else {}
+        self.index.commit(
+            {**facts, "job": self.job, **known}, {**more, **alerts, **values}, ranges, now=now, written=written
+        )
+        if alerts:
+            self.alert_journal.committed()
 
     def rank(self) -> Ranking:
         """Keep the groups in the orders of their table from now on; right after a commit, or at the beginning.
@@ -208,8 +219,15 @@ class Engine:
     def _erase_lines(self) -> None:
         """Erase what finished runs have left that may name what is being erased. An interrupted run does so itself."""
         since = self.index.erasing_since
-        if since is not None and not self.job["open"]:
+        if since is None:
+            return
+        self.alert_journal.erase(since)
+        if not self.job["open"]:
             self._journal.erase(since)
+
+    @cached_property
+    def alert_journal(self) -> AlertJournal:
+        return AlertJournal(self.index.store)
 
     @cached_property
     def _journal(self) -> Journal:

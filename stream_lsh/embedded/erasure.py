@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.embedded.alert_journal import AlertJournal
 from stream_lsh.embedded.group_erasing import still_named
 from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.journal import Journal
@@ -107,6 +108,7 @@ def erase_due(index: Index, now: float, seconds: float = float("inf")) -> None:
 
 def _erase_lines(index: Index, since: int) -> None:
     """Erase what runs have left that was written by this time, in seconds since 1970."""
+    AlertJournal(index.store).erase(since)
     if (job := index.store.named("job")) is not None:
         Journal(index).erase(since)
         known = job["outputs"]

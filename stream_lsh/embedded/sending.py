@@ -38,9 +38,9 @@ class Sent:
     dead_letters: int = 0
 
 
-def pause(attempt: int) -> float:
-    """Seconds behind an attempt that failed, the first of which is 1."""
-    return float(min(2 ** (attempt - 1), LONGEST))
+def pause(attempt: int, after: float = 0.0) -> float:
+    """Seconds behind an attempt that failed, the first of which is 1; at least those that the receiver wants."""
+    return max(float(min(2 ** min(attempt - 1, 20), LONGEST)), after)
 
 
 class Journal:
@@ -177,8 +177,9 @@ class Courier:
             answer = self.webhook.post(body, key)
             if answer.taken or not answer.again or attempt == self.attempts:
                 break
-            self.tell(f"alert {key}: {self.webhook.name}: {answer.said}; again in {pause(attempt):g} s")
-            self.sleep(pause(attempt))
+            seconds = pause(attempt, answer.after)
+            self.tell(f"alert {key}: {self.webhook.name}: {answer.said}; again in {seconds:g} s")
+            self.sleep(seconds)
         return answer, attempt
 
 

@@ -8,24 +8,29 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from stream_lsh.errors import UsageError
 
 SIGNATURE, KEY = "X-Stream-Lsh-Signature", "Idempotency-Key"
+LONGEST_AFTER = 86_400.0  # seconds that Retry-After counts for at most
 LATER = (408, 425, 429)  # of the refusals those that may be none the next time
 _READ = 65_536  # bytes of an answer: its content is not used, but the connection ends in order
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a request. said: in words. again: a later attempt may succeed."""
+    """The outcome of a request. said: in words. again: a later attempt may succeed. after: seconds that the receiver
+    wants before it, by `Retry-After`."""
 
     taken: bool
     said: str
     again: bool = False
+    after: float = 0.0
 
 
 class Webhook:
@@ -62,10 +67,14 @@ class Webhook:
         self._timeout = timeout
 
     def post(self, body: bytes, key: str) -> Answer:
-        """Send an alert; redirects are not followed, for what is signed is for this receiver."""
+        """Send an alert; redirects are not followed, for what is signed is for this receiver.
+
+        What is signed is the time of sending, a dot and the body: a receiver can refuse an old request that is
+        repeated.
+        """
         headers = {"Content-Type": "application/json", "User-Agent": "stream-lsh", KEY: key}
         if self._secret is not None:
-            headers[SIGNATURE] = "sha256=" + hmac.new(self._secret, body, hashlib.sha256).hexdigest()
+            headers[SIGNATURE] = signature(self._secret, int(time.time()), body)
         connection = self._connection()
         late = threading.Event()
         # The connection's own patience begins anew with every byte.
@@ -77,7 +86,7 @@ class Webhook:
             response = connection.getresponse()
             if late.is_set():  # for http.client headers that break off are complete
                 raise TimeoutError
-            status = response.status
+            status, after = response.status, retry_after(response.headers.get("Retry-After"), time.time())
             with suppress(OSError, http.client.HTTPException):
                 response.read(_READ)
         except (OSError, http.client.HTTPException) as error:
@@ -90,12 +99,29 @@ class Webhook:
             return Answer(True, f"status {status}")
         if 300 <= status < 400:
             return Answer(False, f"status {status}: redirects are not followed")
-        return Answer(False, f"status {status}", again=status >= 500 or status in LATER)
+        again = status >= 500 or status in LATER
+        return Answer(False, f"status {status}", again, after if again else 0.0)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is not None:
             return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+
+
+def signature(secret: bytes, time: int, body: bytes) -> str:
+    """The header that proves a request's origin and time. time: seconds since 1970."""
+    return f"t={time},v1={hmac.new(secret, b'%d.%b' % (time, body), hashlib.sha256).hexdigest()}"
+
+
+def retry_after(value: str | None, now: float) -> float:
+    """The seconds of a header Retry-After, which has them or a date; 0 if it has neither. At most a day."""
+    if value is None:
+        return 0.0
+    try:
+        seconds = float(value) if value.strip().isdecimal() else parsedate_to_datetime(value).timestamp() - now
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(0.0, min(seconds, LONGEST_AFTER))
 
 
 def _give_up(connection: http.client.HTTPConnection, late: threading.Event) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 import ssl
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stream_lsh.errors import OutputError, UsageError
+
+_LOG = logging.getLogger("stream_lsh.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +63,61 @@ def check_address(address: Address, tokens: bool) -> None:
         tls(address)
 
 
+def version(path: Path) -> tuple[int, ...]:
+    """What changes whenever a file is written or replaced; empty if it is missing."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def tls(address: Address) -> ssl.SSLContext:
     """The TLS context. Raises UsageError if a file is unreadable or the two do not match."""
-    assert address.certificate is not None and address.key is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load(context, address)
+    return context
+
+
+def _load(context: ssl.SSLContext, address: Address) -> None:
+    assert address.certificate is not None and address.key is not None
     try:
         context.load_cert_chain(address.certificate, address.key)
     except (OSError, ssl.SSLError) as error:
         raise UsageError(
             f"--tls-certificate {address.certificate}, --tls-key {address.key}: {error.strerror or error}"
         ) from None
-    return context
+
+
+class Certificate:
+    """The TLS context of an address, for new connections. If its files change, they are read again. If they are then
+    unreadable or do not match, the previous certificate stays."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._version = self._seen()  # before reading, so that a change in between is noticed
+        self.context = tls(address)
+
+    def _seen(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(version(path) for path in (self._address.certificate, self._address.key) if path is not None)
+
+    def refresh(self) -> None:
+        """Read the files again if one has changed."""
+        if (seen := self._seen()) == self._version:
+            return
+        self._version = seen
+        try:
+            tls(self._address)  # first into a context of its own: half of a pair would spoil the one in use
+        except UsageError as error:
+            _LOG.error("%s; the previous certificate stays in use", error)
+            return
+        try:
+            _load(self.context, self._address)
+        except UsageError:  # they have changed in between
+            self._version = ()
+        else:
+            _LOG.info("the certificate %s was read again", self._address.certificate)
 
 
 def is_loopback(host: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -11,9 +10,11 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
-from stream_lsh.serve import documents, looking
+from stream_lsh.serve import alerting, documents, looking
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import explain
+from stream_lsh.serve.proxies import Proxies
+from stream_lsh.serve.request_log import RequestLog
 from stream_lsh.serve.security import Guard
 
 PAGE = Path(__file__).with_name("page")
@@ -24,21 +25,24 @@ An error is `application/problem+json`, with the field or setting that is wrong.
 """
 
 
-def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
-    """The app of a service. hosts: accepted Host headers; None = any."""
+def make_app(service: Interface) -> FastAPI:
+    """The app of a service."""
+    limits = service.limits
+    hosts = frozenset(name.lower() for name in limits.hosts) if limits.hosts or service.tokens is None else None
     app = FastAPI(
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json",
         middleware=[
-            Middleware(
-                Guard, origins=service.limits.origins, hosts=None if hosts is None else frozenset(hosts)
-            )
+            *([Middleware(Proxies, trusted=limits.proxies)] if limits.proxies else []),
+            Middleware(RequestLog),
+            Middleware(Guard, origins=limits.origins, hosts=hosts),
         ],
     )  # fmt: skip
     app.state.service = service
     explain(app)
     app.include_router(documents.router)
     app.include_router(looking.router)
+    app.include_router(alerting.router)
     app.include_router(looking.plain)
 
     @app.get("/", include_in_schema=False)

@@ -13,7 +13,7 @@ from stream_lsh.embedded.lines import Lines
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.lines import NDJSON, LinesResponse, body, one_line
 from stream_lsh.serve.problems import Problem, responses
-from stream_lsh.serve.security import READ, WRITE, Served
+from stream_lsh.serve.security import DELETE, READ, WRITE, Served, check_permission
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
 JSON = "application/json"
@@ -165,8 +165,11 @@ def _one(found: Answers) -> Response:
 async def add_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Check documents and add them, each in one atomic step.
 
-    The same id and text again has the first answer, without the `matches`. So you can repeat a request.
+    The same id and text again has the first answer, without the `matches`. So you can repeat a request. If documents
+    can delete (`deleted_field`), the token needs the permission to delete, too.
     """
+    if service.settings.deleted_field is not None:
+        check_permission(request, "delete")
     return await _judged(request, service, lambda lines: Add(lines, durable))
 
 
@@ -178,7 +181,7 @@ async def check_documents(request: Request, service: Served) -> Response:
 
 
 @router.post(
-    "/deletions", dependencies=[WRITE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
+    "/deletions", dependencies=[DELETE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
 )
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Delete documents: an id as JSON a line in, a verdict a line out. `deleted` says whether it was there."""
@@ -201,7 +204,7 @@ def _id(text: str | bytes, field: str) -> str | int:
         raise Problem(422, str(error), field=field) from None
 
 
-@router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
+@router.delete("/documents/{id:any}", dependencies=[DELETE], responses={**_ANSWER, **responses(409, 422, 429)})
 async def delete_document(id: Id, service: Served, id_type: IdType = "text", durable: Durable = True) -> Response:
     """Delete a document. `deleted` says whether it was there; an unknown id is no error."""
     service.intake.admit()

@@ -186,6 +186,13 @@ class Ring:
                 break
         return b"".join(texts), place
 
+    def latest(self, kind: Kind, before: Place | None) -> Iterator[Event]:
+        """The stored events of a kind before a place, the newest first."""
+        for block in reversed(self._blocks):
+            for event in reversed(block.events):
+                if event.kind == kind and (before is None or event.place < before):
+                    yield event
+
     def listen(self) -> asyncio.Event:
         """An event that is set when something is new, until `leave`."""
         event = asyncio.Event()

@@ -18,6 +18,7 @@ from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
 from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.proxies import Network
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.settings.model import Settings
@@ -32,11 +33,27 @@ class Limits:
     waiting_documents: int = 20_000  # above that requests are refused
     kept_events: int = 65_536
     origins: tuple[str, ...] = ()  # of pages that may use the service from a browser
+    hosts: tuple[str, ...] = ()  # names in Host headers, beside those of loopback; with tokens () = any
+    proxies: tuple[Network, ...] = ()  # trusted ones
     answer_seconds: float = 10.0  # time limit for a verdict of a pipeline
     waiting_bytes: int = 256 << 20  # of bodies and answers in memory; above that requests are refused
 
 
 LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedAlert:
+    """An alert. cursor: its place among all. raised: ms since 1970; None if it is not known. line: JSON."""
+
+    cursor: str
+    raised: int | None
+    line: bytes
+
+    @property
+    def json(self) -> bytes:
+        raised = b"null" if self.raised is None else b"%d" % self.raised
+        return b'{"cursor":"%b","raised":%b,"alert":%b}' % (self.cursor.encode(), raised, self.line)
 
 
 class Interface(ABC):
@@ -115,6 +132,14 @@ class Interface(ABC):
     @abstractmethod
     async def group(self, number: int, limit: int) -> bytes:
         """A group with its first members, as JSON. Raises UsageError if there is none."""
+
+    @abstractmethod
+    async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
+        """The latest alerts, the newest first: older ones than `before`, a cursor, and of one rule.
+
+        Raises:
+            ValueError: `before` is no cursor.
+        """
 
     async def place(self, place: Place | None) -> Place:
         """The start of a listener that has all events up to a place; None = from now on."""

@@ -97,7 +97,8 @@ async def get_events(
         place = await service.place(None if last_event_id is None else place_of(last_event_id))
     except ValueError as error:
         raise Problem(422, str(error), field="Last-Event-ID") from None
-    return EventsResponse(service.ring, frozenset(kind for kind in KINDS if kind in names or not names), place)
+    wanted = frozenset(kind for kind in KINDS if kind in names or not names)
+    return EventsResponse(service.ring, wanted, place, service.tokens)
 
 
 @router.get("/stats", dependencies=[READ], responses=responses(422))

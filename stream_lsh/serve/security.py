@@ -10,9 +10,10 @@ from fastapi.security import HTTPBearer
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from stream_lsh.serve import tokens
+from stream_lsh.serve.address import is_loopback
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.tokens import Permission, Token
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -35,33 +36,45 @@ Served = Annotated[Interface, Depends(service_of)]
 
 
 class _Needs(HTTPBearer):
-    """Requires a token with a scope, if the service has tokens. A single dependency: each one costs time."""
+    """Requires a token with a permission, if the service has tokens. A single dependency: each one costs time."""
 
-    def __init__(self, scope: tokens.Scope) -> None:
+    def __init__(self, permission: Permission) -> None:
         about = "a token of the tokens file; not needed if the service has no such file"
         super().__init__(scheme_name="HTTPBearer", description=about, auto_error=False)
-        self._scope = scope
+        self._permission = permission
 
     async def __call__(self, request: Request) -> None:  # type: ignore[override]
         service = await service_of(request)
         if service.tokens is None or request.scope.get("state", {}).get("local"):
             return
         given = await super().__call__(request)
-        allowed = service.tokens.scopes(given.credentials) if given is not None else None
-        if allowed is None:
+        token = service.tokens.find(given.credentials) if given is not None else None
+        if token is None:
             said = 'Bearer error="invalid_token"' if given is not None else "Bearer"
             raise Problem(
                 401, "a bearer token of the tokens file is needed", field="Authorization",
                 headers={"WWW-Authenticate": said},
             )  # fmt: skip
-        if self._scope not in allowed:
-            raise Problem(
-                403, f"the token does not have the scope {self._scope!r}", field="Authorization",
-                headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{self._scope}"'},
-            )  # fmt: skip
+        request.state.token = token
+        if self._permission not in token.permissions:
+            raise _lacking(self._permission)
 
 
-READ, WRITE = Security(_Needs("read")), Security(_Needs("write"))
+READ, WRITE, DELETE = Security(_Needs("read")), Security(_Needs("write")), Security(_Needs("delete"))
+
+
+def _lacking(permission: Permission) -> Problem:
+    return Problem(
+        403, f"the token does not have the permission {permission!r}", field="Authorization",
+        headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{permission}"'},
+    )  # fmt: skip
+
+
+def check_permission(request: Request, permission: Permission) -> None:
+    """Raise Problem if a request has a token without this permission."""
+    token: Token | None = getattr(request.state, "token", None)
+    if token is not None and permission not in token.permissions:
+        raise _lacking(permission)
 
 
 class Guard:
@@ -69,7 +82,8 @@ class Guard:
     connect to loopback addresses.
 
     Args:
-        hosts: accepted Host headers; None = any.
+        hosts: names that Host headers may have, beside those of loopback; None = any. Health has no such limit: load
+            balancers ask for it by address.
     """
 
     def __init__(self, app: ASGIApp, origins: tuple[str, ...], hosts: frozenset[str] | None) -> None:
@@ -82,7 +96,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers, origin = Headers(scope=scope), None
-        problem = None if scope.get("state", {}).get("local") else self._problem(headers)
+        free = scope.get("state", {}).get("local") or scope["path"].startswith("/health/")
+        problem = None if free else self._problem(headers)
 
         if (found := headers.get("origin")) in self._origins:
             origin = found
@@ -108,14 +123,14 @@ class Guard:
 
     def _problem(self, headers: Headers) -> Problem | None:
         host = headers.get("host", "")
-        if self._hosts is not None and _name(host) not in self._hosts:
+        if self._hosts is not None and not (is_loopback(name := _name(host)) or name in self._hosts):
             return Problem(
-                403, f"the Host header is {host[:100]!r}, but without tokens the service only answers to "
-                f"{', '.join(sorted(self._hosts))}",
+                403, f"the Host header is {host[:100]!r}, but the service only answers to "
+                f"{', '.join(('localhost', *sorted(self._hosts)))} (--allow-host)",
                 field="Host",
             )  # fmt: skip
         origin = headers.get("origin")
-        if origin is not None and origin not in self._origins and urlsplit(origin).netloc != host:
+        if origin is not None and origin not in self._origins and _host(origin) != host:
             return Problem(403, f"pages of {origin[:100]!r} may not use this service (--allow-origin)", field="Origin")
         return None
 
@@ -127,6 +142,14 @@ class Guard:
         ]
         await send({"type": "http.response.start", "status": 204, "headers": allowed})
         await send({"type": "http.response.body", "body": b""})
+
+
+def _host(origin: str) -> str | None:
+    """The host and port of an origin, None if it has none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str:

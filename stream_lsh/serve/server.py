@@ -17,14 +17,16 @@ import uvloop
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.store.files import open_files, raise_limit
-from stream_lsh.serve.address import Address, tls
+from stream_lsh.serve.address import Address, Certificate
 from stream_lsh.serve.connection import CONNECTIONS, Connections, Limited, Server
 from stream_lsh.serve.starting import STOP_SECONDS, Starting
 
 if TYPE_CHECKING:
     from stream_lsh.serve.interface import Interface
+    from stream_lsh.serve.tokens import Tokens
 
-TOKEN_SECONDS = 1.0
+KEEP_ALIVE_SECONDS = 75  # without a request; more than the 60 of load balancers, which would send into a closed one
+REFRESH_SECONDS = 1.0  # until changed files of tokens and certificates are read
 _LONGEST_PATH = 100  # bytes of a socket's path; the system allows slightly more
 _LOG = logging.getLogger("stream_lsh.serve")
 
@@ -79,9 +81,11 @@ async def run(
     raise_limit()
     server = Server(_config(app))
     servers = [server]
+    certificate = None
     if address.certificate is not None:
         server.config.load()
-        server.config.ssl = tls(address)
+        certificate = Certificate(address)
+        server.config.ssl = certificate.context
     serving = asyncio.create_task(server.serve([listening]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
@@ -96,7 +100,7 @@ async def run(
     if path is not None:
         servers.append(local := Server(_config(app, local=True)))
         endings.append(asyncio.create_task(local.serve([_local_socket(path)])))
-    refreshing = asyncio.create_task(_refresh(service))
+    refreshing = asyncio.create_task(_refresh(service.tokens, certificate))
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(service.start())
     await asyncio.wait({starting, serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,7 +132,7 @@ def _opened(
     from stream_lsh.serve.app import make_app  # only here: it imports numba and RocksDB
 
     service = service_of(failed)
-    app.open(make_app(service, ["localhost", "127.0.0.1", "::1"] if service.tokens is None else None))
+    app.open(make_app(service))
     return service
 
 
@@ -139,7 +143,7 @@ def _config(app: Starting, *, local: bool = False) -> uvicorn.Config:
         Limited(app), http=Connections(most, local=local).protocol,  # type: ignore[arg-type]
         ws="none", lifespan="off", log_config=None, log_level="error", access_log=False,
         server_header=False, date_header=False, proxy_headers=False, backlog=min(1024, most),
-        timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
     )  # fmt: skip
 
 
@@ -164,8 +168,12 @@ def _reachable(path: Path | None) -> Path | None:
     return None
 
 
-async def _refresh(service: Interface) -> None:
-    """Keep the tokens up to date with their file."""
-    while service.tokens is not None:
-        await asyncio.sleep(TOKEN_SECONDS)
-        await asyncio.to_thread(service.tokens.refresh)
+async def _refresh(tokens: Tokens | None, certificate: Certificate | None) -> None:
+    """Keep tokens and certificate up to date with their files."""
+    while tokens is not None or certificate is not None:
+        await asyncio.sleep(REFRESH_SECONDS)
+        if tokens is not None:
+            await asyncio.to_thread(tokens.refresh)
+            tokens.end_streams()
+        if certificate is not None:
+            await asyncio.to_thread(certificate.refresh)

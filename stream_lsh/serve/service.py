@@ -33,7 +33,7 @@ from stream_lsh.progress import Step
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
 from stream_lsh.serve.events import block_of
-from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
+from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import WAITS
 from stream_lsh.serve.tokens import Tokens
@@ -64,6 +64,8 @@ class Service(Interface):
             )
         self.folder = folder
         self.engine = engine = Engine.open(settings, folder, groups=groups, rules=rules or None)
+        engine.journals_alerts = engine.alerts is not None
+        self._journal = engine.alert_journal  # read before the writer's thread uses it
         self.writer = Writer(engine, self._committed, self._broken)
         super().__init__(
             engine.settings, engine.seq, lambda: engine.seq, lambda: self.writer.waiting, tokens, limits, failed
@@ -195,8 +197,14 @@ class Service(Interface):
     def _ranking(self) -> Ranking:
         """The groups in the orders of their table. Raises Problem before the service is ready."""
         if self.engine.ranking is None:
-            raise Problem(503, STARTING, headers={"Retry-After": "5"})
+            raise Problem(503, self.intake.why_not, headers={"Retry-After": "5"})
         return self.engine.ranking
+
+    async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
+        if before is not None and not (before.isascii() and before.isdecimal()):
+            raise ValueError(f"{before!r} is no cursor of alerts")
+        found = self._journal.latest(None if before is None else int(before), limit, rule)
+        return [RaisedAlert(str(entry.number), entry.time, entry.line) for entry in found]
 
     # -- the whole --------------------------------------------------------------------------------------------------
 

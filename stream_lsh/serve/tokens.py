@@ -1,8 +1,9 @@
-"""Bearer tokens and their scopes. A file has the hashes of the tokens:
+"""Bearer tokens and their permissions. A file has the hashes of the tokens:
 
     [newsroom]
-    sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-    scopes = ["read", "write"]
+    sha256 = "2f1a..."
+    permissions = ["read", "write"]
+    expires = 2027-01-31T00:00:00Z
 
 Tokens are long and random, so a hash without salt and stretching is sufficient.
 """
@@ -12,87 +13,151 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import string
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Literal, get_args
 
+from stream_lsh.documents.times import milliseconds
 from stream_lsh.errors import UsageError
+from stream_lsh.serve.address import version
 from stream_lsh.settings.errors import unknown
 from stream_lsh.settings.sources import read_toml
 from stream_lsh.wording import count
 
-Scope = Literal["read", "write"]
+Permission = Literal["read", "write", "delete"]
+PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 _LOG = logging.getLogger("stream_lsh.serve")
-_KEYS = {"sha256", "scopes"}
+_REQUIRED = {"sha256", "permissions"}
+_KEYS = {*_REQUIRED, "expires"}
 _HEX = frozenset(string.hexdigits.lower())
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """The holder of a token."""
+class Token:
+    """What a file says of a token. expires: seconds since 1970; None = never."""
 
     name: str
     sha256: str
-    scopes: frozenset[Scope]
+    permissions: frozenset[Permission]
+    expires: float | None = None
+
+    def expired(self, now: float) -> bool:
+        return self.expires is not None and now >= self.expires
 
 
-def read_tokens(path: Path) -> tuple[Holder, ...]:
-    """The holders in a file.
+def check_name(name: str) -> str:
+    """The name of a token, which log lines have.
+
+    Raises:
+        UsageError: it has other characters, or too many.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(
+            f"{name[:80]!r} cannot be the name of a token: use up to 64 letters, digits, dots, underscores and hyphens"
+        )
+    return name
+
+
+def read_tokens(path: Path) -> tuple[Token, ...]:
+    """The tokens in a file.
 
     Raises:
         UsageError: the file is unreadable or invalid.
     """
-    return tuple(_holder(path, name, table) for name, table in read_toml(path, "tokens file").items())
+    return tuple(_token(path, name, table) for name, table in read_toml(path, "tokens file").items())
 
 
-def _holder(path: Path, name: str, table: object) -> Holder:
-    where = f"tokens file {path}: [{name}]"
-    if not isinstance(table, Mapping) or table.keys() != _KEYS:
+def _token(path: Path, name: str, table: object) -> Token:
+    where = f"tokens file {path}: [{name[:80]}]"
+    try:
+        check_name(name)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+    if not isinstance(table, Mapping) or not _REQUIRED <= table.keys() <= _KEYS:
         other = sorted(table.keys() - _KEYS) if isinstance(table, Mapping) else ()
         found = f": {unknown(other[0], _KEYS, None, 'key')}" if other else ""
-        raise UsageError(f"{where} must have sha256 and scopes, and nothing else{found}")
-    digest, scopes = table["sha256"], table["scopes"]
+        raise UsageError(f"{where} must have sha256, permissions and perhaps expires, and nothing else{found}")
+    digest, permissions, expires = table["sha256"], table["permissions"], table.get("expires")
     if not isinstance(digest, str) or len(digest) != 64 or not _HEX.issuperset(digest.lower()):
         raise UsageError(f"{where}: sha256 must be the 64 hexadecimal digits of the token's hash")
-    if not isinstance(scopes, list) or not scopes or any(scope not in get_args(Scope) for scope in scopes):
-        raise UsageError(f'{where}: scopes must be a list of "read" and "write"')
-    return Holder(name, digest.lower(), frozenset(scopes))
+    if not isinstance(permissions, list) or not permissions or any(each not in PERMISSIONS for each in permissions):
+        raise UsageError(f'{where}: permissions must be a list of "read", "write" and "delete"')
+    try:
+        if expires is not None and not isinstance(expires, date):  # a datetime is a date
+            raise ValueError
+        end = None if expires is None else milliseconds(expires) / 1000
+    except ValueError:
+        raise UsageError(
+            f"{where}: expires must be a date or a time without quotes, such as 2027-01-31T00:00:00Z"
+        ) from None
+    return Token(name, digest.lower(), frozenset(permissions), end)
 
 
 class Tokens:
-    """The current tokens of a file. If the file becomes unreadable or invalid, the previous tokens stay valid."""
+    """The current tokens of a file. If the file becomes unreadable or invalid, the previous tokens stay valid.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = path
-        self._version = self._seen()  # before reading, so that a change in between is noticed
-        self._holders = read_tokens(path)
-
-    def _seen(self) -> tuple[int, ...]:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return ()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        self._clock = clock
+        self._version = version(path)  # before reading, so that a change in between is noticed
+        self._tokens = read_tokens(path)
+        self._streams: set[_Stream] = set()
 
     def refresh(self) -> None:
         """Read the file again if it has changed."""
-        if (version := self._seen()) == self._version:
+        if (seen := version(self._path)) == self._version:
             return
-        self._version = version
+        self._version = seen
         try:
-            self._holders = read_tokens(self._path)
+            self._tokens = read_tokens(self._path)
         except UsageError as error:
             _LOG.error("%s; the previous tokens stay valid", error)
         else:
-            _LOG.info("tokens file %s was read again: %s", self._path, count(len(self._holders), "holder"))
+            _LOG.info("tokens file %s was read again: %s", self._path, count(len(self._tokens), "token"))
 
-    def scopes(self, token: str) -> frozenset[Scope] | None:
-        """The scopes of a token, None if it is invalid. The time taken does not depend on the token."""
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-        found: frozenset[Scope] | None = None
-        for holder in self._holders:
-            if hmac.compare_digest(holder.sha256, digest):
-                found = holder.scopes
-        return found
+    def find(self, secret: str) -> Token | None:
+        """A token, None if it is invalid or expired. The time taken does not depend on the token."""
+        digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+        found: Token | None = None
+        for token in self._tokens:
+            if hmac.compare_digest(token.sha256, digest):
+                found = token
+        return None if found is None or found.expired(self._clock()) else found
+
+    @contextmanager
+    def stream(self, token: Token, permission: Permission, end: Callable[[], None]) -> Iterator[None]:
+        """An open stream of a token. `end` is called by `end_streams` once the token no longer has the permission."""
+        stream = _Stream(token.sha256, permission, end)
+        self._streams.add(stream)
+        try:
+            yield
+        finally:
+            self._streams.discard(stream)
+
+    def end_streams(self) -> None:
+        """End the open streams of revoked and expired tokens."""
+        now = self._clock()
+        valid = {token.sha256: token.permissions for token in self._tokens if not token.expired(now)}
+        for stream in list(self._streams):
+            if stream.permission not in valid.get(stream.sha256, ()):
+                stream.end()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stream:
+    """An open stream, and what it needs."""
+
+    sha256: str
+    permission: Permission
+    end: Callable[[], None]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from support.receivers import receiving
 
 from stream_lsh.cli import main
 from stream_lsh.embedded.sending import Courier, Journal, Sent, pause, send
-from stream_lsh.embedded.webhook import Webhook
+from stream_lsh.embedded.webhook import Webhook, retry_after
 from stream_lsh.errors import InputError, OutputError, StoreError, UsageError
 
 SECRET = "a secret that nobody may see"
@@ -57,6 +58,7 @@ def dead(alerts: Path) -> list[dict[str, Any]]:
 
 
 def test_each_once_signed_and_in_order(alerts: Path) -> None:
+    begun = int(time.time())
     with receiving() as receiver:
         assert sent(alerts, receiver.url) == Sent(4, 0)
         assert sent(alerts, receiver.url) == Sent(0, 0)
@@ -66,8 +68,9 @@ def test_each_once_signed_and_in_order(alerts: Path) -> None:
     assert receiver.keys == keys(0, 1, 2, 3, 4)
     for number, (headers, body) in enumerate(receiver.got):
         assert body + b"\n" == line(number)
-        signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
-        assert headers["X-Stream-Lsh-Signature"] == f"sha256={signature}"
+        sent_at, signature = re.fullmatch(r"t=(\d+),v1=(\w+)", headers["X-Stream-Lsh-Signature"]).groups()  # type: ignore[union-attr]
+        assert signature == hmac.new(SECRET.encode(), f"{sent_at}.".encode() + body, hashlib.sha256).hexdigest()
+        assert begun <= int(sent_at) < begun + 300
         assert headers["Content-Type"] == "application/json"
     assert not (alerts.parent / "dead").exists()
 
@@ -82,6 +85,24 @@ def test_what_fails_is_tried_again_on_a_fixed_schedule(alerts: Path, does: int |
     assert list(dict.fromkeys(receiver.keys)) == keys(0, 1, 2, 3)
     if not silent:  # on a machine that is busy, an answer may be too late
         assert receiver.keys == keys(0, 0, 0, 1, 2, 3) and len(slept) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120), ("Thu, 01 Jan 2026 00:10:00 GMT", 600), ("Wed, 31 Dec 2025 00:00:00 GMT", 0), ("soon", 0),
+        ("9" * 30, 86_400), ("-5", 0), (None, 0),
+    ],
+)  # fmt: skip
+def test_retry_after_has_seconds_or_a_date(value: str | None, seconds: float) -> None:
+    assert retry_after(value, datetime(2026, 1, 1, tzinfo=UTC).timestamp()) == seconds
+
+
+def test_retry_after_is_followed(alerts: Path) -> None:
+    slept: list[float] = []
+    with receiving(lambda n: 429 if n == 0 else 200, {"Retry-After": "120"}) as receiver:
+        assert sent(alerts, receiver.url, slept=slept) == Sent(4, 0)
+    assert slept == [120.0]
 
 
 def test_the_schedule_ends_at_five_minutes() -> None:

@@ -325,7 +325,7 @@ def test_sigterm_finishes_what_was_taken(patient: Pipeline) -> None:
         service.process.send_signal(signal.SIGTERM)
         until(lambda: health(service) != 200)
         worker.signal(signal.SIGCONT)
-        service.process.communicate(timeout=PATIENCE)  # without a second signal, which would end it at once
+        service.process.wait(timeout=PATIENCE)  # without a second signal, which would end it at once
         assert service.process.returncode == 0
         asking.join()
         assert [(answer.status_code, answer.json()["id"]) for answer in answers] == [(200, "d1")]

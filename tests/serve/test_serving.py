@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +13,6 @@ from click.testing import CliRunner
 from support.commands import run
 from support.json_lines import read_lines, write_lines
 from support.serving import JSON, NDJSON, Serving, entry, events, write
-from support.waiting import until
 
 from stream_lsh.cli import main
 from stream_lsh.serve.problems import MEDIA_TYPE
@@ -299,28 +299,42 @@ def test_a_restart_goes_on_without_a_gap(tmp_path: Path) -> None:
 
 def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.toml"
-    tokens.write_text(entry("desk", "secret-desk", "read", "write") + entry("screen", "secret-screen", "read"))
+    desk = entry("desk", "secret-desk", "read", "write", "delete")
+    feed = entry("feed", "secret-feed", "write")
+    tokens.write_text(desk + feed + entry("screen", "secret-screen", "read"))
 
     def bearer(token: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {token}"}
 
-    with Serving(tmp_path / "index", "--token-file", str(tokens), "--host", "0.0.0.0") as serving:
+    updates = ("--on-conflict", "update", "--deleted-field", "gone")
+    with Serving(tmp_path / "index", "--token-file", str(tokens), "--host", "0.0.0.0", *updates) as serving:
         client = serving.client
         document = json.dumps({"id": 1, "text": BRIDGE})
         assert problem(client.get("/v1/stats"), 401)["field"] == "Authorization"
         assert problem(client.get("/v1/stats", headers=bearer("secret")), 401)
         assert problem(client.get("/metrics"), 401)
         assert client.get("/v1/stats", headers=bearer("secret-screen")).status_code == 200
-        for token, status in (("secret-screen", 403), ("secret-desk", 200)):
+        # With a field that deletes, `write` alone does not suffice.
+        for token, status in (("secret-screen", 403), ("secret-feed", 403), ("secret-desk", 200)):
             answer = client.post("/v1/documents", headers={**JSON, **bearer(token)}, content=document)
             assert answer.status_code == status
+            assert client.delete("/v1/documents/0", headers=bearer(token)).status_code == status
+            answer = client.post("/v1/deletions", headers={**NDJSON, **bearer(token)}, content=b"0\n")
+            assert answer.status_code == status
         assert client.get("/").status_code == client.get("/health/live").status_code == 200
-        write(tokens, entry("desk", "secret-new", "read"))
-        until(lambda: client.get("/v1/stats", headers=bearer("secret-new")).status_code == 200)
+        with ExitStack() as streams:
+            opened = []
+            for token in ("secret-desk", "secret-screen"):
+                answer = streams.enter_context(client.stream("GET", "/v1/events", headers=bearer(token)))
+                opened.append(events(answer.iter_lines()))
+                assert next(opened[-1])["id"] == "3.0"
+            write(tokens, entry("desk", "secret-new", "read") + entry("screen", "secret-screen", "write"))
+            assert [list(reported) for reported in opened] == [[], []]  # both have ended
+        assert client.get("/v1/stats", headers=bearer("secret-new")).status_code == 200
         assert problem(client.get("/v1/stats", headers=bearer("secret-desk")), 401)
         assert b"secret" not in b"".join(path.read_bytes() for path in serving.state.rglob("*") if path.is_file())
         code, said = serving.stop()
-        assert (code, "was read again: 1 holder" in said, "secret" in said) == (0, True, False)
+        assert (code, "was read again: 2 tokens" in said, "secret" in said) == (0, True, False)
 
 
 @pytest.mark.parametrize(

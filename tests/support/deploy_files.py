@@ -67,6 +67,8 @@ def parse_command(words: list[str]) -> dict[str, Any]:
     command: click.Command = main
     context = click.Context(main, info_name="stream-lsh")
     while isinstance(command, click.Group):
+        if command.invoke_without_command and not (words and words[0] in command.list_commands(context)):
+            break
         assert words and words[0] in command.list_commands(context), words
         found = command.get_command(context, words[0])
         assert found is not None, words

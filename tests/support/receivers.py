@@ -1,10 +1,11 @@
 """Receivers of alerts that hang, fail, answer slowly or redirect."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 
@@ -23,7 +24,9 @@ class Receiver:
 
 
 @contextmanager
-def receiving(answer: Callable[[int], int | str] = lambda _: 204) -> Iterator[Receiver]:
+def receiving(
+    answer: Callable[[int], int | str] = lambda _: 204, headers: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Receiver]:
     receiver = Receiver(answer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -45,6 +48,8 @@ def receiving(answer: Callable[[int], int | str] = lambda _: 204) -> Iterator[Re
                 self.send_response(int(does))
                 if does in (301, 302, 307, 308):
                     self.send_header("Location", f"{receiver.url}/elsewhere")
+                for name, value in headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
 
         def log_message(self, *_: Any) -> None:

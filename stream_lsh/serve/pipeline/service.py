@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
@@ -30,8 +31,8 @@ from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.progress import Step
 from stream_lsh.serve.comparing import compared_documents, side_by_side
-from stream_lsh.serve.events import Place
-from stream_lsh.serve.interface import LIMITS, Interface, Limits, as_number, shown
+from stream_lsh.serve.events import Place, place_of, written
+from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.originals import Originals
@@ -293,6 +294,11 @@ class PipelineService(Interface):
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
         ranking, loop = self._ranking(), asyncio.get_running_loop()
         return [] if ranking is None else await loop.run_in_executor(self._tables, ranking.first, order, within, limit)
+
+    async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
+        found = self.ring.latest("alert", None if before is None else place_of(before))
+        wanted = (event for event in found if rule is None or json.loads(event.data)["rule"] == rule)
+        return [RaisedAlert(written(event.place), None, event.data) for event in islice(wanted, limit)]
 
     async def group(self, number: int, limit: int) -> bytes:
         ranking = self._ranking()

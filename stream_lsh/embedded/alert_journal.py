@@ -1,0 +1,147 @@
+"""The latest alerts of an index, which the commit of their documents writes.
+
+Each has a number, which rises and is never used again. The oldest ones are dropped at a limit. Erasing deletes all
+that were written before the erased version was deleted, because they may name it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import dropwhile, islice
+
+from stream_lsh.index.store.rocksdb import Store, name_key
+
+FACT = "alert_journal"
+_PREFIX = "alert/"  # and the number, as 16 hexadecimal digits
+_BEGIN, _END = name_key(_PREFIX), name_key("alert0")
+_ALERT = b',"alert":'
+MOST, MOST_BYTES = 10_000, 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Journaled:
+    """An alert in the journal. time: of its commit, ms since 1970. line: JSON, without a newline."""
+
+    number: int
+    time: int
+    rule: str
+    line: bytes
+
+    @property
+    def key(self) -> str:
+        return str(json.loads(self.line)["key"])
+
+
+class AlertJournal:
+    """The journal of an index. Reading is for any thread; all else for the one that writes the index."""
+
+    def __init__(self, store: Store, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._store = store
+        self._most, self._most_bytes = most, most_bytes
+        self._next: int = (store.named(FACT) or {"next": 0})["next"]
+        self._entries = deque(_entry(key, value) for key, value in store.scan(_BEGIN))
+        self._bytes = sum(len(entry.line) for entry in self._entries)
+        self._lock = threading.Lock()
+        self._added: list[bytes] = []
+        self._taken: list[Journaled] = []
+
+    def add(self, lines: bytes) -> None:
+        """Add alerts, a JSON line each; they count with the commit that writes what `take` gives."""
+        self._added += lines.splitlines()
+
+    def take(self, time: int) -> dict[bytes, bytes | None]:
+        """The values that the next commit has to write; time: of it, ms since 1970."""
+        if not self._added:
+            return {}
+        first = self._next + len(self._taken)
+        taken = [
+            Journaled(number, time, json.loads(line)["rule"], line) for number, line in enumerate(self._added, first)
+        ]
+        self._added = []
+        self._taken += taken
+        values: dict[bytes, bytes | None] = {
+            _key(entry.number): b'{"time":%d%b%b}' % (entry.time, _ALERT, entry.line) for entry in taken
+        }
+        return {**values, name_key(FACT): b'{"next":%d}' % (taken[-1].number + 1), **self._trimmed()}
+
+    def _trimmed(self) -> dict[bytes, bytes | None]:
+        """The keys of the oldest entries, which are too many with those that were taken."""
+        entries = [*self._entries, *self._taken]
+        size, dropped = self._bytes + sum(len(entry.line) for entry in self._taken), 0
+        while dropped < len(entries) - 1 and (len(entries) - dropped > self._most or size > self._most_bytes):
+            size -= len(entries[dropped].line)
+            dropped += 1
+        return {_key(entry.number): None for entry in entries[:dropped]}
+
+    def committed(self) -> None:
+        """What was taken is committed."""
+        if not self._taken:
+            return
+        with self._lock:
+            gone = len(self._trimmed())
+            self._entries += self._taken
+            self._next += len(self._taken)
+            self._taken = []
+            self._drop(gone)
+
+    def _drop(self, count: int) -> None:
+        for _ in range(count):
+            self._entries.popleft()
+        self._bytes = sum(len(entry.line) for entry in self._entries)
+
+    def erase(self, time: int) -> None:
+        """Delete all that was written by this time, seconds since 1970: it may name what is to be erased. The sweep at
+        the end of erasing removes it from the disk.
+
+        Raises:
+            OutputError: the disk is full, or refuses.
+        """
+        with self._lock:
+            old = sum(entry.time < 1000 * (time + 1) for entry in self._entries)
+            end = _key(self._entries[old].number) if old < len(self._entries) else _END
+            self._drop(old)
+        if old:
+            self._store.write({}, ranges=[(_BEGIN, end)])
+
+    # -- reading, by any thread -------------------------------------------------------------------------------------
+
+    @property
+    def next(self) -> int:
+        """The number of the next alert."""
+        return self._next
+
+    def latest(self, before: int | None, limit: int, rule: str | None) -> list[Journaled]:
+        """The latest alerts, the newest first: with smaller numbers than `before`, and of one rule."""
+        with self._lock:
+            entries = list(self._entries)
+        found = (
+            entry for entry in reversed(entries)
+            if (before is None or entry.number < before) and (rule is None or entry.rule == rule)
+        )  # fmt: skip
+        return list(islice(found, limit))
+
+    def after(self, number: int, rules: Collection[str] | None) -> Journaled | None:
+        """The first alert behind a number, of some rules; None = of any."""
+        with self._lock:
+            entries = list(self._entries)
+        behind = dropwhile(lambda entry: entry.number <= number, entries)
+        return next((entry for entry in behind if rules is None or entry.rule in rules), None)
+
+    def get(self, number: int) -> Journaled | None:
+        """An alert, None if it is not in the journal any more."""
+        found = self.after(number - 1, None)
+        return found if found is not None and found.number == number else None
+
+
+def _key(number: int) -> bytes:
+    return name_key(f"{_PREFIX}{number:016x}")
+
+
+def _entry(key: bytes, value: bytes) -> Journaled:
+    head, _, rest = value.partition(_ALERT)
+    line = rest[:-1]
+    return Journaled(int(key[len(_BEGIN) :], 16), int(head.rpartition(b":")[2]), json.loads(line)["rule"], line)
