@@ -11,7 +11,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
-from stream_lsh.serve import documents, looking
+from stream_lsh.serve import documents, headlines, looking
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import explain
 from stream_lsh.serve.security import Guard
@@ -38,6 +38,7 @@ def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
     app.state.service = service
     explain(app)
     app.include_router(documents.router)
+    app.include_router(headlines.router)
     app.include_router(looking.router)
     app.include_router(looking.plain)
 
