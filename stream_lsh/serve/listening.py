@@ -20,13 +20,14 @@ HEADERS = [
 
 
 class EventsResponse(Response):
-    """Events from a place on, until the client disconnects or the stream ends."""
+    """Events from a place on, until the client disconnects or the stream ends. first: events that are sent before."""
 
-    def __init__(self, ring: Ring, kinds: Kinds, place: Place) -> None:
+    def __init__(self, ring: Ring, kinds: Kinds, place: Place, first: bytes = b"") -> None:
         self.background, self.status_code = None, 200
         self._ring = ring
         self._kinds = kinds
         self._place = place
+        self._first = first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         ring, changed, closed = self._ring, self._ring.listen(), asyncio.Event()
@@ -41,7 +42,7 @@ class EventsResponse(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             # First the place: a client that is disconnected before the first event can resume there.
-            text = b"retry: 1000\nid: %d.%d\n\n" % self._place
+            text = b"retry: 1000\nid: %d.%d\n\n%b" % (*self._place, self._first)
             while not closed.is_set():
                 await send({"type": "http.response.body", "body": text, "more_body": True})
                 changed.clear()

@@ -20,6 +20,7 @@ from stream_lsh.serve.problems import Problem, responses
 from stream_lsh.serve.security import READ, Served
 
 MOST_ROWS = 10_000
+MOST_LATEST = 1000
 router = APIRouter(prefix="/v1", tags=["what there is"])
 plain = APIRouter(tags=["health"])
 
@@ -85,6 +86,9 @@ async def get_events(
     service: Served,
     kinds: Annotated[str, Query(description="verdict, pair, group, alert, separated by commas")] = "",
     last_event_id: Annotated[str | None, Header(description="continue after this place, seq.n")] = None,
+    latest: Annotated[
+        int, Query(ge=0, le=MOST_LATEST, description="without Last-Event-ID: first so many stored events of each kind")
+    ] = 0,
 ) -> Response:
     """Events as they are committed. The stream continues after `Last-Event-ID`, as far back as events are kept. A `gap`
     event names the places from and to where events are missing."""
@@ -96,7 +100,9 @@ async def get_events(
         place = await service.place(None if last_event_id is None else place_of(last_event_id))
     except ValueError as error:
         raise Problem(422, str(error), field="Last-Event-ID") from None
-    return EventsResponse(service.ring, frozenset(kind for kind in KINDS if kind in names or not names), place)
+    wanted = frozenset(kind for kind in KINDS if kind in names or not names)
+    first = service.ring.latest(latest, wanted) if latest and last_event_id is None else b""
+    return EventsResponse(service.ring, wanted, place, first)
 
 
 @router.get("/stats", dependencies=[READ], responses=responses(422))
