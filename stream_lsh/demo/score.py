@@ -66,7 +66,7 @@ def find_truth(feed: Feed, settings: Settings) -> Truth:
     """Compare all documents of the feed with all, exhaustively. Broken and repeated lines are not documents."""
     positions = [position for position, entry in enumerate(feed.entries) if entry.kind not in NO_DOCUMENT]
     documents = [feed.entries[position].document for position in positions]
-    texts = [" ".join(document[name] for name in settings.text_field).encode() for document in documents]
+    texts = ["\n".join(document[name] for name in settings.text_field).encode() for document in documents]
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     signed = Signer(settings.signing).sign(b"".join(texts), ends, want_shingles=True)
     found = exact_pairs(signed.shingles, signed.offsets, settings.threshold)

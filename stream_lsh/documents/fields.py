@@ -50,8 +50,8 @@ class Record(NamedTuple):
 class Fields:
     """Where the parts of a document are in its JSON object.
 
-    A name with dots is a path into nested objects, unless there is a key with these dots. The texts are joined by one
-    space. With `set_field` a list takes the place of the texts, with `item` a vector or bits.
+    A name with dots is a path into nested objects, unless there is a key with these dots. The texts are joined by a
+    line break. With `set_field` a list takes the place of the texts, with `item` a vector or bits.
 
     Attributes:
         timed: every document must have a time.
@@ -110,7 +110,7 @@ class Fields:
             if not isinstance(part, str):
                 raise Refused("wrong_type", f"the field {_quoted(field)} is {kind_of(part)}, not a string", id, part)
             parts.append(part)
-        text = " ".join(parts)
+        text = "\n".join(parts)
         check_ink(text, id)
         return text
 

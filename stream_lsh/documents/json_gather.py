@@ -77,7 +77,7 @@ def has_ink(text: Bytes, start: int, end: int) -> bool:
 
 @njit
 def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Bytes, out: Bytes, text_ends: Ints) -> int:
-    """Join the text fields `first`... of each accepted line by one space into `out`, one document after another.
+    """Join the text fields `first`... of each accepted line by a line break into `out`, one document after another.
 
     A line becomes LEFT if one of them is missing or no string, or if no character is visible; its text is then empty.
     Fills text_ends[n] and returns the number of bytes. `out` needs room for all lines.
@@ -91,7 +91,7 @@ def gather_texts(data: Bytes, spans: Ints, kinds: Bytes, first: int, status: Byt
         if status[i] == ACCEPTED:
             for field in range(first, kinds.shape[1]):
                 if field > first:
-                    out[to] = 32
+                    out[to] = 10
                     to += 1
                 inside, end = spans[i, field, 0] + 1, spans[i, field, 1] - 1
                 if kinds[i, field] == PLAIN:

@@ -194,6 +194,18 @@ def first_member(store: Readable, seq: int) -> tuple[int, bytes]:
     return (NO_TIME, b"") if found is None else in_block(decoded(found[1], FIRST_MEMBER, "source"), seq)
 
 
+def source_of(store: Readable, group: int, seq: int) -> bytes:
+    """The source of a member of a group as JSON text, b"" if it has none."""
+    found = store.last(members_key(group, seq))
+    if found is not None and found[0].startswith(_ONE.pack(MEMBERS, group)):
+        members, sources = decoded(found[1], MEMBER, "id", "source")[::2]
+        at = int(np.searchsorted(members["seq"], seq))
+        if at < len(members) and members["seq"][at] == seq:
+            source: bytes = sources[at]
+            return source
+    return first_member(store, seq)[1]
+
+
 def lengths(texts: Sequence[bytes]) -> NDArray[np.int64]:
     """Their numbers of bytes."""
     return np.fromiter(map(len, texts), np.int64, len(texts))

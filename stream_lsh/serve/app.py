@@ -10,7 +10,7 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
-from stream_lsh.serve import alerting, documents, looking
+from stream_lsh.serve import alerting, documents, headlines, looking
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import explain
 from stream_lsh.serve.proxies import Proxies
@@ -41,6 +41,7 @@ def make_app(service: Interface) -> FastAPI:
     app.state.service = service
     explain(app)
     app.include_router(documents.router)
+    app.include_router(headlines.router)
     app.include_router(looking.router)
     app.include_router(alerting.router)
     app.include_router(looking.plain)

@@ -23,11 +23,13 @@ _OTHER = len(LATENCIES)
 
 @dataclass(slots=True)
 class Second:
-    """Counts of one second: documents by kind, and answers by latency, in the classes of LATENCIES (upper bounds)."""
+    """Counts of one second: documents by kind, and answers by latency, in the classes of LATENCIES (upper bounds).
+    slowest: latency of the slowest answer, in seconds."""
 
     at: int
     kinds: list[int] = field(default_factory=lambda: [0] * len(Kind))
     latencies: list[int] = field(default_factory=lambda: [0] * (_OTHER + 1))
+    slowest: float = 0.0
 
 
 class Tally:
@@ -123,7 +125,9 @@ class Tally:
         """Count an answer. seconds: from the request to the answer."""
         self._latency.observe(seconds)
         place = next((i for i, most in enumerate(LATENCIES) if seconds <= most), _OTHER)
-        self._second().latencies[place] += 1
+        second = self._second()
+        second.latencies[place] += 1
+        second.slowest = max(second.slowest, seconds)
 
     def refuse(self) -> None:
         """Count a request that was refused because too many waited."""
@@ -131,15 +135,16 @@ class Tally:
         self._refused.inc()
 
     def history(self, seconds: int) -> list[dict[str, Any]]:
-        """The last seconds in which anything was done, oldest first: documents by kind, and upper bounds (ms) of the
-        latency of 50 and of 99 % of the answers; null if there were none."""
+        """The last seconds in which anything was done, oldest first: documents by kind, upper bounds (ms) of the
+        latency of 50 and of 99 % of the answers, and the latency of the slowest one; null if there were none."""
         after = time.time() - 1 - seconds
         return [
             {
                 "at": second.at,
                 "kinds": {kind.label: n for kind, n in zip(Kind, second.kinds, strict=True) if n},
-                "p50_ms": _quantile(second.latencies, 0.5),
-                "p99_ms": _quantile(second.latencies, 0.99),
+                "p50_ms": _quantile(second, 0.5),
+                "p99_ms": _quantile(second, 0.99),
+                "max_ms": _quantile(second, 1),
             }
             for second in self._seconds
             if second.at >= after
@@ -163,12 +168,11 @@ class Tally:
         return generate_latest(self._registry)
 
 
-def _quantile(latencies: list[int], share: float) -> float | None:
-    """The upper bound of this share of the latencies, in ms; None if there are none, or if it is beyond the last
-    bound."""
-    wanted, seen = share * sum(latencies), 0
-    for bound, count in zip(LATENCIES, latencies, strict=False):
+def _quantile(second: Second, share: float) -> float | None:
+    """An upper bound of this share of a second's latencies, in ms, at most the slowest one; None if there are none."""
+    wanted, seen, slowest = share * sum(second.latencies), 0, round(1000 * second.slowest, 1)
+    for bound, count in zip((*LATENCIES, second.slowest), second.latencies, strict=True):
         seen += count
-        if seen and seen >= wanted:
-            return 1000 * bound
-    return None
+        if seen and seen >= wanted and share < 1:
+            return min(1000 * bound, slowest)
+    return slowest if seen else None

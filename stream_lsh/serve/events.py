@@ -186,12 +186,24 @@ class Ring:
                 break
         return b"".join(texts), place
 
-    def latest(self, kind: Kind, before: Place | None) -> Iterator[Event]:
+    def newest(self, kind: Kind, before: Place | None) -> Iterator[Event]:
         """The stored events of a kind before a place, the newest first."""
         for block in reversed(self._blocks):
             for event in reversed(block.events):
                 if event.kind == kind and (before is None or event.place < before):
                     yield event
+
+    def latest(self, count: int, kinds: Kinds) -> bytes:
+        """The latest stored events, at most `count` of each kind, as server-sent events. Ends with the last place."""
+        found: list[Event] = []
+        left = dict.fromkeys(kinds, count)
+        for event in (event for block in reversed(self._blocks) for event in reversed(block.events)):
+            if left.get(event.kind):
+                left[event.kind] -= 1
+                found.append(event)
+            elif not any(left.values()):
+                break
+        return b"".join([event.text for event in reversed(found)]) + b"id: %d.%d\n\n" % self.end
 
     def listen(self) -> asyncio.Event:
         """An event that is set when something is new, until `leave`."""

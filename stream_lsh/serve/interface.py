@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.progress import Step
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
+from stream_lsh.serve.headline import Headline
 from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.proxies import Network
@@ -126,6 +127,10 @@ class Interface(ABC):
         """A comparison of two documents. Raises Problem if a document or the texts are missing."""
 
     @abstractmethod
+    async def headlines(self, ids: Sequence[str | int]) -> list[Headline]:
+        """The headlines of documents, in this order; `UNKNOWN` of a document that is not there."""
+
+    @abstractmethod
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
         """Rows of the table of groups. Raises UsageError if the order needs event times and there are none."""
 
@@ -151,7 +156,10 @@ class Interface(ABC):
         return {
             "index": {
                 **await self._held(), "groups": self.keeps_groups,
-                "settings": {**self.settings.answers, "time_field": self.settings.time_field},
+                "settings": {
+                    **self.settings.answers, "time_field": self.settings.time_field,
+                    "source_field": self.settings.source_field,
+                },
             },
             "service": {
                 "waiting": self._waits(), "started": _iso(self.tally.started), "now": _iso(time.time()),

@@ -21,13 +21,17 @@ HEADERS = [
 
 
 class EventsResponse(Response):
-    """Events from a place on, until the client disconnects, the stream ends, or its token can no longer read."""
+    """Events from a place on, until the client disconnects, the stream ends, or its token can no longer read. first:
+    events that are sent before."""
 
-    def __init__(self, ring: Ring, kinds: Kinds, place: Place, tokens: Tokens | None = None) -> None:
+    def __init__(
+        self, ring: Ring, kinds: Kinds, place: Place, first: bytes = b"", tokens: Tokens | None = None
+    ) -> None:  # fmt: skip
         super().__init__()
         self._ring = ring
         self._kinds = kinds
         self._place = place
+        self._first = first
         self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,7 +60,7 @@ class EventsResponse(Response):
         ring = self._ring
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         # First the place: a client that is disconnected before the first event can resume there.
-        text = b"retry: 1000\nid: %d.%d\n\n" % self._place
+        text = b"retry: 1000\nid: %d.%d\n\n%b" % (*self._place, self._first)
         while not closed.is_set():
             await send({"type": "http.response.body", "body": text, "more_body": True})
             changed.clear()

@@ -21,6 +21,7 @@ from stream_lsh.serve.security import READ, Served
 from stream_lsh.serve.starting import not_ready
 
 MOST_ROWS = 10_000
+MOST_LATEST = 1000
 router = APIRouter(prefix="/v1", tags=["what there is"])
 plain = APIRouter(tags=["health"])
 
@@ -86,6 +87,9 @@ async def get_events(
     service: Served,
     kinds: Annotated[str, Query(description="verdict, pair, group, alert, separated by commas")] = "",
     last_event_id: Annotated[str | None, Header(description="continue after this place, seq.n")] = None,
+    latest: Annotated[
+        int, Query(ge=0, le=MOST_LATEST, description="without Last-Event-ID: first so many stored events of each kind")
+    ] = 0,
 ) -> Response:
     """Events as they are committed. The stream continues after `Last-Event-ID`, as far back as events are kept. A `gap`
     event names the places from and to where events are missing."""
@@ -98,7 +102,8 @@ async def get_events(
     except ValueError as error:
         raise Problem(422, str(error), field="Last-Event-ID") from None
     wanted = frozenset(kind for kind in KINDS if kind in names or not names)
-    return EventsResponse(service.ring, wanted, place, service.tokens)
+    first = service.ring.latest(latest, wanted) if latest and last_event_id is None else b""
+    return EventsResponse(service.ring, wanted, place, first, service.tokens)
 
 
 @router.get("/stats", dependencies=[READ], responses=responses(422))

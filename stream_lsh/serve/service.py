@@ -33,6 +33,7 @@ from stream_lsh.progress import Step
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
 from stream_lsh.serve.events import block_of
+from stream_lsh.serve.headline import UNKNOWN, Headline, stored_headline
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import WAITS
@@ -176,6 +177,14 @@ class Service(Interface):
         for document in (a, b):
             del document["hash"]
         return side_by_side(self.settings, a, b, found, apart)
+
+    async def headlines(self, ids: Sequence[str | int]) -> list[Headline]:
+        def read(engine: Engine) -> list[Headline]:
+            rows = (_row_of(engine, id) for id in ids)
+            return [UNKNOWN if row < 0 else stored_headline(engine, shard, row) for shard, row in rows]
+
+        found: list[Headline] = await self.writer.do(Look(read))
+        return found
 
     def _check_texts(self) -> None:
         if self.settings.verify != "exact":

@@ -130,7 +130,7 @@ class Settings(BaseModel):
         default="id", min_length=1, description="field of the id, a dotted path; @line takes input and line number"
     )
     text_field: tuple[str, ...] = Field(
-        default=("text",), description="field of the text; several are joined by a space"
+        default=("text",), description="field of the text; several are joined by a line break"
     )
     time_field: str | None = Field(
         default=None, min_length=1, description="field of the event time (ms or s since 1970, or ISO 8601)"

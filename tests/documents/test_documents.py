@@ -58,15 +58,15 @@ def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, bytes
         return refused.id, b"", NO_TIME, b"", b"", refused.reason
 
 
-def test_fields_are_joined_by_one_space_in_the_order_asked_for() -> None:
+def test_fields_are_joined_by_a_line_break_in_the_order_asked_for() -> None:
     found = parse(
         [b'{"text":"world","n":[1,{"id":3}],"title":"hello","id":"a"}'], Fields(text_fields=("title", "text"))
     )
-    assert (found.ids, texts(found), found.rejected) == ([b'"a"'], [b"hello world"], {})
+    assert (found.ids, texts(found), found.rejected) == ([b'"a"'], [b"hello\nworld"], {})
 
 
 def test_an_empty_part_is_fine_where_another_has_text() -> None:
-    assert texts(parse([b'{"id":1,"title":"","text":"x"}'], Fields(text_fields=("title", "text")))) == [b" x"]
+    assert texts(parse([b'{"id":1,"title":"","text":"x"}'], Fields(text_fields=("title", "text")))) == [b"\nx"]
 
 
 def test_ids_are_canonical_however_they_were_escaped() -> None:
@@ -431,7 +431,7 @@ def test_real_data_needs_no_slow_reader(shared_data: Path, monkeypatch: pytest.M
         assert not found.rejected
         assert found.ids == [json.dumps(document["id"], ensure_ascii=False).encode() for document in documents]
         assert [text.decode("utf-8") for text in texts(found)] == [
-            " ".join(document[field] for field in fields.text_fields) for document in documents
+            "\n".join(document[field] for field in fields.text_fields) for document in documents
         ]
         if fields.time_field:
             assert found.times.tolist() == [document["ts"] for document in documents]

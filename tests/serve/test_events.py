@@ -195,3 +195,14 @@ def test_blocks_do_not_part_a_document() -> None:
     assert text.count(b"event: pair") == 3 and place >= (BLOCK + 1, 0)
     blocks = [(block.begin, block.end) for block in ring._blocks]
     assert all(one[1] == other[0] for one, other in pairwise(blocks))
+
+
+def test_latest_of_each_kind_are_given_again() -> None:
+    ring = Ring(0)
+    ring.add(block(0, 2, ("verdict", "alert")))
+    ring.add(block(2, 50))
+    text = ring.latest(3, frozenset({"pair", "alert"})).decode()
+    assert [event["data"] for event in events(iter(text.split("\n"))) if "data" in event] == [
+        [0, "alert"], [1, "alert"], [49, "pair"], [50, "pair"], [51, "pair"]
+    ]  # fmt: skip
+    assert text.endswith("id: 52.0\n\n") and Ring(7).latest(3, ALL) == b"id: 7.0\n\n"

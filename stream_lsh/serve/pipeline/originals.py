@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from aiokafka import TopicPartition, errors
 
@@ -20,6 +21,14 @@ SECONDS = 10.0
 AT_ONCE = 4  # limit of concurrent reads
 
 
+class Original(NamedTuple):
+    """What is read of a document. within: its values of `match_within`. source: as JSON text, b"" = none."""
+
+    text: str
+    within: bytes = b""
+    source: bytes = b""
+
+
 class Originals:
     """Reads documents by their source position."""
 
@@ -28,8 +37,8 @@ class Originals:
         self._fields = settings.document_fields
         self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def text(self, topic: str, partition: int, offset: int) -> tuple[str, bytes]:
-        """The text of a document, and its values of `match_within`.
+    async def text(self, topic: str, partition: int, offset: int) -> Original:
+        """What the record of a document has.
 
         Raises:
             Problem: it is deleted.
@@ -54,14 +63,14 @@ class Originals:
             raise _missing(place, offset)
         return self._read(record.value)
 
-    def _read(self, value: bytes) -> tuple[str, bytes]:
+    def _read(self, value: bytes) -> Original:
         if self._settings.document_format == "text":
-            return value.decode("utf-8", "replace"), b""
+            return Original(value.decode("utf-8", "replace"))
         try:
             found = self._fields.extract(read_object(value), b"null" if self._settings.id_field == LINE_ID else None)
         except Refused as refused:
             raise Problem(409, f"the document has no text to be shown: {refused.detail}") from None
-        return found.text, found.within
+        return Original(found.text, found.within, found.source)
 
 
 def _missing(place: TopicPartition, offset: int) -> Problem:

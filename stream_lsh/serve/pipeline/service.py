@@ -32,10 +32,11 @@ from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.progress import Step
 from stream_lsh.serve.comparing import compared_documents, side_by_side
 from stream_lsh.serve.events import Place, place_of, written
+from stream_lsh.serve.headline import UNKNOWN, Headline, has_headlines, headline
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
-from stream_lsh.serve.pipeline.originals import Originals
+from stream_lsh.serve.pipeline.originals import Original, Originals
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.serve.pipeline.restarts import Restarts
 from stream_lsh.serve.pipeline.sending import Sending
@@ -246,7 +247,7 @@ class PipelineService(Interface):
 
     async def document(self, id: str | int, *, text: bool = False) -> dict[str, Any]:
         found = self._known(id)
-        return {**found, "text": (await self._text(found))[0]} if text else found
+        return {**found, "text": (await self._text(found)).text} if text else found
 
     def _known(self, id: str | int) -> dict[str, Any]:
         try:
@@ -268,7 +269,7 @@ class PipelineService(Interface):
             f"verdicts topic may have it{as_number(id)}",
         )  # fmt: skip
 
-    async def _text(self, found: dict[str, Any]) -> tuple[str, bytes]:
+    async def _text(self, found: dict[str, Any]) -> Original:
         source = found["source"]
         return await self._originals.text(source["topic"], source["partition"], source["offset"])
 
@@ -281,10 +282,23 @@ class PipelineService(Interface):
                 field="measure",
             )  # fmt: skip
         found = [self._known(id) for id in (a, b)]
-        (one, within), (other, within_other) = await asyncio.gather(*(self._text(document) for document in found))
+        one, other = await asyncio.gather(*(self._text(document) for document in found))
         return await asyncio.to_thread(
-            self._compare, {**found[0], "text": one}, {**found[1], "text": other}, within != within_other
+            self._compare, {**found[0], "text": one.text}, {**found[1], "text": other.text}, one.within != other.within
         )
+
+    async def headlines(self, ids: Sequence[str | int]) -> list[Headline]:
+        async def one(id: str | int) -> Headline:
+            try:
+                found = self._known(id)
+                original = await self._text(found)
+            except Problem:
+                return UNKNOWN
+            text = original.text if has_headlines(self.settings) else ""
+            source = json.loads(original.source) if original.source else None
+            return Headline(headline(text), source, found["time"])
+
+        return list(await asyncio.gather(*map(one, ids)))
 
     def _compare(self, a: dict[str, Any], b: dict[str, Any], apart: bool) -> dict[str, Any]:
         return side_by_side(self.settings, a, b, compared_documents(self._signer, self.settings, a, b), apart)
@@ -296,7 +310,7 @@ class PipelineService(Interface):
         return [] if ranking is None else await loop.run_in_executor(self._tables, ranking.first, order, within, limit)
 
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
-        found = self.ring.latest("alert", None if before is None else place_of(before))
+        found = self.ring.newest("alert", None if before is None else place_of(before))
         wanted = (event for event in found if rule is None or json.loads(event.data)["rule"] == rule)
         return [RaisedAlert(written(event.place), None, event.data) for event in islice(wanted, limit)]
 
