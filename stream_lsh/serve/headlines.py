@@ -32,7 +32,8 @@ async def get_headlines(request: Request, service: Served) -> Response:
     service.intake.admit()
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise Problem(415, f"the body has to be {JSON}", field="Content-Type")
-    ids = _ids(await body(request, MOST_IDS * (MAX_ID_BYTES + 2)))
+    with service.intake.taking() as holding:
+        ids = _ids(await body(request, MOST_IDS * (MAX_ID_BYTES + 2), holding))
     found = await service.headlines(ids)
     return json_response({"documents": [{"id": id, **one.json} for id, one in zip(ids, found, strict=True)]})
 
