@@ -50,7 +50,7 @@ stream-lsh serve --kafka --config settings.toml
 # What is looked at on Kafka besides the settings that fix the answers.
 KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours")
 # What is the pipeline's there, and what an index here does not have.
-EMBEDDED_ONLY = ("folder", "rules", "erase_hours")
+EMBEDDED_ONLY = ("folder", "rules", "erase_hours", "min_free_bytes")
 KAFKA_ONLY = (*KAFKA_NAMES, "properties", "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -126,6 +126,11 @@ its deletions to the service.""",
             help="most bytes of bodies and answers in memory; further requests are refused (429)  [268435456]",
         ),
         Option(
+            ["--min-free-bytes"], type=click.IntRange(min=0), default=256 << 20, metavar="BYTES",
+            common=False, section=SERVICE,
+            help="bytes that stay free on the index's disk; below that writes are refused (507)  [268435456]",
+        ),
+        Option(
             ["--keep-events"], type=click.IntRange(min=1), default=65_536, metavar="N", common=False, section=SERVICE,
             help="events in memory, from which clients can resume; on Kafka also documents  [65536]",
         ),
@@ -169,6 +174,7 @@ def serve(
     max_documents: int,
     max_waiting: int,
     max_waiting_bytes: int,
+    min_free_bytes: int,
     keep_events: int,
     answer_seconds: float,
     groups: bool | None,
@@ -201,7 +207,8 @@ def serve(
 
     limits = Limits(
         max_body, max_documents, max_waiting, keep_events, origins=origins, hosts=hosts, proxies=trusted,
-        answer_seconds=answer_seconds, waiting_bytes=max_waiting_bytes,
+        answer_seconds=answer_seconds, free_bytes=min_free_bytes,
+        waiting_bytes=max_waiting_bytes,
     )  # fmt: skip
     logging.basicConfig(format="stream-lsh: %(message)s", level=logging.WARNING)
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)

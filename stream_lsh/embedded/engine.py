@@ -206,7 +206,7 @@ class Engine:
         Raises:
             StoreError: the index keeps no groups.
         """
-        if self.groups is None:
+        if self.groups is None and self.index.store.named(GROUPS) is None:
             raise StoreError(NO_GROUPS.format(self.index.folder))
         self.ranking = Ranking(self.index.store)
         return self.ranking

@@ -35,13 +35,7 @@ class Second:
 class Tally:
     """The counts of a service. Used only in its event loop."""
 
-    def __init__(
-        self,
-        seq: Callable[[], int],
-        waiting: Callable[[], int],
-        waiting_bytes: Callable[[], int],
-        listeners: Callable[[], int],
-    ) -> None:
+    def __init__(self, seq: Callable[[], int], waiting: Callable[[], int], listeners: Callable[[], int]) -> None:
         self.counts = Counts()
         self.started = time.time()
         self.groups = self.alerts = self.refused = 0
@@ -67,13 +61,16 @@ class Tally:
         for name, text, function in (
             ("next_seq", "Seq of the next document.", seq),
             ("serve_waiting_documents", "Documents without an answer.", waiting),
-            ("serve_waiting_bytes", "Bytes of bodies and unsent answers in memory.", waiting_bytes),
             ("serve_listeners", "Listeners of events.", listeners),
         ):
-            Gauge(f"stream_lsh_{name}", text, registry=registry).set_function(function)
+            self.gauge(name, text, function)
         for kind in Kind:
             self._verdicts.labels(kind.label)
         self._rejected.labels(ENGINE_ERROR)  # from 0 on: a series that begins with 1 shows no increase
+
+    def gauge(self, name: str, text: str, function: Callable[[], float]) -> None:
+        """Add a metric whose value a function gives."""
+        Gauge(f"stream_lsh_{name}", text, registry=self._registry).set_function(function)
 
     def _second(self) -> Second:
         now = int(time.time())

@@ -15,6 +15,7 @@ from stream_lsh.documents.fields import id_text
 from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.progress import Step
 from stream_lsh.serve.counts import Tally
+from stream_lsh.serve.disk import Disk
 from stream_lsh.serve.events import Place, Ring, written
 from stream_lsh.serve.headline import Headline
 from stream_lsh.serve.intake import Intake
@@ -37,6 +38,7 @@ class Limits:
     hosts: tuple[str, ...] = ()  # names in Host headers, beside those of loopback; with tokens () = any
     proxies: tuple[Network, ...] = ()  # trusted ones
     answer_seconds: float = 10.0  # time limit for a verdict of a pipeline
+    free_bytes: int = 256 << 20  # of the index's disk; below that writes are refused
     waiting_bytes: int = 256 << 20  # of bodies and answers in memory; above that requests are refused
 
 
@@ -67,10 +69,12 @@ class Interface(ABC):
     Attributes:
         intake: admission of documents.
         socket: for the command line; None if it does not need one.
+        disk: of the index; None if there is none.
         keeps_groups: whether there are groups.
     """
 
     socket: Path | None = None
+    disk: Disk | None = None
     keeps_groups: bool
 
     def __init__(
@@ -81,7 +85,10 @@ class Interface(ABC):
         self.limits = limits
         self.tokens = tokens
         self.ring = Ring(begin, limits.kept_events)
-        self.tally = Tally(seq, waiting, lambda: self.intake.bytes, lambda: self.ring.listeners)
+        self.tally = Tally(seq, waiting, lambda: self.ring.listeners)
+        self.tally.gauge(
+            "serve_waiting_bytes", "Bytes of bodies and unsent answers in memory.", lambda: self.intake.bytes
+        )
         self.intake = Intake(self.tally, waiting, limits.waiting_documents, limits.waiting_bytes, self._why_not)
         self._waits = waiting
         self._failed = failed
@@ -110,6 +117,8 @@ class Interface(ABC):
                 409, "documents cannot be deleted from an index with on_conflict = reject: feed them into a new one "
                 "with on_conflict = update", field="on_conflict",
             )  # fmt: skip
+        if self.disk is not None and self.disk.full and not isinstance(work, Check):
+            raise self.disk.problem()
         begun = time.monotonic()
         found = await self._answer(work)
         self.tally.answered(time.monotonic() - begun)

@@ -97,9 +97,9 @@ async def run(
         raise
     path = _reachable(service.socket)
     endings = [serving]
-    if path is not None:
+    if path is not None and (local_socket := _local_socket(path)) is not None:
         servers.append(local := Server(_config(app, local=True)))
-        endings.append(asyncio.create_task(local.serve([_local_socket(path)])))
+        endings.append(asyncio.create_task(local.serve([local_socket])))
     refreshing = asyncio.create_task(_refresh(service.tokens, certificate))
     stopping = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(service.start())
@@ -147,14 +147,17 @@ def _config(app: Starting, *, local: bool = False) -> uvicorn.Config:
     )  # fmt: skip
 
 
-def _local_socket(path: Path) -> socket.socket:
-    """A socket in the index folder, after this process has opened the index."""
+def _local_socket(path: Path) -> socket.socket | None:
+    """A socket in the index folder, after this process has opened the index. None if there can be none."""
     with suppress(FileNotFoundError):  # a leftover of an ended process: the index is ours
         path.unlink()
     before = os.umask(0o177)
     try:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(str(path))
+    except OSError as error:  # the disk is full
+        _LOG.warning("%s: %s: the command line cannot reach this service", path, error.strerror or error)
+        return None
     finally:
         os.umask(before)
     return listening

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -19,22 +20,26 @@ from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.stored import stored
 from stream_lsh.embedded.warming import warm_up
-from stream_lsh.errors import UsageError
+from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.families.family import Signs
 from stream_lsh.hashing.compiler import Kernel
 from stream_lsh.index.comparison import Comparison, compare_with_row
+from stream_lsh.index.index import Index
 from stream_lsh.index.kernel import compiling
 from stream_lsh.index.rows import layout
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.progress import Step
 from stream_lsh.serve.beside import SOCKET
 from stream_lsh.serve.comparing import Compared, compared_documents, compared_part, side_by_side
+from stream_lsh.serve.disk import FREE, RESERVE, Disk, is_full
 from stream_lsh.serve.events import block_of
 from stream_lsh.serve.headline import UNKNOWN, Headline, stored_headline
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
+from stream_lsh.serve.opening import Opening
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import WAITS
 from stream_lsh.serve.tokens import Tokens
@@ -42,6 +47,7 @@ from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Wr
 from stream_lsh.settings.model import Settings
 
 SIZE_SECONDS = 5.0  # validity of a measured size on disk
+_LOG = logging.getLogger("stream_lsh.serve")
 CLOSED = "the index of the service cannot be written"
 
 
@@ -64,18 +70,38 @@ class Service(Interface):
                 f"id_field = {LINE_ID}: documents over HTTP have no line numbers; name the field of the id"
             )
         self.folder = folder
-        self.engine = engine = Engine.open(settings, folder, groups=groups, rules=rules or None)
-        engine.journals_alerts = engine.alerts is not None
-        self._journal = engine.alert_journal  # read before the writer's thread uses it
-        self.writer = Writer(engine, self._committed, self._broken)
-        super().__init__(
-            engine.settings, engine.seq, lambda: engine.seq, lambda: self.writer.waiting, tokens, limits, failed
+        disk = Disk(folder, limits.free_bytes)
+        self._ranks = False  # whether an engine is opened with its ranking
+        self._opening = Opening(
+            lambda: self._opened(Engine.open(settings, folder, groups=groups, rules=rules or None)),
+            lambda: self._opened(Engine(Index(settings, folder, read_only=True))),
+            disk,
         )
+        engine = self.engine
+        self.writer = Writer(self._opening, self._committed, self._broken)
+        super().__init__(
+            engine.settings, engine.seq, lambda: self.engine.seq, lambda: self.writer.waiting, tokens, limits, failed
+        )
+        self.disk = disk
+        self.tally.gauge(FREE, "Free bytes on the disk of the index.", lambda: disk.free)
+        self.tally.gauge(RESERVE, "Free bytes below which writes are refused.", lambda: disk.reserve)
         self.socket = folder / SOCKET
-        self.keeps_groups = engine.groups is not None
+        self.keeps_groups = engine.groups is not None or engine.index.store.named(GROUPS) is not None
         self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
+
+    def _opened(self, engine: Engine) -> Engine:
+        engine.journals_alerts = engine.alerts is not None
+        engine.alert_journal  # noqa: B018 - it is read here, before the writer's thread uses it
+        if self._ranks:
+            engine.rank()
+        return engine
+
+    @property
+    def engine(self) -> Engine:
+        """The current engine. It is another one after the disk was full."""
+        return self._opening.engine
 
     async def start(self) -> None:
         async with self._starting:  # everything is compiled first, so that no request waits for that
@@ -85,12 +111,18 @@ class Service(Interface):
                 self.intake.ready = True
 
     def _warm_up(self) -> None:
-        warm_up(self.settings, lambda: self.intake.stopping)
+        try:
+            warm_up(self.settings, lambda: self.intake.stopping)
+        except (OSError, StreamLshError) as error:
+            if not is_full(error):
+                raise
+            _LOG.warning("the first requests wait for compiling: %s", error)
         self.engine.index.look_up([b'""'])
         if self.settings.measure == "tf-idf":
             compare_with_row(self.engine.index, "", 0, 0, 0)
         if self.keeps_groups:
             self.engine.rank()
+            self._ranks = True
 
     async def stop(self) -> None:
         self.intake.close()
@@ -212,7 +244,7 @@ class Service(Interface):
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
         if before is not None and not (before.isascii() and before.isdecimal()):
             raise ValueError(f"{before!r} is no cursor of alerts")
-        found = self._journal.latest(None if before is None else int(before), limit, rule)
+        found = self.engine.alert_journal.latest(None if before is None else int(before), limit, rule)
         return [RaisedAlert(str(entry.number), entry.time, entry.line) for entry in found]
 
     # -- the whole --------------------------------------------------------------------------------------------------
@@ -226,7 +258,10 @@ class Service(Interface):
             }  # fmt: skip
 
         held: dict[str, Any] = await self.writer.do(Look(read))
-        return {**held, "bytes": await self._bytes(), "checks": True, "texts": self.settings.verify == "exact"}
+        return {
+            **held, "bytes": await self._bytes(), "disk": self._opening.disk.facts, "checks": True,
+            "texts": self.settings.verify == "exact",
+        }  # fmt: skip
 
     async def _bytes(self) -> int:
         """Bytes on disk, at most `SIZE_SECONDS` old."""

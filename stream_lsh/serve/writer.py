@@ -23,6 +23,8 @@ from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.judging.verdicts import deletion
 from stream_lsh.serve.answers import answers, verdict_lines
+from stream_lsh.serve.disk import is_full
+from stream_lsh.serve.opening import Opening
 
 BATCH = 2048  # documents that are judged together
 COMMIT_SECONDS = 0.5  # longest time until documents with an early answer are committed
@@ -115,9 +117,9 @@ class Writer:
     """
 
     def __init__(
-        self, engine: Engine, committed: Callable[[Round], None], failed: Callable[[BaseException], None]
+        self, opening: Opening, committed: Callable[[Round], None], failed: Callable[[BaseException], None]
     ) -> None:
-        self._engine = engine
+        self._opening = opening
         self._committed = committed
         self._failed = failed
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
@@ -126,6 +128,10 @@ class Writer:
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.waiting = 0  # documents without an answer; used in the event loop
+
+    @property
+    def _engine(self) -> Engine:
+        return self._opening.engine
 
     def start(self) -> None:
         """Start the thread. Called in the event loop that gets the answers."""
@@ -160,18 +166,30 @@ class Writer:
     # -- the thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            while (taken := self._next()) is not None:
-                if taken:
-                    self._work(taken)
-                if self._round.judged and time.monotonic() - self._last >= COMMIT_SECONDS:
-                    self._commit([])
-                elif not taken:
-                    self._engine.erase()
-            if self._round.judged:
+        while True:
+            try:
+                self._write()
+                return
+            except BaseException as error:
+                self._round = Round()  # it was not committed
+                if not self._opening.failed(error):
+                    self._refuse(error)
+                    return
+                if self._ended:  # the end may have been taken already
+                    self._queue.put(None)
+
+    def _write(self) -> None:
+        """Do what is in the queue, until the end. After an error the engine cannot be used any more."""
+        while (taken := self._next()) is not None:
+            if taken:
+                self._work(taken)
+            if self._round.judged and time.monotonic() - self._last >= COMMIT_SECONDS:
                 self._commit([])
-        except BaseException as error:
-            self._refuse(error)
+            elif not taken:
+                self._engine.erase()
+            self._opening.recover()
+        if self._round.judged:
+            self._commit([])
 
     def _next(self) -> list[_Waiting] | None:
         """The waiting work that is judged together. Empty if none arrives for a while, or until a commit is due; None
@@ -207,11 +225,12 @@ class Writer:
             pause = self._engine.index.pause * sum(len(w.work) for w in taken if isinstance(w.work, Add)) / 1000
             late, early = _parted(taken)
             self._tell(early)
-            if late or self._engine.index.full:
+            if late or (self._engine.index.full and not self._opening.read_only):
                 self._commit(late)
         except BaseException as error:
+            told = self._opening.disk.problem() if is_full(error) else error
             for waiting in taken:
-                waiting.error = waiting.error or error
+                waiting.error = waiting.error or told
             self._tell(taken)
             raise
         if pause:  # lets merges keep up
@@ -227,8 +246,12 @@ class Writer:
 
     def _judge(self, waitings: list[_Waiting]) -> None:
         """Judge requests of one kind together, or one by one if that fails."""
-        found = self._columns([waiting.work for waiting in waitings])
         only_looking = isinstance(waitings[0].work, Check)
+        if self._opening.read_only and not only_looking:  # they were accepted before the disk was full
+            for waiting in waitings:
+                waiting.error = self._opening.disk.problem()
+            return
+        found = self._columns([waiting.work for waiting in waitings])
         try:
             judged = self._engine.check(found) if only_looking else self._engine.add(found)
         except UsageError as error:  # nothing has changed

@@ -14,6 +14,7 @@ from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.run.metrics import FOREIGN
 from stream_lsh.kafka.settings import GROUP, ROLES
+from stream_lsh.serve.disk import FREE, RESERVE
 
 pytestmark = pytest.mark.long  # the gate has the tools
 
@@ -27,7 +28,7 @@ def samples() -> dict[str, set[str]]:
     """What is told to Prometheus: the name of each sample and its labels."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    found: dict[str, set[str]] = {"up": set()}
+    found: dict[str, set[str]] = {"up": set()} | {f"stream_lsh_{name}": set() for name in (FREE, RESERVE)}
     for family in text_string_to_metric_families(exposition()):
         for sample in family.samples:
             found.setdefault(sample.name, set()).update(sample.labels)

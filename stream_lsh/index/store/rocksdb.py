@@ -402,7 +402,9 @@ class Store:
                     family.close()
             self._families.clear()
             self._db.close()
-        except Exception as error:
+        except Exception as error:  # after a failed write it does not close, and only without references it unlocks
+            self._families.clear()
+            del self._db
             raise output_error(self.path, error) from None
         if self._sync:
             seal.write(self.path)
