@@ -12,6 +12,8 @@ from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import STOP_SECONDS
 
+MOST_READS = 1000  # without an answer
+
 
 class Intake:
     """The admission of a service. Used in its event loop.
@@ -27,12 +29,14 @@ class Intake:
         began: whether they ever were.
         stopping: whether the service is stopping.
         taken: number of requests in progress that bring documents.
+        reading: number of reads without an answer.
     """
 
     def __init__(self, tally: Tally, waiting: Callable[[], int], most: int, closed: Callable[[], str]) -> None:
         self.began = False
         self.stopping = False
         self.taken = 0
+        self.reading: Callable[[], int] = lambda: 0
         self._ready = False
         self._tally = tally
         self._waiting = waiting
@@ -62,15 +66,28 @@ class Intake:
 
     def admit(self) -> None:
         """Raise Problem if no documents are accepted now."""
-        if not self.ready:
-            more = {"Connection": "close"} if self.stopping else {}
-            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
+        self._check_ready()
         if (waiting := self._waiting()) >= self._most:
             self._tally.refuse()
             raise Problem(
                 429, f"{waiting:,} documents wait for their verdicts already; try again in a second",
                 headers={"Retry-After": "1"},
             )  # fmt: skip
+
+    def admit_read(self) -> None:
+        """Raise Problem if no reads are accepted now. Documents that wait do not matter: reads do not wait for them."""
+        self._check_ready()
+        if (reading := self.reading()) >= MOST_READS:
+            self._tally.refuse()
+            raise Problem(
+                429, f"{reading:,} reads wait for their answers already; try again in a second",
+                headers={"Retry-After": "1"},
+            )  # fmt: skip
+
+    def _check_ready(self) -> None:
+        if not self.ready:
+            more = {"Connection": "close"} if self.stopping else {}
+            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
 
     @contextmanager
     def taking(self) -> Iterator[None]:

@@ -88,7 +88,7 @@ async def get_events(
 ) -> Response:
     """Events as they are committed. The stream continues after `Last-Event-ID`, as far back as events are kept. A `gap`
     event names the places from and to where events are missing."""
-    service.intake.admit()
+    service.intake.admit_read()
     names = set(filter(None, kinds.split(",")))
     if unknown := sorted(names.difference(KINDS)):
         raise Problem(422, f"kinds: {unknown[0][:60]!r} is none of {', '.join(KINDS)}", field="kinds")

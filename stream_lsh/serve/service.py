@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.stored import stored
 from stream_lsh.embedded.warming import warm_up
@@ -65,6 +66,7 @@ class Service(Interface):
         super().__init__(
             engine.settings, engine.seq, lambda: engine.seq, lambda: self.writer.waiting, tokens, limits, failed
         )
+        self.intake.reading = lambda: self.writer.reading
         self.socket = folder / SOCKET
         self.keeps_groups = engine.groups is not None
         self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
@@ -77,14 +79,14 @@ class Service(Interface):
             if not self.intake.stopping:
                 self.writer.start()
                 self.intake.ready = True
+                if self.keeps_groups:  # not when the first table is asked for
+                    self._tables.submit(self.engine.rank)
 
     def _warm_up(self) -> None:
         warm_up(self.settings, lambda: self.intake.stopping)
         self.engine.index.look_up([b'""'])
         if self.settings.measure == "tf-idf":
             compare_with_row(self.engine.index, "", 0, 0, 0)
-        if self.keeps_groups:
-            self.engine.rank()
 
     async def stop(self) -> None:
         self.intake.close()
@@ -123,7 +125,7 @@ class Service(Interface):
             shard, row = _row_of(engine, id)
             return None if row < 0 else _described(engine, shard, row, text)
 
-        found: dict[str, Any] | None = await self.writer.do(Look(read))
+        found: dict[str, Any] | None = await self.writer.do(Look(read, _texts(id)))
         if found is None:
             raise _missing(id)
         found.pop("hash", None)
@@ -144,7 +146,7 @@ class Service(Interface):
             text = compared_part(self.settings, newer["text"])
             return found, compare_with_row(engine.index, text, scope, shard, row)
 
-        (one, other), compared = await self.writer.do(Look(read))
+        (one, other), compared = await self.writer.do(Look(read, _texts(a, b)))
         for id, document in ((a, one), (b, other)):
             if document is None:
                 raise _missing(id)
@@ -173,17 +175,13 @@ class Service(Interface):
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._tables, self._ranking.first, order, within, limit)
+        return await loop.run_in_executor(self._tables, self._table, order, within, limit)
+
+    def _table(self, order: Order, within: int | None, limit: int) -> list[Row]:
+        return self.engine.rank().first(order, within, limit)
 
     async def group(self, number: int, limit: int) -> bytes:
-        return await asyncio.to_thread(group_json, self._ranking, number, limit)
-
-    @property
-    def _ranking(self) -> Ranking:
-        """The groups in the orders of their table. Raises Problem before the service is ready."""
-        if self.engine.ranking is None:
-            raise Problem(503, STARTING, headers={"Retry-After": "5"})
-        return self.engine.ranking
+        return await asyncio.to_thread(group_json, self.engine.index.store, number, limit)
 
     # -- the whole --------------------------------------------------------------------------------------------------
 
@@ -203,6 +201,15 @@ class Service(Interface):
         if time.monotonic() - self._size[0] > SIZE_SECONDS:
             self._size = time.monotonic(), await asyncio.to_thread(disk_bytes, self.folder)
         return self._size[1]
+
+
+def _texts(*ids: str | int) -> frozenset[bytes]:
+    """Ids as JSON text. No document has an id that is too long."""
+    found: set[bytes] = set()
+    for id in ids:
+        with suppress(Refused):
+            found.add(id_text(id))
+    return frozenset(found)
 
 
 def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
-from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import UsageError
@@ -282,21 +282,21 @@ class PipelineService(Interface):
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        ranking, loop = self._ranking(), asyncio.get_running_loop()
+        ranking, loop = self._groups().ranking, asyncio.get_running_loop()
         return [] if ranking is None else await loop.run_in_executor(self._tables, ranking.first, order, within, limit)
 
     async def group(self, number: int, limit: int) -> bytes:
-        ranking = self._ranking()
-        if ranking is None:
+        store = self._groups().store
+        if store is None:
             raise UsageError(f"there is no group {number}: no worker has folded groups yet")
-        return await asyncio.to_thread(group_json, ranking, number, limit)
+        return await asyncio.to_thread(group_json, store, number, limit)
 
-    def _ranking(self) -> Ranking | None:
-        """The groups; None if there are none yet. Raises Problem: the changelog is not read yet."""
+    def _groups(self) -> GroupCopy:
+        """The groups. Raises Problem: the changelog is not read yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
         if not self._readers or not self._readers[-1].ever:
             raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
-        return self._copy.ranking
+        return self._copy
 
     async def place(self, place: Place | None) -> Place:
         """The start of a listener that has all events up to a place; None = from now on. If another service is ahead of
