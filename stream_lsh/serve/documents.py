@@ -226,7 +226,7 @@ async def get_document(
     return json_response(await service.document(_id(id, "id") if id_type == "json" else id, text=text))
 
 
-@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 413, 422, 429), tags=["documents"])
+@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422, 429), tags=["documents"])
 async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
     b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="the other id")],

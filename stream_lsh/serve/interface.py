@@ -17,8 +17,11 @@ from stream_lsh.serve.events import Place, Ring, written
 from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.turns import Turns
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.settings.model import Settings
+
+MOST_TABLES, MOST_COMPARISONS = 64, 8  # requests for one that may wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Interface(ABC):
         intake: admission of documents.
         socket: for the command line; None if it does not need one.
         keeps_groups: whether there are groups.
+        tables, comparisons: turns of requests for tables of groups, and of comparisons.
     """
 
     socket: Path | None = None
@@ -62,6 +66,8 @@ class Interface(ABC):
         self.ring = Ring(begin, limits.kept_events)
         self.tally = Tally(seq, waiting, lambda: self.ring.listeners)
         self.intake = Intake(self.tally, waiting, limits.waiting_documents, self._why_not)
+        self.tables = Turns("tables of groups", MOST_TABLES, self.tally.refuse)
+        self.comparisons = Turns("comparisons", MOST_COMPARISONS, self.tally.refuse)
         self._waits = waiting
         self._failed = failed
 

@@ -32,7 +32,7 @@ def _check_groups(service: Interface) -> None:
         )  # fmt: skip
 
 
-@router.get("/groups", dependencies=[READ], responses=responses(409, 422))
+@router.get("/groups", dependencies=[READ], responses=responses(409, 422, 429))
 async def get_groups(
     service: Served,
     order: Annotated[

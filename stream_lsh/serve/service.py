@@ -7,7 +7,6 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -69,7 +68,6 @@ class Service(Interface):
         self.intake.reading = lambda: self.writer.reading
         self.socket = folder / SOCKET
         self.keeps_groups = engine.groups is not None
-        self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
 
@@ -80,7 +78,7 @@ class Service(Interface):
                 self.writer.start()
                 self.intake.ready = True
                 if self.keeps_groups:  # not when the first table is asked for
-                    self._tables.submit(self.engine.rank)
+                    self.tables.submit(self.engine.rank)
 
     def _warm_up(self) -> None:
         warm_up(self.settings, lambda: self.intake.stopping)
@@ -96,7 +94,8 @@ class Service(Interface):
         await self.writer.stop()
         self.ring.finish()
         await asyncio.to_thread(self.engine.close)
-        self._tables.shutdown()
+        self.tables.close()
+        self.comparisons.close()
 
     def _why_not(self) -> str:
         return CLOSED if self.intake.began else STARTING
@@ -146,11 +145,12 @@ class Service(Interface):
             text = compared_part(self.settings, newer["text"])
             return found, compare_with_row(engine.index, text, scope, shard, row)
 
-        (one, other), compared = await self.writer.do(Look(read, _texts(a, b)))
-        for id, document in ((a, one), (b, other)):
-            if document is None:
-                raise _missing(id)
-        return await asyncio.to_thread(self._compare, one, other, compared)
+        with self.comparisons.place():
+            (one, other), compared = await self.writer.do(Look(read, _texts(a, b)))
+            for id, document in ((a, one), (b, other)):
+                if document is None:
+                    raise _missing(id)
+            return await self.comparisons.run(self._compare, one, other, compared)
 
     def _compare(self, a: dict[str, Any], b: dict[str, Any], compared: Comparison | None) -> dict[str, Any]:
         signer = self.engine.index.signer
@@ -174,8 +174,8 @@ class Service(Interface):
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._tables, self._table, order, within, limit)
+        with self.tables.place():
+            return await self.tables.run(self._table, order, within, limit)
 
     def _table(self, order: Order, within: int | None, limit: int) -> list[Row]:
         return self.engine.rank().first(order, within, limit)

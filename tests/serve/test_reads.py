@@ -11,6 +11,7 @@ from support.waiting import PATIENCE
 
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.serve import intake
+from stream_lsh.serve.interface import MOST_COMPARISONS
 from stream_lsh.serve.lines import one_line
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.service import Service
@@ -76,4 +77,29 @@ async def test_reads_have_a_limit_of_their_own(tmp_path: Path, monkeypatch: pyte
     assert refused.value.status == 429
     service.writer.waiting = 0
     service.intake.admit()
+    await service.stop()
+
+
+async def test_comparisons_are_made_one_at_a_time_and_few_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(Settings(), tmp_path / "index")
+    await service.start()
+    await service.answer(Add(lines("a", "b")))
+    release, compare, under_way = threading.Event(), service._compare, 0
+
+    def slow(*given: Any) -> Any:
+        nonlocal under_way
+        under_way += 1
+        assert release.wait(PATIENCE) and under_way == 1
+        under_way -= 1
+        return compare(*given)
+
+    monkeypatch.setattr(service, "_compare", slow)
+    asked = [asyncio.create_task(service.compared("a", "b")) for _ in range(MOST_COMPARISONS)]
+    await asyncio.sleep(0)  # all of them have their places
+    with pytest.raises(Problem, match="8 comparisons wait already") as refused:
+        await service.compared("a", "b")
+    assert refused.value.status == 429 and service.tally.refused == 1
+    release.set()
+    assert {found["a"]["id"] for found in await asyncio.gather(*asked)} == {"a"}
+    await service.compared("a", "b")
     await service.stop()

@@ -7,7 +7,6 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
@@ -71,7 +70,6 @@ class PipelineService(Interface):
         self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._copy = GroupCopy(settings) if settings.groups else None
-        self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
         self._readers: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
@@ -122,7 +120,8 @@ class PipelineService(Interface):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._copy is not None:
             await asyncio.to_thread(self._copy.close)
-        self._tables.shutdown()
+        self.tables.close()
+        self.comparisons.close()
 
     # -- documents --------------------------------------------------------------------------------------------------
 
@@ -271,10 +270,11 @@ class PipelineService(Interface):
                 field="measure",
             )  # fmt: skip
         found = [self._known(id) for id in (a, b)]
-        (one, within), (other, within_other) = await asyncio.gather(*(self._text(document) for document in found))
-        return await asyncio.to_thread(
-            self._compare, {**found[0], "text": one}, {**found[1], "text": other}, within != within_other
-        )
+        with self.comparisons.place():
+            (one, within), (other, within_other) = await asyncio.gather(*(self._text(document) for document in found))
+            return await self.comparisons.run(
+                self._compare, {**found[0], "text": one}, {**found[1], "text": other}, within != within_other
+            )
 
     def _compare(self, a: dict[str, Any], b: dict[str, Any], apart: bool) -> dict[str, Any]:
         return side_by_side(self.settings, a, b, compared_documents(self._signer, self.settings, a, b), apart)
@@ -282,8 +282,9 @@ class PipelineService(Interface):
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        ranking, loop = self._groups().ranking, asyncio.get_running_loop()
-        return [] if ranking is None else await loop.run_in_executor(self._tables, ranking.first, order, within, limit)
+        ranking = self._groups().ranking
+        with self.tables.place():
+            return [] if ranking is None else await self.tables.run(ranking.first, order, within, limit)
 
     async def group(self, number: int, limit: int) -> bytes:
         store = self._groups().store
