@@ -191,8 +191,11 @@ class Engine:
         if self.alerts is not None:
             known |= self.alerts.take()
         self._erase_lines()
-        ranking = self.ranking
-        written = None if ranking is None else lambda: ranking.note(more, known[GROUPS])
+
+        def written() -> None:
+            if self.ranking is not None:
+                self.ranking.note(more, known[GROUPS])
+
         alerts = self.alert_journal.take(int(1000 * now)) if self.journals_alerts else {}
         self.index.commit(
             {**facts, "job": self.job, **known}, {**more, **alerts, **values}, ranges, now=now, written=written
@@ -201,15 +204,22 @@ class Engine:
             self.alert_journal.committed()
 
     def rank(self) -> Ranking:
-        """Keep the groups in the orders of their table from now on; right after a commit, or at the beginning.
+        """The groups in the orders of their table, from now on up to date with commits. In any thread.
 
         Raises:
-            StoreError: the index keeps no groups.
+            StoreError: the index keeps no groups, or its store cannot be read.
         """
-        if self.groups is None and self.index.store.named(GROUPS) is None:
+        if self.groups is None and not self.index.read_only:
             raise StoreError(NO_GROUPS.format(self.index.folder))
-        self.ranking = Ranking(self.index.store)
-        return self.ranking
+
+        def listening(ranking: Ranking) -> None:
+            self.ranking = ranking
+
+        try:
+            return self.ranking or Ranking(self.index.store, listening=listening)
+        except BaseException:
+            self.ranking = None
+            raise
 
     def erase(self) -> None:
         """Go on with erasing what is due; to be called now and then where nothing is committed. Cheap if nothing is."""

@@ -7,8 +7,7 @@ has written, and a reader takes that over: neither waits for the other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -77,28 +76,33 @@ class Ranking:
     """The groups of a store, built from what it has.
 
     Args:
-        store: keeps groups, and is not written meanwhile.
+        store: keeps groups. Another thread may write to it.
         most_joins: joins in memory; a table that needs older ones reads them from the store.
+        listening: called before the next write: all commits from then on have to be noted.
 
     Raises:
         StoreError: the store cannot be read.
     """
 
-    def __init__(self, store: Store, most_joins: int = MOST_JOINS) -> None:
+    def __init__(
+        self, store: Store, most_joins: int = MOST_JOINS, listening: Callable[[Ranking], None] = lambda _: None
+    ) -> None:
         self._store = store
         self._reading = threading.Lock()  # of all below but `_noted`
         self._noted = _Noted()
-        fact = store.named(FACT)
-        self._begun = fact is not None
-        self._latest, self._ended = _times(fact or {"latest": None})
-        self._next_ended = self._ended  # at the last commit
         self._closed = False
         self._columns = Columns()
         self._answers: dict[tuple[Order, int | None, int | None], list[Row]] = {}
-        with store.snapshot(GROUP) as view:
+        with self._reading, store.snapshot(GROUP, lambda: self._begin(listening)) as view:
             totals = self._read_rows(view)
             self._joins = Joins(most_joins, _horizon(totals, self._columns.last, most_joins))
             self._read_joins(view)
+
+    def _begin(self, listening: Callable[[Ranking], None]) -> None:
+        fact = self._store.named(FACT)
+        self._begun = fact is not None
+        self._latest, self._ended = _times(fact or {"latest": None})
+        listening(self)
 
     # -- the writer -------------------------------------------------------------------------------------------------
 
@@ -119,7 +123,6 @@ class Ranking:
             elif kind == DEPARTED and value is not None:
                 noted.updates.add((group_of(key), updater(key, value)))
         noted.times = _times(fact)
-        self._next_ended = noted.times[1]
         if len(noted.rows) + len(noted.members) > _MOST_NOTED and self._reading.acquire(blocking=False):
             try:
                 self._noted = _Noted()
@@ -142,7 +145,8 @@ class Ranking:
             StoreError: the store is closed, or cannot be read.
         """
         with self._reading:
-            self._check_open()
+            if self._closed:
+                raise StoreError("the index is closed")
             with self._store.snapshot(GROUP, self._hand_over) as view:
                 self._take_over(self._handed)
                 asked = order, since, limit
@@ -154,33 +158,11 @@ class Ranking:
                         self._answers[asked] = found
                 return found
 
-    @contextmanager
-    def view(self) -> Iterator[tuple[Readable, int]]:
-        """What the store has of groups at the last commit, and the number before which they have ended. To be used for
-        a moment only, and in this thread.
-
-        Raises:
-            StoreError: the store is closed, or cannot be read.
-        """
-        ended = 0
-
-        def taken() -> None:
-            nonlocal ended
-            self._check_open()
-            ended = self._next_ended
-
-        with self._store.snapshot(GROUP, taken) as view:
-            yield view, ended
-
     def close(self) -> None:
-        """Refuse readers from now on, and wait for the last one of a table."""
+        """Refuse readers from now on, and wait for the last one."""
         self._closed = True
         with self._reading:
             pass
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreError("the index is closed")
 
     def _hand_over(self) -> None:
         """While the writer waits."""

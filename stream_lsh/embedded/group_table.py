@@ -15,7 +15,7 @@ from stream_lsh.embedded.information import reading
 from stream_lsh.embedded.pending import Readable
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.segments.identity import check_format
-from stream_lsh.index.store.rocksdb import Store
+from stream_lsh.index.store.rocksdb import GROUP, Store
 from stream_lsh.judging.groups import Group, time_text
 
 
@@ -29,15 +29,16 @@ def table(folder: Path, order: Order = "largest", since: int | None = None, limi
         return Ranking(store, most_joins=0).first(order, since, limit)
 
 
-def group_json(ranking: Ranking, number: int, limit: int) -> bytes:
-    """A group with its first members, as JSON.
+def group_json(store: Store, number: int, limit: int) -> bytes:
+    """A group with its first members at the last commit, as JSON. Another thread may write to the store.
 
     Raises:
         UsageError: there is no such group.
         StoreError: the store is closed, or cannot be read.
     """
-    with ranking.view() as (view, ended):
-        group, all_members = found(view, number, ended)
+    fact: dict[str, Any] = {}
+    with store.snapshot(GROUP, lambda: fact.update(store.named(FACT) or {})) as view:
+        group, all_members = found(view, number, fact.get("ended", 0))
         said = b",".join(member_json(group, member) for member in islice(all_members, limit))
         return b'%b,"members":[%b]}' % (group.json[:-1], said)
 

@@ -132,7 +132,10 @@ def _media_type(request: Request, *allowed: str) -> str:
 async def _judged(request: Request, service: Interface, work: Any) -> Response:
     """The answers to one document, or to lines. work: turns lines into work for the writer."""
     kind = _media_type(request, JSON, NDJSON)
-    service.intake.admit()
+    if work is Check and kind == JSON:
+        service.intake.admit_read()
+    else:
+        service.intake.admit()
     settings = service.settings
 
     async def answer(lines: Lines) -> Answers:
@@ -214,7 +217,7 @@ async def delete_document(id: Id, service: Served, id_type: IdType = "text", dur
     return _one(found)
 
 
-@router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 410, 422))
+@router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 410, 422, 429))
 async def get_document(
     id: Id,
     service: Served,
@@ -222,11 +225,11 @@ async def get_document(
     text: Annotated[bool, Query(description="add the text")] = False,
 ) -> Response:
     """A document: its first verdict, its group, and whether it is kept or dropped."""
-    service.intake.admit()
+    service.intake.admit_read()
     return json_response(await service.document(_id(id, "id") if id_type == "json" else id, text=text))
 
 
-@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422), tags=["documents"])
+@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422, 429), tags=["documents"])
 async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
     b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="the other id")],
@@ -238,7 +241,7 @@ async def compare_documents(
     `spans` are ranges of characters that common shingles cover, with `jaccard` and `containment` only. `containment`
     adds `passages`, with their places in `a` and `b`. `tf-idf` adds `terms`, and uses today's document frequencies.
     """
-    service.intake.admit()
+    service.intake.admit_read()
     one, other = (_id(a, "a"), _id(b, "b")) if id_type == "json" else (a, b)
     return json_response(await service.compared(one, other))
 

@@ -29,7 +29,7 @@ async def get_headlines(request: Request, service: Served) -> Response:
 
     The headline is the first line of the text. With several `text_field`s it begins with the first of them.
     """
-    service.intake.admit()
+    service.intake.admit_read()
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise Problem(415, f"the body has to be {JSON}", field="Content-Type")
     with service.intake.taking() as holding:

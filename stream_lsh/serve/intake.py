@@ -12,6 +12,8 @@ from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import STOP_SECONDS
 
+MOST_READS = 1000  # without an answer
+
 
 class Holding:
     """The bytes that one request has in memory: its body until it is judged, and answers until they are sent."""
@@ -56,6 +58,7 @@ class Intake:
         stopping: whether the service is stopping.
         taken: number of requests in progress that bring documents.
         bytes: what they have in memory, as far as it is counted: bodies, and answers that are not sent.
+        reading: number of reads without an answer.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Intake:
         self.taken = 0
         self.bytes = 0
         self.most_bytes = most_bytes
+        self.reading: Callable[[], int] = lambda: 0
         self._ready = False
         self._tally = tally
         self._waiting = waiting
@@ -95,9 +99,7 @@ class Intake:
 
     def admit(self) -> None:
         """Raise Problem if no documents are accepted now."""
-        if not self.ready:
-            more = {"Connection": "close"} if self.stopping else {}
-            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
+        self._check_ready()
         if (waiting := self._waiting()) >= self._most:
             raise self.crowded(f"{waiting:,} documents wait for their verdicts already")
 
@@ -105,6 +107,21 @@ class Intake:
         """The problem for a request that is refused because others wait; it is counted."""
         self._tally.refuse()
         return Problem(429, f"{why}; try again in a second", headers={"Retry-After": "1"})
+
+    def admit_read(self) -> None:
+        """Raise Problem if no reads are accepted now. Documents that wait do not matter: reads do not wait for them."""
+        self._check_ready()
+        if (reading := self.reading()) >= MOST_READS:
+            self._tally.refuse()
+            raise Problem(
+                429, f"{reading:,} reads wait for their answers already; try again in a second",
+                headers={"Retry-After": "1"},
+            )  # fmt: skip
+
+    def _check_ready(self) -> None:
+        if not self.ready:
+            more = {"Connection": "close"} if self.stopping else {}
+            raise Problem(503, self.why_not, headers={"Retry-After": "5", **more})
 
     @contextmanager
     def taking(self) -> Iterator[Holding]:

@@ -22,8 +22,11 @@ from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.proxies import Network
 from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.turns import Turns
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.settings.model import Settings
+
+MOST_TABLES, MOST_COMPARISONS = 64, 8  # requests for one that may wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Interface(ABC):
         socket: for the command line; None if it does not need one.
         disk: of the index; None if there is none.
         keeps_groups: whether there are groups.
+        tables, comparisons: turns of requests for tables of groups, and of comparisons.
     """
 
     socket: Path | None = None
@@ -90,6 +94,8 @@ class Interface(ABC):
             "serve_waiting_bytes", "Bytes of bodies and unsent answers in memory.", lambda: self.intake.bytes
         )
         self.intake = Intake(self.tally, waiting, limits.waiting_documents, limits.waiting_bytes, self._why_not)
+        self.tables = Turns("tables of groups", MOST_TABLES, self.tally.refuse)
+        self.comparisons = Turns("comparisons", MOST_COMPARISONS, self.tally.refuse)
         self._waits = waiting
         self._failed = failed
 

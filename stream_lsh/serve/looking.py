@@ -34,7 +34,7 @@ def _check_groups(service: Interface) -> None:
         )  # fmt: skip
 
 
-@router.get("/groups", dependencies=[READ], responses=responses(409, 422))
+@router.get("/groups", dependencies=[READ], responses=responses(409, 422, 429))
 async def get_groups(
     service: Served,
     order: Annotated[
@@ -93,7 +93,7 @@ async def get_events(
 ) -> Response:
     """Events as they are committed. The stream continues after `Last-Event-ID`, as far back as events are kept. A `gap`
     event names the places from and to where events are missing."""
-    service.intake.admit()
+    service.intake.admit_read()
     names = set(filter(None, kinds.split(",")))
     if unknown := sorted(names.difference(KINDS)):
         raise Problem(422, f"kinds: {unknown[0][:60]!r} is none of {', '.join(KINDS)}", field="kinds")

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.stored import stored
@@ -71,7 +71,6 @@ class Service(Interface):
             )
         self.folder = folder
         disk = Disk(folder, limits.free_bytes)
-        self._ranks = False  # whether an engine is opened with its ranking
         self._opening = Opening(
             lambda: self._opened(Engine.open(settings, folder, groups=groups, rules=rules or None)),
             lambda: self._opened(Engine(Index(settings, folder, read_only=True))),
@@ -82,20 +81,18 @@ class Service(Interface):
         super().__init__(
             engine.settings, engine.seq, lambda: self.engine.seq, lambda: self.writer.waiting, tokens, limits, failed
         )
+        self.intake.reading = lambda: self.writer.reading
         self.disk = disk
         self.tally.gauge(FREE, "Free bytes on the disk of the index.", lambda: disk.free)
         self.tally.gauge(RESERVE, "Free bytes below which writes are refused.", lambda: disk.reserve)
         self.socket = folder / SOCKET
         self.keeps_groups = engine.groups is not None or engine.index.store.named(GROUPS) is not None
-        self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
 
     def _opened(self, engine: Engine) -> Engine:
         engine.journals_alerts = engine.alerts is not None
         engine.alert_journal  # noqa: B018 - it is read here, before the writer's thread uses it
-        if self._ranks:
-            engine.rank()
         return engine
 
     @property
@@ -109,6 +106,8 @@ class Service(Interface):
             if not self.intake.stopping:
                 self.writer.start()
                 self.intake.ready = True
+                if self.keeps_groups:  # not when the first table is asked for
+                    self.tables.submit(self.engine.rank)
 
     def _warm_up(self) -> None:
         try:
@@ -120,9 +119,6 @@ class Service(Interface):
         self.engine.index.look_up([b'""'])
         if self.settings.measure == "tf-idf":
             compare_with_row(self.engine.index, "", 0, 0, 0)
-        if self.keeps_groups:
-            self.engine.rank()
-            self._ranks = True
 
     async def stop(self) -> None:
         self.intake.close()
@@ -132,7 +128,8 @@ class Service(Interface):
         await self.writer.stop()
         self.ring.finish()
         await asyncio.to_thread(self.engine.close)
-        self._tables.shutdown()
+        self.tables.close()
+        self.comparisons.close()
 
     def _why_not(self) -> str:
         return CLOSED if self.intake.began else WAITS.format(self.progress)
@@ -171,7 +168,7 @@ class Service(Interface):
             shard, row = _row_of(engine, id)
             return None if row < 0 else _described(engine, shard, row, text)
 
-        found: dict[str, Any] | None = await self.writer.do(Look(read))
+        found: dict[str, Any] | None = await self.writer.do(Look(read, _texts(id)))
         if found is None:
             raise _missing(id)
         found.pop("hash", None)
@@ -192,11 +189,12 @@ class Service(Interface):
             text = compared_part(self.settings, newer["text"])
             return found, compare_with_row(engine.index, text, scope, shard, row)
 
-        (one, other), compared = await self.writer.do(Look(read))
-        for id, document in ((a, one), (b, other)):
-            if document is None:
-                raise _missing(id)
-        return await asyncio.to_thread(self._compare, one, other, compared)
+        with self.comparisons.place():
+            (one, other), compared = await self.writer.do(Look(read, _texts(a, b)))
+            for id, document in ((a, one), (b, other)):
+                if document is None:
+                    raise _missing(id)
+            return await self.comparisons.run(self._compare, one, other, compared)
 
     def _compare(self, a: dict[str, Any], b: dict[str, Any], compared: Comparison | None) -> dict[str, Any]:
         signer = self.engine.index.signer
@@ -228,18 +226,14 @@ class Service(Interface):
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._tables, self._ranking.first, order, within, limit)
+        with self.tables.place():
+            return await self.tables.run(self._table, order, within, limit)
+
+    def _table(self, order: Order, within: int | None, limit: int) -> list[Row]:
+        return self.engine.rank().first(order, within, limit)
 
     async def group(self, number: int, limit: int) -> bytes:
-        return await asyncio.to_thread(group_json, self._ranking, number, limit)
-
-    @property
-    def _ranking(self) -> Ranking:
-        """The groups in the orders of their table. Raises Problem before the service is ready."""
-        if self.engine.ranking is None:
-            raise Problem(503, self.intake.why_not, headers={"Retry-After": "5"})
-        return self.engine.ranking
+        return await asyncio.to_thread(group_json, self.engine.index.store, number, limit)
 
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
         if before is not None and not (before.isascii() and before.isdecimal()):
@@ -268,6 +262,15 @@ class Service(Interface):
         if time.monotonic() - self._size[0] > SIZE_SECONDS:
             self._size = time.monotonic(), await asyncio.to_thread(disk_bytes, self.folder)
         return self._size[1]
+
+
+def _texts(*ids: str | int) -> frozenset[bytes]:
+    """Ids as JSON text. No document has an id that is too long."""
+    found: set[bytes] = set()
+    for id in ids:
+        with suppress(Refused):
+            found.add(id_text(id))
+    return frozenset(found)
 
 
 def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:

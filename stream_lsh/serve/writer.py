@@ -1,13 +1,16 @@
-"""The only thread that uses the index: it takes waiting work together, judges it in order, and commits once."""
+"""The only thread that uses the index: it takes waiting work together, judges it in order, and commits once.
+
+Reads are answered between the parts of this work."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -21,12 +24,15 @@ from stream_lsh.documents.lines import parse_lines
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.index.segments.stream_time import BEFORE
 from stream_lsh.judging.verdicts import deletion
 from stream_lsh.serve.answers import answers, verdict_lines
 from stream_lsh.serve.disk import is_full
 from stream_lsh.serve.opening import Opening
+from stream_lsh.serve.reads import READ_SECONDS, Reads
 
-BATCH = 2048  # documents that are judged together
+BATCH = 2048  # documents that are committed together
+PART = 256  # of these, judged together
 COMMIT_SECONDS = 0.5  # longest time until documents with an early answer are committed
 IDLE_SECONDS = 2.0  # without work, after which it continues erasing
 
@@ -80,9 +86,10 @@ class Delete:
 
 @dataclass(slots=True, eq=False)
 class Look:
-    """A function that reads the index."""
+    """A function that reads the index. ids: of the documents that it reads, as JSON text."""
 
     read: Callable[[Engine], Any]
+    ids: Set[bytes] = frozenset()
 
     def __len__(self) -> int:
         return 1
@@ -99,6 +106,17 @@ class _Waiting:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether it is answered between parts of other work."""
+        return isinstance(self.work, Look) or (isinstance(self.work, Check) and len(self.work) == 1)
+
+
+class _Turn(Enum):
+    """In the queue: reads are waiting."""
+
+    READ = 0
 
 
 @dataclass(slots=True)
@@ -122,12 +140,14 @@ class Writer:
         self._opening = opening
         self._committed = committed
         self._failed = failed
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Waiting | _Turn | None] = SimpleQueue()
+        self._reads: Reads[_Waiting] = Reads()
         self._round = Round()  # added, but not committed yet
         self._last = time.monotonic()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.waiting = 0  # documents without an answer; used in the event loop
+        self.reading = 0  # reads without one
 
     @property
     def _engine(self) -> Engine:
@@ -149,12 +169,23 @@ class Writer:
         if self._thread.ident is None:
             raise StreamLshError("the service is starting")
         waiting = _Waiting(work, self._loop.create_future())
+        if waiting.reads:
+            return await self._read_later(waiting)
         self.waiting += len(work)
         self._queue.put(waiting)
         try:
             return await waiting.future  # a disconnect of the client does not cancel the work
         finally:
             self.waiting -= len(work)
+
+    async def _read_later(self, waiting: _Waiting) -> Any:
+        self.reading += 1
+        self._reads.put(waiting, waiting.work.ids if isinstance(waiting.work, Look) else frozenset())
+        self._queue.put(_Turn.READ)
+        try:
+            return await waiting.future
+        finally:
+            self.reading -= 1
 
     async def stop(self) -> None:
         """Finish the queued work, commit, and end."""
@@ -194,13 +225,21 @@ class Writer:
     def _next(self) -> list[_Waiting] | None:
         """The waiting work that is judged together. Empty if none arrives for a while, or until a commit is due; None
         at the end."""
-        patience = max(0.0, self._last + COMMIT_SECONDS - time.monotonic()) if self._round.judged else IDLE_SECONDS
-        try:
-            first = self._queue.get(timeout=patience)
-        except Empty:
-            return []
+        first: _Waiting | _Turn | None = _Turn.READ
+        while first is _Turn.READ:
+            self._read()
+            due = self._last + COMMIT_SECONDS - time.monotonic()
+            if self._round.judged and due <= 0:
+                return []
+            try:
+                first = self._queue.get(timeout=due if self._round.judged else IDLE_SECONDS)
+            except Empty:
+                return []
         if first is None:
+            while self._reads:
+                self._read()
             return None
+        assert isinstance(first, _Waiting)
         taken, documents = [first], len(first.work)
         while documents < BATCH:
             try:
@@ -210,18 +249,16 @@ class Writer:
             if waiting is None:  # the end is handled by the next call
                 self._queue.put(None)
                 break
-            taken.append(waiting)
-            documents += len(waiting.work)
+            if isinstance(waiting, _Waiting):
+                taken.append(waiting)
+                documents += len(waiting.work)
         return taken
 
     def _work(self, taken: Sequence[_Waiting]) -> None:
         pause = 0.0
         try:
-            for kind, same in groupby(taken, key=lambda waiting: type(waiting.work)):
-                if kind is Look:
-                    self._look(same)
-                else:
-                    self._judge(list(same))
+            for _, same in groupby(taken, key=lambda waiting: type(waiting.work)):
+                self._judge(list(same))
             pause = self._engine.index.pause * sum(len(w.work) for w in taken if isinstance(w.work, Add)) / 1000
             late, early = _parted(taken)
             self._tell(early)
@@ -233,10 +270,31 @@ class Writer:
                 waiting.error = waiting.error or told
             self._tell(taken)
             raise
-        if pause:  # lets merges keep up
-            time.sleep(pause)
+        end = time.monotonic() + pause  # lets merges keep up
+        while (left := end - time.monotonic()) > 0:
+            self._read()
+            time.sleep(min(left, READ_SECONDS / 4))
 
-    def _look(self, waitings: Iterator[_Waiting]) -> None:
+    def _read(self) -> None:
+        """Answer reads, for a while."""
+        end = time.monotonic() + READ_SECONDS
+        while time.monotonic() < end and (taken := self._reads.take()):
+            try:
+                for kind, same in groupby(taken, key=lambda waiting: type(waiting.work)):
+                    if kind is Look:
+                        self._look(same)
+                    else:
+                        self._judge(list(same))
+            except BaseException as error:
+                for waiting in taken:
+                    waiting.error = waiting.error or error
+                raise
+            finally:
+                self._tell(taken)
+        if self._reads:
+            self._queue.put(_Turn.READ)
+
+    def _look(self, waitings: Iterable[_Waiting]) -> None:
         for waiting in waitings:
             assert isinstance(waiting.work, Look)
             try:
@@ -246,14 +304,24 @@ class Writer:
 
     def _judge(self, waitings: list[_Waiting]) -> None:
         """Judge requests of one kind together, or one by one if that fails."""
-        only_looking = isinstance(waitings[0].work, Check)
+        deletions, only_looking = (isinstance(waitings[0].work, kind) for kind in (Delete, Check))
         if self._opening.read_only and not only_looking:  # they were accepted before the disk was full
             for waiting in waitings:
                 waiting.error = self._opening.disk.problem()
             return
         found = self._columns([waiting.work for waiting in waitings])
+        durable = any(isinstance(waiting.work, Add | Delete) and waiting.work.durable for waiting in waitings)
+        said: list[bytes] = []
+        reasons: dict[int, Rejection] = {}
         try:
-            judged = self._engine.check(found) if only_looking else self._engine.add(found)
+            for judged in self._parts(found, only_looking):
+                verdicts = verdict_lines(judged)
+                if not only_looking:
+                    self._round.judged.append((judged, verdicts))
+                if durable:
+                    self._reads.keep_back(judged.judgement.ids)
+                reasons.update((len(said) + i, why) for i, why in judged.reasons.items())
+                said += map(deletion, verdicts) if deletions else answers(verdicts, judged, self._engine.index)
         except UsageError as error:  # nothing has changed
             if len(waitings) == 1:
                 waitings[0].error = error
@@ -261,15 +329,28 @@ class Writer:
             for waiting in waitings:
                 self._judge([waiting])
             return
-        verdicts = verdict_lines(judged)
-        if not only_looking:
-            self._round.judged.append((judged, verdicts))
-        deletions = isinstance(waitings[0].work, Delete)
-        said, at = list(map(deletion, verdicts)) if deletions else answers(verdicts, judged, self._engine.index), 0
+        at = 0
         for waiting in waitings:
             end = at + len(waiting.work)
-            waiting.result = Answers(said[at:end], {i - at: w for i, w in judged.reasons.items() if at <= i < end})
+            waiting.result = Answers(said[at:end], {i - at: w for i, w in reasons.items() if at <= i < end})
             at = end
+
+    def _parts(self, found: Columns, only_looking: bool) -> Iterator[Judged]:
+        """Judge documents part by part, and answer reads in between. What the engine may refuse is one part, so that
+        nothing has changed if it does.
+
+        Raises:
+            UsageError: the engine refuses the first part.
+        """
+        engine, window = self._engine, self._engine.index.window
+        refusable = bool(found.deleted) and engine.settings.on_conflict == "reject"
+        whole = refusable or (window is not None and window.shown == BEFORE)
+        size = len(found) if whole else PART
+        for begin in range(0, max(len(found), 1), max(size, 1)):
+            if begin:
+                self._read()
+            part = found.part(begin, min(begin + size, len(found)))
+            yield engine.check(part) if only_looking else engine.add(part)
 
     def _columns(self, works: Sequence[Work]) -> Columns:
         if isinstance(works[0], Delete):
@@ -282,6 +363,7 @@ class Writer:
         self._engine.commit()
         self._last = time.monotonic()
         done, self._round = self._round, Round()
+        self._reads.committed()
         self._call(self._committed, done)
         self._tell(late)
 
@@ -297,9 +379,16 @@ class Writer:
         """After an error of the index: fail all waiting and all later work."""
         self._call(self._failed, error)
         self._ended = True
-        while (waiting := self._queue.get()) is not None:
-            waiting.error = error
-            self._tell([waiting])
+        self._reads.committed()
+        waiting: _Waiting | _Turn | None = _Turn.READ
+        while waiting is not None:
+            failed = [waiting] if isinstance(waiting, _Waiting) else []
+            while taken := self._reads.take():
+                failed += taken
+            for each in failed:
+                each.error = error
+            self._tell(failed)
+            waiting = self._queue.get()
 
 
 def _parted(waitings: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:

@@ -73,6 +73,7 @@ class Store:
         self._read_only = read_only
         self._writing = threading.Lock()  # while a batch is written, and its writer notes that
         self._snapshots = Snapshots()
+        self._closed = False
         with plainly(path):
             seal.check(path)
             if not read_only:
@@ -150,6 +151,8 @@ class Store:
         a moment only, and in this thread. taken: called before the next write."""
         name = self._family_of(prefix)
         with self._writing:
+            if self._closed:
+                raise StoreError(f"the index in {self.path.parent} is closed")
             taken()
             try:
                 family = self._db if name == FACTS else self._families.get(name)
@@ -394,6 +397,8 @@ class Store:
         return None
 
     def close(self) -> None:
+        with self._writing:
+            self._closed = True
         self._snapshots.settle()
         self._handles.clear()
         try:

@@ -66,6 +66,11 @@ class GroupCopy:
         """The groups in the orders of their table; None if there are none to read."""
         return self._read.ranking if self._read is not None else None
 
+    @property
+    def store(self) -> Store | None:
+        """The store of the groups, deleted at the end; None if there are none to read."""
+        return self._read.store if self._read is not None and self._read.ranking is not None else None
+
     async def follow(self, up_to_date: Callable[[bool], None]) -> None:
         """Read until an error.
 

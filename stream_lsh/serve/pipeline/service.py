@@ -7,7 +7,6 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +18,7 @@ from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
-from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import UsageError
@@ -74,7 +73,6 @@ class PipelineService(Interface):
         self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._copy = GroupCopy(settings) if settings.groups else None
-        self._tables = ThreadPoolExecutor(1, "tables")  # one at a time
         self._readers: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
@@ -133,7 +131,8 @@ class PipelineService(Interface):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._copy is not None:
             await asyncio.to_thread(self._copy.close)
-        self._tables.shutdown()
+        self.tables.close()
+        self.comparisons.close()
 
     # -- documents --------------------------------------------------------------------------------------------------
 
@@ -282,10 +281,12 @@ class PipelineService(Interface):
                 field="measure",
             )  # fmt: skip
         found = [self._known(id) for id in (a, b)]
-        one, other = await asyncio.gather(*(self._text(document) for document in found))
-        return await asyncio.to_thread(
-            self._compare, {**found[0], "text": one.text}, {**found[1], "text": other.text}, one.within != other.within
-        )
+        with self.comparisons.place():
+            one, other = await asyncio.gather(*(self._text(document) for document in found))
+            return await self.comparisons.run(
+                self._compare, {**found[0], "text": one.text}, {**found[1], "text": other.text},
+                one.within != other.within,
+            )  # fmt: skip
 
     async def headlines(self, ids: Sequence[str | int]) -> list[Headline]:
         async def one(id: str | int) -> Headline:
@@ -306,8 +307,9 @@ class PipelineService(Interface):
     # -- groups and events ------------------------------------------------------------------------------------------
 
     async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        ranking, loop = self._ranking(), asyncio.get_running_loop()
-        return [] if ranking is None else await loop.run_in_executor(self._tables, ranking.first, order, within, limit)
+        ranking = self._groups().ranking
+        with self.tables.place():
+            return [] if ranking is None else await self.tables.run(ranking.first, order, within, limit)
 
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
         found = self.ring.newest("alert", None if before is None else place_of(before))
@@ -315,17 +317,17 @@ class PipelineService(Interface):
         return [RaisedAlert(written(event.place), None, event.data) for event in islice(wanted, limit)]
 
     async def group(self, number: int, limit: int) -> bytes:
-        ranking = self._ranking()
-        if ranking is None:
+        store = self._groups().store
+        if store is None:
             raise UsageError(f"there is no group {number}: no worker has folded groups yet")
-        return await asyncio.to_thread(group_json, ranking, number, limit)
+        return await asyncio.to_thread(group_json, store, number, limit)
 
-    def _ranking(self) -> Ranking | None:
-        """The groups; None if there are none yet. Raises Problem: the changelog is not read yet."""
+    def _groups(self) -> GroupCopy:
+        """The groups. Raises Problem: the changelog is not read yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
         if not self._readers or not self._readers[-1].ever:
             raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
-        return self._copy.ranking
+        return self._copy
 
     async def place(self, place: Place | None) -> Place:
         """The start of a listener that has all events up to a place; None = from now on. If another service is ahead of
