@@ -18,6 +18,7 @@ from stream_lsh.serve.intake import Intake
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.proxies import Network
 from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.webhooks import Webhooks
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.settings.model import Settings
 
@@ -64,9 +65,11 @@ class Interface(ABC):
         intake: admission of documents.
         socket: for the command line; None if it does not need one.
         keeps_groups: whether there are groups.
+        webhooks: the receivers of its alerts; None if it has none.
     """
 
     socket: Path | None = None
+    webhooks: Webhooks | None = None
     keeps_groups: bool
 
     def __init__(

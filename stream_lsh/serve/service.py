@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stream_lsh.alerts.receivers import Receiver
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
@@ -32,6 +33,7 @@ from stream_lsh.serve.events import block_of
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.webhooks import Webhooks
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
 from stream_lsh.settings.model import Settings
 
@@ -50,6 +52,7 @@ class Service(Interface):
         *,
         groups: bool | None = None,
         rules: Sequence[Rule] = (),
+        receivers: Sequence[Receiver] = (),
         tokens: Tokens | None = None,
         limits: Limits = LIMITS,
         failed: Callable[[BaseException], None] = lambda _: None,
@@ -67,6 +70,8 @@ class Service(Interface):
             engine.settings, engine.seq, lambda: engine.seq, lambda: self.writer.waiting, tokens, limits, failed
         )
         self.socket = folder / SOCKET
+        if receivers:
+            self.webhooks = Webhooks(receivers, self._journal, folder)
         self.keeps_groups = engine.groups is not None
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
@@ -76,6 +81,8 @@ class Service(Interface):
             await asyncio.to_thread(self._warm_up)
             if not self.intake.stopping:
                 self.writer.start()
+                if self.webhooks is not None:
+                    self.webhooks.start()
                 self.intake.ready = True
 
     def _warm_up(self) -> None:
@@ -90,6 +97,8 @@ class Service(Interface):
             pass
         await self.intake.finish()
         await self.writer.stop()
+        if self.webhooks is not None:
+            await self.webhooks.stop()
         self.ring.finish()
         await asyncio.to_thread(self.engine.close)
 
@@ -98,6 +107,8 @@ class Service(Interface):
 
     def _committed(self, done: Round) -> None:
         self.tally.add(done)
+        if self.webhooks is not None and any(judged.alerts for judged, _ in done.judged):
+            self.webhooks.wake()
         block = block_of(done, self.settings.verify)
         if block is not None:
             self.ring.add(block)
