@@ -1,4 +1,4 @@
-"""`stream-lsh alerts test|send`: the alerts that rules would have raised, and sending alerts."""
+"""`stream-lsh alerts test|send|resend`: the alerts that rules would have raised, and sending alerts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
@@ -42,6 +43,9 @@ stream-lsh alerts send alerts.jsonl --url https://hooks.example.org/copies --sec
 stream-lsh alerts send alerts.jsonl --url-env HOOK_URL --position hook.sent --until-end
 stream-lsh alerts send --url-env HOOK_URL --topic-prefix news --receiver desk
 """
+RESEND_EXAMPLES = """
+stream-lsh alerts resend desk --index index
+"""
 ATTEMPTS, TIMEOUT = 10, 10.0
 RECEIVER = "webhook"
 SENDING = "Sending"
@@ -59,7 +63,7 @@ def _receiver(_: click.Context, __: click.Parameter, name: str | None) -> str | 
 
 @click.group(
     cls=Group,
-    examples=TEST_EXAMPLES + SEND_EXAMPLES,
+    examples=TEST_EXAMPLES + SEND_EXAMPLES + RESEND_EXAMPLES,
     help="Try the rules of alerts on an index, or send alerts to a receiver.",
 )
 def alerts() -> None:
@@ -176,6 +180,23 @@ def send(
     if not quiet:
         sent = courier.sent
         complain(f"{count(sent.taken, 'alert')} sent to {webhook.name}, {count(sent.dead_letters, 'dead letter')}")
+
+
+@alerts.command(
+    cls=Command,
+    examples=RESEND_EXAMPLES,
+    help="""Send the dead letters of a webhook again, and the alert that waits for its next attempt now. A running
+service with --webhooks must have the index.
+
+The keys of the alerts stay the same.""",
+    params=[index_option(required=True)],
+)
+@click.argument("webhook")
+def resend(webhook: str, folder: Path) -> None:
+    from stream_lsh.serve.beside import ask
+
+    found = ask(folder, "POST", f"/v1/webhooks/{quote(webhook, safe='')}/resend")
+    complain(f"{count(found['resent'], 'dead letter')} of {webhook} sent again")
 
 
 def _send_from_file(alerts: Path, position: Path, courier: Courier, *, until_end: bool) -> None:

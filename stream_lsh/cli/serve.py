@@ -50,7 +50,7 @@ stream-lsh serve --kafka --config settings.toml
 # What is looked at on Kafka besides the settings that fix the answers.
 KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours")
 # What is the pipeline's there, and what an index here does not have.
-EMBEDDED_ONLY = ("folder", "rules", "erase_hours", "min_free_bytes")
+EMBEDDED_ONLY = ("folder", "rules", "webhooks", "erase_hours", "min_free_bytes")
 KAFKA_ONLY = (*KAFKA_NAMES, "properties", "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -149,6 +149,10 @@ its deletions to the service.""",
             ["--rules"], type=_FILE, metavar="FILE", section=GROUPS,
             help="TOML file with the rules of alerts, which are sent as events",
         ),
+        Option(
+            ["--webhooks"], type=_FILE, metavar="FILE", common=False, section=GROUPS,
+            help="TOML file with receivers, to which alerts are sent; it needs --rules",
+        ),
         index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         *(setting(name, KafkaSettings) for name in KAFKA_NAMES),
@@ -179,6 +183,7 @@ def serve(
     answer_seconds: float,
     groups: bool | None,
     rules: Path | None,
+    webhooks: Path | None,
     folder: Path | None,
     quiet: bool,
     **_: object,
@@ -217,7 +222,7 @@ def serve(
         what, made = _pipeline(context, tokens, limits)
     else:
         assert folder is not None, "`_check` has seen to it"
-        what, made = str(folder), _index(context, folder, groups, rules, tokens, limits)
+        what, made = str(folder), _index(context, folder, groups, rules, webhooks, tokens, limits)
 
     def started(url: str) -> None:
         if not quiet:
@@ -244,16 +249,21 @@ def _check(context: click.Context, kafka: bool) -> None:
 
 
 def _index(
-    context: click.Context, folder: Path, groups: bool | None, rules: Path | None, tokens: Tokens | None, limits: Limits
-) -> Made:
+    context: click.Context, folder: Path, groups: bool | None, rules: Path | None, webhooks: Path | None,
+    tokens: Tokens | None, limits: Limits,
+) -> Made:  # fmt: skip
     """What makes the service of an index."""
+    from stream_lsh.alerts.receivers import read_receivers
     from stream_lsh.alerts.rules import read_rules
     from stream_lsh.serve.service import Service
 
     settings = load_settings(context, defaults=bound(stored_answers(folder), context.params["measure"]))
+    if webhooks is not None and rules is None:
+        raise UsageError("--webhooks sends the alerts of rules: give --rules FILE, too")
     found = read_rules(rules) if rules is not None else ()
+    receivers = read_receivers(webhooks, found) if webhooks is not None else ()
     return lambda failed: Service(
-        settings, folder, groups=groups, rules=found, tokens=tokens, limits=limits, failed=failed
+        settings, folder, groups=groups, rules=found, receivers=receivers, tokens=tokens, limits=limits, failed=failed
     )  # fmt: skip
 
 

@@ -114,6 +114,12 @@ class AlertJournal:
         """The number of the next alert."""
         return self._next
 
+    @property
+    def first(self) -> int:
+        """The number of the oldest alert; that of the next one if there is none."""
+        with self._lock:
+            return self._entries[0].number if self._entries else self._next
+
     def latest(self, before: int | None, limit: int, rule: str | None) -> list[Journaled]:
         """The latest alerts, the newest first: with smaller numbers than `before`, and of one rule."""
         with self._lock:
@@ -130,6 +136,11 @@ class AlertJournal:
             entries = list(self._entries)
         behind = dropwhile(lambda entry: entry.number <= number, entries)
         return next((entry for entry in behind if rules is None or entry.rule in rules), None)
+
+    def count_after(self, number: int, rules: Collection[str] | None) -> int:
+        """How many alerts of some rules are behind a number."""
+        with self._lock:
+            return sum(entry.number > number and (rules is None or entry.rule in rules) for entry in self._entries)
 
     def get(self, number: int) -> Journaled | None:
         """An alert, None if it is not in the journal any more."""

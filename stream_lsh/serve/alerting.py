@@ -1,14 +1,17 @@
-"""Alerts over HTTP: the latest ones."""
+"""Alerts over HTTP: the latest ones, and their receivers."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from stream_lsh.serve.documents import JSON
+from stream_lsh.errors import UsageError
+from stream_lsh.serve.documents import JSON, json_response
+from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem, responses
-from stream_lsh.serve.security import READ, Served
+from stream_lsh.serve.security import READ, WRITE, Served
+from stream_lsh.serve.webhooks import Webhooks
 
 MOST_ALERTS = 1000
 router = APIRouter(prefix="/v1", tags=["alerts"])
@@ -32,3 +35,40 @@ async def get_alerts(
     return Response(
         b'{"alerts":[%b],"next_cursor":%b}' % (b",".join(alert.json for alert in shown), last), media_type=JSON
     )
+
+
+def _webhooks(service: Interface) -> Webhooks:
+    if service.webhooks is None:
+        raise Problem(409, "this service has no webhooks: start it with --webhooks FILE", field="webhooks")
+    return service.webhooks
+
+
+@router.get("/webhooks", dependencies=[READ], responses=responses())
+async def get_webhooks(service: Served) -> Response:
+    """The receivers of alerts: what waits for them, their last answer, and their dead letters."""
+    return json_response({"webhooks": [] if service.webhooks is None else service.webhooks.described})
+
+
+@router.post("/alerts/test", dependencies=[WRITE], responses=responses(404, 409))
+async def test_alert(
+    service: Served,
+    webhook: Annotated[str | None, Query(max_length=40, description="only to the receiver with this name")] = None,
+) -> Response:
+    """Send a test alert to the receivers, once, and answer what they said. Its rule is `test`."""
+    webhooks = _webhooks(service)
+    try:
+        return json_response({"webhooks": await webhooks.test(webhook)})
+    except UsageError as error:
+        raise Problem(404, str(error), field="webhook") from None
+
+
+@router.post("/webhooks/{name}/resend", dependencies=[WRITE], responses=responses(404, 409))
+async def resend_alerts(
+    name: Annotated[str, Path(max_length=40, description="name of the receiver")], service: Served
+) -> Response:
+    """Send the dead letters of a receiver again, with the same keys. `resent` says how many they are."""
+    webhooks = _webhooks(service)
+    try:
+        return json_response({"resent": await webhooks.resend(name)})
+    except UsageError as error:
+        raise Problem(404, str(error), field="name") from None

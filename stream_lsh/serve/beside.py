@@ -1,5 +1,5 @@
-"""The command line next to a running service: deletions go through the service, over a socket in the index folder.
-Every process that may write there can open it. Imports nothing of the service."""
+"""The command line next to a running service: changes go through the service, over a socket in the index folder. Every
+process that may write there can open it. Imports nothing of the service."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from stream_lsh.errors import OutputError, StoreError
 
@@ -57,6 +58,30 @@ def delete(ids: Iterable[str | int], folder: Path) -> Iterator[bytes]:
         ) from None
     finally:
         connection.close()
+
+
+def ask(folder: Path, method: str, path: str) -> dict[str, Any]:
+    """The answer of the service of an index.
+
+    Raises:
+        StoreError: no service has the index, or it refuses. OutputError: the connection was lost.
+    """
+    connection = _Connection(folder / SOCKET)
+    try:
+        connection.connect()
+    except OSError:
+        raise StoreError(f"no service has the index in {folder}: start stream-lsh serve --index {folder}") from None
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        found: dict[str, Any] = json.loads(answer.read())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise OutputError(f"the service of the index in {folder} closed the connection ({error!r})") from None
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise StoreError(f"the service of the index in {folder} refuses: {found.get('detail')}")
+    return found
 
 
 def _delete(connection: _Connection, ids: Sequence[str | int]) -> Iterator[bytes]:

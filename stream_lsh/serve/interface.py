@@ -23,6 +23,7 @@ from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.proxies import Network
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.turns import Turns
+from stream_lsh.serve.webhooks import Webhooks
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 from stream_lsh.settings.model import Settings
 
@@ -75,10 +76,12 @@ class Interface(ABC):
         disk: of the index; None if there is none.
         keeps_groups: whether there are groups.
         tables, comparisons: turns of requests for tables of groups, and of comparisons.
+        webhooks: the receivers of its alerts; None if it has none.
     """
 
     socket: Path | None = None
     disk: Disk | None = None
+    webhooks: Webhooks | None = None
     keeps_groups: bool
 
     def __init__(

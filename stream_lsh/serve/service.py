@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from stream_lsh.alerts.receivers import Receiver
 from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
@@ -43,6 +44,7 @@ from stream_lsh.serve.opening import Opening
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.starting import WAITS
 from stream_lsh.serve.tokens import Tokens
+from stream_lsh.serve.webhooks import Webhooks
 from stream_lsh.serve.writer import Add, Answers, Check, Delete, Look, Round, Writer
 from stream_lsh.settings.model import Settings
 
@@ -61,6 +63,7 @@ class Service(Interface):
         *,
         groups: bool | None = None,
         rules: Sequence[Rule] = (),
+        receivers: Sequence[Receiver] = (),
         tokens: Tokens | None = None,
         limits: Limits = LIMITS,
         failed: Callable[[BaseException], None] = lambda _: None,
@@ -86,6 +89,8 @@ class Service(Interface):
         self.tally.gauge(FREE, "Free bytes on the disk of the index.", lambda: disk.free)
         self.tally.gauge(RESERVE, "Free bytes below which writes are refused.", lambda: disk.reserve)
         self.socket = folder / SOCKET
+        if receivers:
+            self.webhooks = Webhooks(receivers, lambda: self.engine.alert_journal, folder)
         self.keeps_groups = engine.groups is not None or engine.index.store.named(GROUPS) is not None
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
@@ -105,6 +110,8 @@ class Service(Interface):
             await asyncio.to_thread(self._warm_up)
             if not self.intake.stopping:
                 self.writer.start()
+                if self.webhooks is not None:
+                    self.webhooks.start()
                 self.intake.ready = True
                 if self.keeps_groups:  # not when the first table is asked for
                     self.tables.submit(self.engine.rank)
@@ -126,6 +133,8 @@ class Service(Interface):
             pass
         await self.intake.finish()
         await self.writer.stop()
+        if self.webhooks is not None:
+            await self.webhooks.stop()
         self.ring.finish()
         await asyncio.to_thread(self.engine.close)
         self.tables.close()
@@ -146,6 +155,8 @@ class Service(Interface):
 
     def _committed(self, done: Round) -> None:
         self.tally.add(done)
+        if self.webhooks is not None and any(judged.alerts for judged, _ in done.judged):
+            self.webhooks.wake()
         block = block_of(done, self.settings.verify)
         if block is not None:
             self.ring.add(block)

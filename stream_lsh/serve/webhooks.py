@@ -1,0 +1,111 @@
+"""The receivers of a service's alerts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from stream_lsh.alerts.receivers import Receiver
+from stream_lsh.embedded.alert_journal import AlertJournal
+from stream_lsh.embedded.webhook import Webhook
+from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.serve.sender import Sender
+
+FOLDER = "webhooks"  # in the index folder
+
+
+class Webhooks:
+    """All receivers, from `start` to `stop`. Used in the event loop.
+
+    Args:
+        journal: that of the index. It is another one after the disk was full. folder: of the index.
+
+    Raises:
+        UsageError: an address cannot be used, or an environment variable is missing.
+        StoreError: a state is damaged. OutputError: it cannot be written.
+    """
+
+    def __init__(self, receivers: Sequence[Receiver], journal: Callable[[], AlertJournal], folder: Path) -> None:
+        # Two for each: a test does not wait for an alert.
+        self._pool = ThreadPoolExecutor(2 * len(receivers), thread_name_prefix="webhook")
+        try:
+            (folder / FOLDER).mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot make {folder / FOLDER}: {error.strerror}") from None
+        self._senders = {
+            receiver.name: Sender(
+                receiver, webhook_of(receiver), journal, folder / FOLDER / f"{receiver.name}.json", self._pool
+            )
+            for receiver in receivers
+        }
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(sender.run()) for sender in self._senders.values()]
+
+    def wake(self) -> None:
+        """There are new alerts."""
+        for sender in self._senders.values():
+            sender.wake()
+
+    async def stop(self) -> None:
+        """Send nothing more. An alert whose answer is not there yet is sent again after the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def described(self) -> list[dict[str, Any]]:
+        return [sender.described for sender in self._senders.values()]
+
+    async def test(self, name: str | None) -> list[dict[str, Any]]:
+        """Send a test alert to one receiver or all, once; their answers. Raises UsageError if there is no such one."""
+        body = {
+            "key": f"test-{secrets.token_hex(8)}", "rule": "test", "kind": "test", "time": int(1000 * time.time()),
+            "seq": None, "id": None, "source": None, "group": None,
+        }  # fmt: skip
+        line, loop = json.dumps(body, separators=(",", ":")).encode(), asyncio.get_running_loop()
+        senders = list(self._senders.values()) if name is None else [self._sender(name)]
+        answers = await asyncio.gather(
+            *(loop.run_in_executor(self._pool, sender.webhook.post, line, str(body["key"])) for sender in senders)
+        )
+        return [
+            {"name": sender.receiver.name, "taken": answer.taken, "said": answer.said}
+            for sender, answer in zip(senders, answers, strict=True)
+        ]
+
+    async def resend(self, name: str) -> int:
+        """Send the dead letters of a receiver again; how many. Raises UsageError if there is no such receiver, and
+        OutputError."""
+        return await self._sender(name).resend()
+
+    def _sender(self, name: str) -> Sender:
+        if name not in self._senders:
+            raise UsageError(f"there is no webhook {name[:80]!r}; there are {', '.join(self._senders)}")
+        return self._senders[name]
+
+
+def webhook_of(receiver: Receiver) -> Webhook:
+    """The address and secret of a receiver. Raises UsageError."""
+    where = f"webhook {receiver.name}: "
+    url = receiver.url if receiver.url_env is None else _variable(where + "url_env", receiver.url_env)
+    secret = None if receiver.secret_env is None else _variable(where + "secret_env", receiver.secret_env).encode()
+    try:
+        return Webhook(str(url), secret, receiver.timeout)
+    except UsageError as error:
+        raise UsageError(f"{where}{error}") from None
+
+
+def _variable(where: str, name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise UsageError(f"{where} = {name!r}: there is no such environment variable, or it is empty; set it")
+    return value
