@@ -46,8 +46,8 @@ class Reads(Generic[T]):
         """Documents with these ids are judged, and their clients get no answer before the commit."""
         self._uncommitted.update(ids)
 
-    def committed(self) -> None:
-        """Let the reads that were kept back be the next ones."""
+    def release(self) -> None:
+        """Let the reads that were kept back be the next ones: the documents are committed, or their commit failed."""
         self._due += self._later
         self._later = []
         self._uncommitted.clear()

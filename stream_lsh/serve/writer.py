@@ -203,6 +203,7 @@ class Writer:
                 return
             except BaseException as error:
                 self._round = Round()  # it was not committed
+                self._reads.release()
                 if not self._opening.failed(error):
                     self._refuse(error)
                     return
@@ -363,7 +364,7 @@ class Writer:
         self._engine.commit()
         self._last = time.monotonic()
         done, self._round = self._round, Round()
-        self._reads.committed()
+        self._reads.release()
         self._call(self._committed, done)
         self._tell(late)
 
@@ -379,7 +380,6 @@ class Writer:
         """After an error of the index: fail all waiting and all later work."""
         self._call(self._failed, error)
         self._ended = True
-        self._reads.committed()
         waiting: _Waiting | _Turn | None = _Turn.READ
         while waiting is not None:
             failed = [waiting] if isinstance(waiting, _Waiting) else []
