@@ -7,13 +7,14 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
 from stream_lsh.serve import documents, looking
+from stream_lsh.serve.codes import CODES
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.problems import explain
+from stream_lsh.serve.problems import Problem, explain
 from stream_lsh.serve.security import Guard
 
 PAGE = Path(__file__).with_name("page")
@@ -48,6 +49,12 @@ def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> FileResponse:
         return FileResponse(PAGE / "docs.html")
+
+    @app.get("/problems/{code}", include_in_schema=False)
+    async def problem(code: str) -> PlainTextResponse:
+        if code not in CODES:
+            raise Problem(404, "there is no problem with this code", field="code")
+        return PlainTextResponse(f"{CODES[code].title}. {CODES[code].remedy}\n")
 
     app.mount("/page", StaticFiles(directory=PAGE))
     return app

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from stream_lsh.documents.fields import MAX_ID_BYTES, json_id
 from stream_lsh.embedded.lines import Lines
+from stream_lsh.serve.conditions import Condition, tag
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.lines import NDJSON, LinesResponse, body, one_line
+from stream_lsh.serve.lines import NDJSON, LinesResponse, RetryOf, body, one_line
 from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve.retries import HEADER, Retry
 from stream_lsh.serve.security import READ, WRITE, Served
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
 JSON = "application/json"
+_NOT_STORED = ("rejected", "deleted", "outdated")  # kinds of verdicts
 _ID = {"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
 _NUMBER = {"type": ["integer", "null"]}
 _PLACE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
@@ -129,19 +134,41 @@ def _media_type(request: Request, *allowed: str) -> str:
     return said
 
 
-async def _judged(request: Request, service: Interface, work: Any) -> Response:
+def _retry_of(request: Request) -> RetryOf | None:
+    """The idempotency key of a request, which its body completes; None if it has no key."""
+    if (key := request.headers.get(HEADER)) is None:
+        return None
+    client, address = request.headers.get("authorization", ""), str(request.url).encode()
+    kind = request.headers.get("content-type", "").encode()
+    return lambda data: Retry.of(key, client, request.method.encode(), address, kind, data)
+
+
+def _no_condition(request: Request) -> None:
+    """Raise Problem if a request for several documents has a condition."""
+    if (condition := Condition.of(request)) is not None:
+        field = "If-None-Match" if condition.new else "If-Match"
+        raise Problem(422, f"{field} is for a request with one document", field=field)
+
+
+async def _judged(
+    request: Request, service: Interface, work: Callable[[Lines, Retry | None, Condition | None], Add | Check]
+) -> Response:
     """The answers to one document, or to lines. work: turns lines into work for the writer."""
     kind = _media_type(request, JSON, NDJSON)
     service.intake.admit()
-    settings = service.settings
-
-    async def answer(lines: Lines) -> Answers:
-        return await service.answer(work(lines))
-
+    settings, retry_of = service.settings, _retry_of(request)
     if kind == NDJSON:
-        return LinesResponse(request, service, answer, settings.max_document_bytes)
+        _no_condition(request)
+
+        async def answer(lines: Lines, retry: Retry | None) -> Answers:
+            return await service.answer(work(lines, retry, None))
+
+        return LinesResponse(request, service, answer, settings.max_document_bytes, retry_of)
+    condition = Condition.of(request)
     with service.intake.taking():
-        found = await answer(one_line(await body(request, settings.max_document_bytes)))
+        data = await body(request, settings.max_document_bytes)
+        retry = None if retry_of is None else retry_of(data)
+        found = await service.answer(work(one_line(data), retry, condition))
     return _one(found)
 
 
@@ -153,9 +180,16 @@ def _one(found: Answers) -> Response:
     """
     if found.rejected:
         raise Problem.rejected(found.rejected[0], found.lines[0])
+    headers = {"Idempotent-Replayed": "true"} if found.repeated else {}
     if 0 in found.late:
-        return Response(found.lines[0], 202, {"Location": found.late[0]}, JSON)
-    return Response(found.lines[0], media_type=JSON)
+        return Response(found.lines[0], 202, {"Location": found.late[0], **headers}, JSON)
+    return Response(found.lines[0], media_type=JSON, headers={**headers, **_etag(orjson.loads(found.lines[0]))})
+
+
+def _etag(document: Mapping[str, Any]) -> dict[str, str]:
+    """The header with the version of a document; empty for a deleted one."""
+    version = document.get("seq")
+    return {} if version is None or document["kind"] in _NOT_STORED else {"ETag": tag(version)}
 
 
 @router.post(
@@ -165,16 +199,17 @@ def _one(found: Answers) -> Response:
 async def add_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Check documents and add them, each in one atomic step.
 
-    The same id and text again has the first answer, without the `matches`. So you can repeat a request.
+    The same id and text again has the first answer, without the `matches`. So you can repeat a request, with an
+    `Idempotency-Key` also after a later version.
     """
-    return await _judged(request, service, lambda lines: Add(lines, durable))
+    return await _judged(request, service, lambda lines, retry, condition: Add(lines, durable, retry, condition))
 
 
 @router.post("/check", dependencies=[READ], openapi_extra=_BODY, responses={**_ANSWER, **responses(413, 415, 422, 429)})
 async def check_documents(request: Request, service: Served) -> Response:
     """The verdict that each document would get as the next one. Nothing is added, and the documents are not compared
     with each other."""
-    return await _judged(request, service, Check)
+    return await _judged(request, service, lambda lines, *_: Check(lines))
 
 
 @router.post(
@@ -184,13 +219,14 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
     """Delete documents: an id as JSON a line in, a verdict a line out. `deleted` says whether it was there."""
     _media_type(request, NDJSON)
     service.intake.admit()
+    _no_condition(request)
 
-    async def answer(lines: Lines) -> Answers:
+    async def answer(lines: Lines, retry: Retry | None) -> Answers:
         starts, ends = lines.starts.tolist(), lines.ends.tolist()
         ids = [_id(lines.data[start:end], "body") for start, end in zip(starts, ends, strict=True)]
-        return await service.answer(Delete(ids, durable))
+        return await service.answer(Delete(ids, durable, retry))
 
-    return LinesResponse(request, service, answer, MAX_ID_BYTES)
+    return LinesResponse(request, service, answer, MAX_ID_BYTES, _retry_of(request))
 
 
 def _id(text: str | bytes, field: str) -> str | int:
@@ -202,12 +238,16 @@ def _id(text: str | bytes, field: str) -> str | int:
 
 
 @router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
-async def delete_document(id: Id, service: Served, id_type: IdType = "text", durable: Durable = True) -> Response:
+async def delete_document(
+    request: Request, id: Id, service: Served, id_type: IdType = "text", durable: Durable = True
+) -> Response:
     """Delete a document. `deleted` says whether it was there; an unknown id is no error."""
     service.intake.admit()
     wanted = _id(id, "id") if id_type == "json" else id
+    retry_of, condition = _retry_of(request), Condition.of(request)
     with service.intake.taking():
-        found = await service.answer(Delete([wanted], durable))
+        retry = None if retry_of is None else retry_of(b"")
+        found = await service.answer(Delete([wanted], durable, retry, condition))
     return _one(found)
 
 
@@ -220,7 +260,8 @@ async def get_document(
 ) -> Response:
     """A document: its first verdict, its group, and whether it is kept or dropped."""
     service.intake.admit()
-    return json_response(await service.document(_id(id, "id") if id_type == "json" else id, text=text))
+    found = await service.document(_id(id, "id") if id_type == "json" else id, text=text)
+    return json_response(found, _etag(found))
 
 
 @router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422), tags=["documents"])
@@ -240,6 +281,6 @@ async def compare_documents(
     return json_response(await service.compared(one, other))
 
 
-def json_response(value: Any) -> Response:
+def json_response(value: Any, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response in ASCII: ids and texts may have lone surrogates, which UTF-8 cannot encode."""
-    return Response(json.dumps(value).encode("ascii"), media_type=JSON)
+    return Response(json.dumps(value).encode("ascii"), media_type=JSON, headers=headers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,14 @@ from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import StreamLshError
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.retries import Retry
 from stream_lsh.serve.writer import BATCH, Answers
 
 NDJSON = "application/x-ndjson"
 UNDER_WAY = 2  # parts of a request that may wait for the writer
+KEYED_BYTES = 8 << 20  # of a request with an idempotency key, which is read completely before its first line is judged
+Answer = Callable[[Lines, Retry | None], Coroutine[Any, Any, Answers]]
+RetryOf = Callable[[bytes], Retry | None]
 
 
 def one_line(data: bytes) -> Lines:
@@ -71,20 +76,24 @@ class LinesResponse(Response):
 
     Args:
         service: has the limits, and counts the request.
-        answer: gives the answers to lines.
+        answer: gives the answers to lines, with the key of their part of the request.
         max_line: bytes of the longest line.
+        retry_of: the key of a request with this body; None if it has none.
     """
 
     def __init__(
         self,
         request: Request,
         service: Interface,
-        answer: Callable[[Lines], Coroutine[Any, Any, Answers]],
+        answer: Answer,
         max_line: int,
+        retry_of: RetryOf | None = None,
     ) -> None:
         self.background, self.status_code = None, 200
         self._request = request
         self._answer = answer
+        self._retry_of = retry_of
+        self._retry: Retry | None = None
         self._splitter = LineSplitter(Position(), max_line, BATCH, whole=lambda _: False)
         self._most_bytes = service.limits.body_bytes
         self._most_documents = service.limits.request_documents
@@ -135,7 +144,7 @@ class LinesResponse(Response):
 
     async def _read(self, under_way: deque[asyncio.Task[Answers]]) -> None:
         check_length(self._request, self._most_bytes)
-        documents = 0
+        documents = part = 0
         async for block in self._blocks():
             for lines in self._splitter.split([block]):
                 documents += len(lines.starts)
@@ -144,7 +153,9 @@ class LinesResponse(Response):
                         413, f"the request has more than {self._most_documents:,} documents; send less at a time",
                         field="body", headers={"Connection": "close"},
                     )  # fmt: skip
-                under_way.append(asyncio.create_task(self._answer(lines)))
+                retry = None if self._retry is None else replace(self._retry, part=part)
+                part += 1
+                under_way.append(asyncio.create_task(self._answer(lines, retry)))
                 if len(under_way) > UNDER_WAY:
                     await self._tell(under_way)
 
@@ -153,6 +164,12 @@ class LinesResponse(Response):
         self._said.put_nowait(b"\n".join(answers.lines) + b"\n")
 
     async def _blocks(self) -> AsyncIterator[bytes]:
+        if self._retry_of is not None:
+            # One block, so that the same request has the same parts.
+            data = await body(self._request, min(KEYED_BYTES, self._most_bytes))
+            self._retry = self._retry_of(data)
+            yield data + b"\n"
+            return
         size, last = 0, b"\n"
         async for block in self._request.stream():
             size += len(block)

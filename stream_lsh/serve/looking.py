@@ -71,7 +71,7 @@ async def get_group(
     try:
         return Response(await service.group(group, limit), media_type=JSON)
     except UsageError as error:
-        raise Problem(404, str(error), field="group") from None
+        raise Problem(404, str(error), code="unknown_group", field="group") from None
 
 
 @router.get(

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.serve.codes import CODES, code_of
 
 MEDIA_TYPE = "application/problem+json"
 SCHEMA = {
@@ -39,13 +40,14 @@ _WANTED = {
 
 
 class Problem(Exception):
-    """An error response to a client."""
+    """An error response to a client. code: of `CODES`; by default the general one of the status."""
 
     def __init__(
         self,
         status: int,
         detail: str,
         *,
+        code: str | None = None,
         field: str | None = None,
         headers: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
@@ -53,13 +55,16 @@ class Problem(Exception):
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.code = code_of(status) if code is None else code
         self.headers = dict(headers or {})
         self._more = {**({} if field is None else {"field": field}), **(more or {})}
 
     @property
     def json(self) -> bytes:
-        title = http.HTTPStatus(self.status).phrase
-        said = {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail, **self._more}
+        said = {
+            "type": f"/problems/{self.code}", "title": CODES[self.code].title, "status": self.status,
+            "code": self.code, "detail": self.detail, **self._more,
+        }  # fmt: skip
         return json.dumps(said).encode("ascii")
 
     def response(self) -> Response:
@@ -68,7 +73,8 @@ class Problem(Exception):
     @classmethod
     def rejected(cls, why: Rejection, verdict: bytes) -> Problem:
         """The problem for a rejected document: 409 if its id belongs to another document, else 422."""
-        return cls(409 if why.reason == "id_reused" else 422, why.detail, more={"verdict": json.loads(verdict)})
+        status, code = (409, "id_reused") if why.reason == "id_reused" else (422, "document_rejected")
+        return cls(status, why.detail, code=code, more={"verdict": json.loads(verdict)})
 
     @classmethod
     def of(cls, error: StreamLshError) -> Problem:

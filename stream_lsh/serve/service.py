@@ -220,7 +220,7 @@ def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:
 def _missing(id: str | int) -> Problem:
     return Problem(
         404, f"there is no document with the id {shown(id)}: it was never sent, was rejected or deleted, or has left "
-        f"the window{as_number(id)}",
+        f"the window{as_number(id)}", code="unknown_document",
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     """What a problem says."""
     assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE), answer.text
     found: dict[str, Any] = answer.json()
-    assert found["status"] == status and found["detail"]
+    assert found["status"] == status and found["detail"] and found["type"] == f"/problems/{found['code']}"
     return found
 
 
@@ -203,7 +203,8 @@ def test_what_is_wrong_is_a_problem_with_its_name(served: Serving) -> None:
     assert problem(served.client.get("/v1/events?kinds=all"), 422)["field"] == "kinds"
     assert problem(served.client.get("/v1/events", headers={"Last-Event-ID": "x"}), 422)["field"] == "Last-Event-ID"
     problem(served.client.get("/v1/groups/999999"), 404)
-    problem(served.client.get("/v1/nothing"), 404)
+    unknown = problem(served.client.get("/v1/nothing"), 404)
+    assert served.client.get(unknown["type"]).text.startswith(unknown["title"])
     problem(served.client.put("/v1/documents"), 405)
 
 
