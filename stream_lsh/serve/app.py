@@ -14,6 +14,7 @@ from stream_lsh import __version__
 from stream_lsh.serve import documents, looking
 from stream_lsh.serve.codes import CODES
 from stream_lsh.serve.interface import Interface
+from stream_lsh.serve.openapi import describe, operation_id
 from stream_lsh.serve.problems import Problem, explain
 from stream_lsh.serve.security import Guard
 
@@ -29,7 +30,7 @@ def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
     """The app of a service. hosts: accepted Host headers; None = any."""
     app = FastAPI(
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url="/v1/openapi.json", generate_unique_id_function=operation_id,
         middleware=[
             Middleware(
                 Guard, origins=service.limits.origins, hosts=None if hosts is None else frozenset(hosts)
@@ -38,6 +39,7 @@ def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
     )  # fmt: skip
     app.state.service = service
     explain(app)
+    describe(app)
     app.include_router(documents.router)
     app.include_router(looking.router)
     app.include_router(looking.plain)

@@ -33,7 +33,6 @@ CODES = {
     "too_many_waiting": Code(429, "Too many documents wait for their verdicts", "Try again after `Retry-After`."),
     "internal_error": Code(500, "The service has a fault", "Send the log to the maintainers."),
     "unavailable": Code(503, "The service starts, stops or cannot continue", "Try again after `Retry-After`."),
-    "disk_full": Code(507, "The disk of the index is full", "Make room on the disk."),
 }  # fmt: skip
 
 

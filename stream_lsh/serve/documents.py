@@ -2,107 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
 
 from stream_lsh.documents.fields import MAX_ID_BYTES, json_id
 from stream_lsh.embedded.lines import Lines
+from stream_lsh.serve import openapi
 from stream_lsh.serve.conditions import Condition, tag
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.lines import NDJSON, LinesResponse, RetryOf, body, one_line
-from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve.lines import LinesResponse, RetryOf, body, one_line
+from stream_lsh.serve.openapi import JSON, NDJSON
+from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import HEADER, Retry
+from stream_lsh.serve.schemas import Comparison, Document, Verdict
 from stream_lsh.serve.security import READ, WRITE, Served
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
-JSON = "application/json"
 _NOT_STORED = ("rejected", "deleted", "outdated")  # kinds of verdicts
-_ID = {"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
-_NUMBER = {"type": ["integer", "null"]}
-_PLACE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
-_MATCH = {
-    "type": "object",
-    "required": ["id", "seq", "similarity"],
-    "properties": {
-        "id": _ID, "seq": {"type": "integer"}, "similarity": {"type": "number"},
-        "terms": {"type": "array", "items": {"type": "string"}, "description": "tf-idf: the terms with most weight"},
-        "contained_in": {"type": "number", "description": "containment: share of the document found in the match"},
-        "contains": {"type": "number", "description": "containment: share of the match found in the document"},
-        "passages": {
-            "type": "array", "description": "containment: shared runs of words, the longest first, with their ranges "
-            "of characters in the document (`newer`) and in the match (`older`)",
-            "items": {
-                "type": "object",
-                "properties": {"words": {"type": "integer"}, "newer": _PLACE, "older": _PLACE},
-            },
-        },
-        "more_passages": {"type": "integer", "description": "number of passages that are not listed"},
-    },
-}  # fmt: skip
-VERDICT = {
-    "type": "object",
-    "required": ["id", "seq", "kind", "duplicate_of", "similarity", "group", "matches"],
-    "properties": {
-        "id": _ID,
-        "seq": {**_NUMBER, "description": "number of the document, from 0 on, in the order of arrival"},
-        "kind": {
-            "enum": [
-                "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"
-            ]
-        },
-        "duplicate_of": {**_ID, "description": "the oldest match"},
-        "similarity": {"type": ["number", "null"]},
-        "group": _NUMBER,
-        "matches": {"type": "array", "items": _MATCH},
-        "redelivered": {"type": "integer", "description": "seq of the repetition of a document that was there before; "
-                        "all other fields are those of the first answer"},
-        "deleted": {"type": "boolean", "description": "of a deletion: whether there was such a document"},
-        "reason": {"type": "string"},
-        "detail": {"type": "string"},
-    },
-}  # fmt: skip
-_FIELDS = (
-    "with the fields that the settings name: `id_field` and `text_field`; with measure = weighted-jaccard `set_field`, "
-    "an object of weights by element, or a list; with measure = cosine or euclidean `vector_field`, a list of numbers "
-    "or their float32 in base64; with measure = hamming `bits_field`, hexadecimal, base64 or an integer"
-)
-_DOCUMENT = {
-    "type": "object", "description": f"a document {_FIELDS}",
-    "example": {"id": "a1", "text": "The council has voted for the new bridge."},
-}  # fmt: skip
-_LINE = {"type": "string", "description": f"one document per line, {_FIELDS}", "format": "ndjson"}
-_BODY = {
-    "requestBody": {
-        "required": True, "content": {JSON: {"schema": _DOCUMENT}, NDJSON: {"schema": _LINE}},
-    }
-}  # fmt: skip
-_IDS = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            NDJSON: {"schema": {"type": "string", "description": "one id as JSON per line", "format": "ndjson"}}
-        },
-    }
-}
-_ANSWER: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "the verdict; for lines one verdict per line, in order, and a last line {\"problem\": {...}} "
-        "after an error",
-        "content": {JSON: {"schema": VERDICT}, NDJSON: {"schema": {"type": "string"}}},
-    },
-    202: {
-        "description": "only with a pipeline on Kafka: the document is sent, but its verdict is not there in time; "
-        "`Location` says where it will be", "content": {JSON: {"schema": {"type": "object"}}},
-    },
-}  # fmt: skip
 Durable = Annotated[
     bool, Query(description="answer when the document is on the disk; if false, up to half a second earlier")
 ]
+Text = Annotated[bool, Query(description="add the text")]
 Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text, or as JSON with id_type")]
 IdType = Annotated[
     Literal["text", "json"],
@@ -138,7 +63,7 @@ def _retry_of(request: Request) -> RetryOf | None:
     """The idempotency key of a request, which its body completes; None if it has no key."""
     if (key := request.headers.get(HEADER)) is None:
         return None
-    client, address = request.headers.get("authorization", ""), str(request.url).encode()
+    client, address = request.headers.get("authorization", ""), f"{request.url.path}?{request.url.query}".encode()
     kind = request.headers.get("content-type", "").encode()
     return lambda data: Retry.of(key, client, request.method.encode(), address, kind, data)
 
@@ -183,7 +108,7 @@ def _one(found: Answers) -> Response:
     headers = {"Idempotent-Replayed": "true"} if found.repeated else {}
     if 0 in found.late:
         return Response(found.lines[0], 202, {"Location": found.late[0], **headers}, JSON)
-    return Response(found.lines[0], media_type=JSON, headers={**headers, **_etag(orjson.loads(found.lines[0]))})
+    return Response(found.lines[0], media_type=JSON, headers={**headers, **_etag(json.loads(found.lines[0]))})
 
 
 def _etag(document: Mapping[str, Any]) -> dict[str, str]:
@@ -193,8 +118,11 @@ def _etag(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 @router.post(
-    "/documents", dependencies=[WRITE], openapi_extra=_BODY,
-    responses={**_ANSWER, **responses(409, 413, 415, 422, 429)},
+    "/documents", dependencies=[WRITE],
+    openapi_extra={**openapi.DOCUMENTS, "parameters": [openapi.KEY, *openapi.MATCH]},
+    responses={
+        **openapi.ACCEPTED, **openapi.answers(Verdict, "the verdict", 409, 412, 413, 415, 422, 429)
+    },
 )  # fmt: skip
 async def add_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Check documents and add them, each in one atomic step.
@@ -205,7 +133,10 @@ async def add_documents(request: Request, service: Served, durable: Durable = Tr
     return await _judged(request, service, lambda lines, retry, condition: Add(lines, durable, retry, condition))
 
 
-@router.post("/check", dependencies=[READ], openapi_extra=_BODY, responses={**_ANSWER, **responses(413, 415, 422, 429)})
+@router.post(
+    "/check", dependencies=[READ], openapi_extra=openapi.DOCUMENTS,
+    responses=openapi.answers(Verdict, "the verdict", 409, 413, 415, 422, 429),
+)  # fmt: skip
 async def check_documents(request: Request, service: Served) -> Response:
     """The verdict that each document would get as the next one. Nothing is added, and the documents are not compared
     with each other."""
@@ -213,8 +144,10 @@ async def check_documents(request: Request, service: Served) -> Response:
 
 
 @router.post(
-    "/deletions", dependencies=[WRITE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
-)
+    "/deletions", dependencies=[WRITE], response_class=Response,
+    openapi_extra={**openapi.IDS, "parameters": [openapi.KEY]},
+    responses=openapi.lines(Verdict, 409, 413, 415, 422, 429),
+)  # fmt: skip
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Delete documents: an id as JSON a line in, a verdict a line out. `deleted` says whether it was there."""
     _media_type(request, NDJSON)
@@ -222,11 +155,38 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
     _no_condition(request)
 
     async def answer(lines: Lines, retry: Retry | None) -> Answers:
-        starts, ends = lines.starts.tolist(), lines.ends.tolist()
-        ids = [_id(lines.data[start:end], "body") for start, end in zip(starts, ends, strict=True)]
-        return await service.answer(Delete(ids, durable, retry))
+        return await service.answer(Delete(_ids(lines), durable, retry))
 
     return LinesResponse(request, service, answer, MAX_ID_BYTES, _retry_of(request))
+
+
+@router.post(
+    "/lookups", dependencies=[READ], response_class=Response, openapi_extra=openapi.IDS,
+    responses=openapi.lines(Document, 413, 415, 422, 429),
+)  # fmt: skip
+async def look_up_documents(request: Request, service: Served, text: Text = False) -> Response:
+    """Documents: an id as JSON a line in, a document a line out. Where there is none, the line has the `id` and a
+    `problem`."""
+    _media_type(request, NDJSON)
+    service.intake.admit()
+
+    async def found(id: str | int) -> bytes:
+        try:
+            said: dict[str, Any] = await service.document(id, text=text)
+        except Problem as problem:
+            said = {"id": id, "problem": json.loads(problem.json)}
+        return json.dumps(said).encode("ascii")
+
+    async def answer(lines: Lines, _: Retry | None) -> Answers:
+        return Answers(await asyncio.gather(*map(found, _ids(lines))), {})
+
+    return LinesResponse(request, service, answer, MAX_ID_BYTES)
+
+
+def _ids(lines: Lines) -> list[str | int]:
+    """The ids in lines."""
+    starts, ends = lines.starts.tolist(), lines.ends.tolist()
+    return [_id(lines.data[start:end], "body") for start, end in zip(starts, ends, strict=True)]
 
 
 def _id(text: str | bytes, field: str) -> str | int:
@@ -237,7 +197,10 @@ def _id(text: str | bytes, field: str) -> str | int:
         raise Problem(422, str(error), field=field) from None
 
 
-@router.delete("/documents/{id:any}", dependencies=[WRITE], responses={**_ANSWER, **responses(409, 422, 429)})
+@router.delete(
+    "/documents/{id:any}", dependencies=[WRITE], openapi_extra={"parameters": [openapi.KEY, openapi.MATCH[0]]},
+    responses={**openapi.ACCEPTED, **openapi.answer(Verdict, "the verdict", 409, 412, 422, 429)},
+)  # fmt: skip
 async def delete_document(
     request: Request, id: Id, service: Served, id_type: IdType = "text", durable: Durable = True
 ) -> Response:
@@ -251,12 +214,16 @@ async def delete_document(
     return _one(found)
 
 
-@router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 410, 422))
+@router.get(
+    "/documents/{id:any}",
+    dependencies=[READ],
+    responses=openapi.answer(Document, "the document", 404, 409, 410, 422, 429),
+)
 async def get_document(
     id: Id,
     service: Served,
     id_type: IdType = "text",
-    text: Annotated[bool, Query(description="add the text")] = False,
+    text: Text = False,
 ) -> Response:
     """A document: its first verdict, its group, and whether it is kept or dropped."""
     service.intake.admit()
@@ -264,7 +231,9 @@ async def get_document(
     return json_response(found, _etag(found))
 
 
-@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422), tags=["documents"])
+@router.get(
+    "/compare", dependencies=[READ], responses=openapi.answer(Comparison, "both documents", 404, 409, 410, 422, 429)
+)
 async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
     b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="the other id")],

@@ -17,11 +17,11 @@ from stream_lsh.documents.columns import Position
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import StreamLshError
 from stream_lsh.serve.interface import Interface
+from stream_lsh.serve.openapi import NDJSON
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import Retry
 from stream_lsh.serve.writer import BATCH, Answers
 
-NDJSON = "application/x-ndjson"
 UNDER_WAY = 2  # parts of a request that may wait for the writer
 KEYED_BYTES = 8 << 20  # of a request with an idempotency key, which is read completely before its first line is judged
 Answer = Callable[[Lines, Retry | None], Coroutine[Any, Any, Answers]]

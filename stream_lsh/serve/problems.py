@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -14,21 +13,7 @@ from starlette.exceptions import HTTPException
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.serve.codes import CODES, code_of
-
-MEDIA_TYPE = "application/problem+json"
-SCHEMA = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "field": {"type": "string", "description": "the parameter, header, field or setting that is wrong"},
-        "verdict": {"type": "object", "description": "of a rejected document, which has a seq too"},
-    },
-}
-
+from stream_lsh.serve.openapi import PROBLEM
 
 _WANTED = {
     "int_parsing": "an integer", "float_parsing": "a number", "bool_parsing": "true or false",
@@ -68,7 +53,7 @@ class Problem(Exception):
         return json.dumps(said).encode("ascii")
 
     def response(self) -> Response:
-        return Response(self.json, self.status, self.headers, MEDIA_TYPE)
+        return Response(self.json, self.status, self.headers, PROBLEM)
 
     @classmethod
     def rejected(cls, why: Rejection, verdict: bytes) -> Problem:
@@ -80,14 +65,6 @@ class Problem(Exception):
     def of(cls, error: StreamLshError) -> Problem:
         """The problem for an error of the engine: 409 for a request that the index does not support, else 503."""
         return cls(409 if isinstance(error, UsageError) else 503, str(error))
-
-
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problem responses in an operation's documentation. Some apply to every operation."""
-    return {
-        status: {"description": http.HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": SCHEMA}}}
-        for status in sorted({400, 401, 403, 503, *statuses})
-    }
 
 
 def explain(app: FastAPI) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.embedded.erasure import RETRIES
@@ -138,7 +137,7 @@ class Retries:
 
 def rejections(lines: Sequence[bytes]) -> dict[int, Rejection]:
     """Why documents were rejected, by the positions of their answers."""
-    found = {i: orjson.loads(line) for i, line in enumerate(lines) if _REJECTED in line}
+    found = {i: json.loads(line) for i, line in enumerate(lines) if _REJECTED in line}
     return {i: Rejection(said["reason"], said["detail"]) for i, said in found.items() if said.get("kind") == "rejected"}
 
 

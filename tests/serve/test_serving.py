@@ -15,7 +15,7 @@ from support.serving import JSON, NDJSON, Serving, entry, events, write
 from support.waiting import until
 
 from stream_lsh.cli import main
-from stream_lsh.serve.problems import MEDIA_TYPE
+from stream_lsh.serve.openapi import PROBLEM
 
 BRIDGE = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
 AGAIN = BRIDGE.replace("years", "winters")
@@ -37,7 +37,7 @@ def text(name: str, last: str = "years") -> str:
 
 def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     """What a problem says."""
-    assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE), answer.text
+    assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM), answer.text
     found: dict[str, Any] = answer.json()
     assert found["status"] == status and found["detail"] and found["type"] == f"/problems/{found['code']}"
     return found
@@ -145,6 +145,14 @@ def test_a_deletion_says_whether_something_was_deleted(served: Serving) -> None:
     for id in ODD_IDS:
         assert served.client.delete(path_of(id)).json()["deleted"] is True
         problem(served.client.get(path_of(id)), 404)
+
+
+def test_many_documents_are_looked_up(served: Serving) -> None:
+    served.add_all([{"id": id, "text": text(f"q{i}"), "ts": 1} for i, id in enumerate(("q", 19))])
+    said = served.client.post("/v1/lookups?text=true", headers=NDJSON, content=b'"q"\n"19"\n19\n').text.splitlines()
+    one, none, other = map(json.loads, said)
+    assert (one["text"], none["id"], none["problem"]["code"]) == (text("q0"), "19", "unknown_document")
+    assert other == served.client.get("/v1/documents/19?id_type=json&text=true").json()
 
 
 def test_an_id_that_is_too_long_is_no_id(served: Serving) -> None:
