@@ -16,6 +16,7 @@ from stream_lsh.serve.codes import CODES
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import describe, operation_id
 from stream_lsh.serve.problems import Problem, explain
+from stream_lsh.serve.requests import Counting
 from stream_lsh.serve.security import Guard
 
 PAGE = Path(__file__).with_name("page")
@@ -32,6 +33,7 @@ def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json", generate_unique_id_function=operation_id,
         middleware=[
+            Middleware(Counting, requests=service.tally.requests),
             Middleware(
                 Guard, origins=service.limits.origins, hosts=None if hosts is None else frozenset(hosts)
             )

@@ -132,6 +132,10 @@ class Interface(ABC):
             "seconds": self.tally.history(seconds),
         }  # fmt: skip
 
+    async def metrics(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return self.tally.exposition
+
     @abstractmethod
     async def _held(self) -> dict[str, Any]:
         """The contents of the index, and whether it can check documents (`checks`) and has their texts (`texts`)."""

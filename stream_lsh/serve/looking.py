@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh.documents.times import seconds_of
@@ -115,13 +115,13 @@ async def get_stats(
 )
 async def get_metrics(service: Served) -> Response:
     """Get metrics for Prometheus."""
-    return Response(service.tally.exposition, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(await service.metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @plain.get("/health/live", responses=openapi.answer(Live, "the process runs"))
 async def get_live(_: Served) -> Response:
     """Whether the process runs."""
-    return json_response({"status": "live"})
+    return JSONResponse({"status": "live"})
 
 
 @plain.get("/health/ready", responses=openapi.answer(Ready, "documents are accepted"))
@@ -131,4 +131,4 @@ async def get_ready(service: Served) -> Response:
         raise Problem(
             503, service.intake.why_not, headers={"Retry-After": "1"}, more={"health": service.intake.health}
         )  # fmt: skip
-    return json_response({"status": "ready"})
+    return JSONResponse({"status": "ready"})

@@ -190,6 +190,10 @@ class Service(Interface):
         held: dict[str, Any] = await self.writer.do(Look(read))
         return {**held, "bytes": await self._bytes(), "checks": True, "texts": self.settings.verify == "exact"}
 
+    async def metrics(self) -> bytes:
+        self.tally.measure(self.engine.index.count, await self._bytes())
+        return await super().metrics()
+
     async def _bytes(self) -> int:
         """Bytes on disk, at most `SIZE_SECONDS` old."""
         if time.monotonic() - self._size[0] > SIZE_SECONDS:

@@ -235,8 +235,17 @@ def test_the_counts_are_those_of_what_was_done(served: Serving) -> None:
         assert after["totals"]["kinds"][kind] == before["totals"]["kinds"][kind] + 1
     assert after["index"]["next_seq"] == before["index"]["next_seq"] + 2
     shown = served.client.get("/metrics").text
-    assert f'stream_lsh_verdicts_total{{kind="unique"}} {after["totals"]["kinds"]["unique"]}.0' in shown
-    assert f"stream_lsh_next_seq {after['index']['next_seq']}.0" in shown
+    assert f'stream_lsh_serve_verdicts_total{{kind="unique"}} {after["totals"]["kinds"]["unique"]}.0' in shown
+    assert f"stream_lsh_serve_next_seq {after['index']['next_seq']}.0" in shown
+    assert f"stream_lsh_serve_index_documents {after['index']['documents']}.0" in shown
+    for route in ("nothing", "everything"):
+        served.client.get(f"/v1/{route}")
+    served.client.request("PURGE", "/v1/documents/k0")
+    counted = "stream_lsh_serve_requests_total{"
+    labels = [line for line in served.client.get("/metrics").text.splitlines() if line.startswith(counted)]
+    assert {f'{counted}method="GET",route="/v1/stats",status="200"}}' in line for line in labels} == {True, False}
+    assert len([line for line in labels if 'route="other",status="404"' in line]) == 1
+    assert any('method="other",route="/v1/documents/{id}",status="405"' in line for line in labels)
     assert served.client.get("/health/live").json() == {"status": "live"}
     assert served.client.get("/health/ready").json() == {"status": "ready"}
 
