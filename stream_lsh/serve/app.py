@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 from stream_lsh import __version__
 from stream_lsh.serve import documents, looking
 from stream_lsh.serve.codes import CODES
+from stream_lsh.serve.heads import Heads
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import describe, operation_id
 from stream_lsh.serve.problems import Problem, explain
@@ -34,6 +35,7 @@ def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
         openapi_url="/v1/openapi.json", generate_unique_id_function=operation_id,
         middleware=[
             Middleware(Counting, requests=service.tally.requests),
+            Middleware(Heads),
             Middleware(
                 Guard, origins=service.limits.origins, hosts=None if hosts is None else frozenset(hosts)
             )

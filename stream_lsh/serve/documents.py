@@ -13,9 +13,10 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from stream_lsh.documents.fields import MAX_ID_BYTES, json_id
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.serve import openapi
+from stream_lsh.serve.bodies import body
 from stream_lsh.serve.conditions import Condition, tag
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.lines import LinesResponse, RetryOf, body, one_line
+from stream_lsh.serve.lines import LinesResponse, RetryOf, one_line
 from stream_lsh.serve.openapi import JSON, NDJSON
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import HEADER, Retry

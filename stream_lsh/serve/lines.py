@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from stream_lsh.documents.columns import Position
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import StreamLshError
+from stream_lsh.serve.bodies import blocks, body
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import NDJSON
 from stream_lsh.serve.problems import Problem
@@ -32,39 +33,6 @@ def one_line(data: bytes) -> Lines:
     """A body as one document, with any white space in it."""
     zero = np.zeros(1, np.int64)
     return Lines(data, zero, np.array([len(data)], np.int64), zero, zero, {}, Position(len(data), 1))
-
-
-async def body(request: Request, most: int) -> bytes:
-    """The body of a request.
-
-    Raises:
-        Problem: it is too large or incomplete.
-    """
-    check_length(request, most)
-    pieces, size = [], 0
-    try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > most:
-                raise _too_large(most)
-            pieces.append(piece)
-    except ClientDisconnect:  # no client gets this response, but it is no error of the server
-        raise Problem(400, "the body is incomplete", field="body") from None
-    return b"".join(pieces)
-
-
-def check_length(request: Request, most: int) -> None:
-    """Raise Problem if the declared length of the body is too large."""
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > most:
-        raise _too_large(most)
-
-
-def _too_large(most: int) -> Problem:
-    return Problem(
-        413, f"the body has more than {most:,} bytes; send less at a time", field="body",
-        headers={"Connection": "close"},
-    )  # fmt: skip
 
 
 class LinesResponse(Response):
@@ -143,7 +111,6 @@ class LinesResponse(Response):
             self._said.put_nowait(None)
 
     async def _read(self, under_way: deque[asyncio.Task[Answers]]) -> None:
-        check_length(self._request, self._most_bytes)
         documents = part = 0
         async for block in self._blocks():
             for lines in self._splitter.split([block]):
@@ -170,11 +137,8 @@ class LinesResponse(Response):
             self._retry = self._retry_of(data)
             yield data + b"\n"
             return
-        size, last = 0, b"\n"
-        async for block in self._request.stream():
-            size += len(block)
-            if size > self._most_bytes:
-                raise _too_large(self._most_bytes)
+        last = b"\n"
+        async for block in blocks(self._request, self._most_bytes):
             if block:
                 last = block[-1:]
                 yield block

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.serve.codes import CODES, code_of
+from stream_lsh.serve.heads import allowed
 from stream_lsh.serve.openapi import PROBLEM
 
 _WANTED = {
@@ -90,5 +91,6 @@ def explain(app: FastAPI) -> None:
         return Problem(422, f"{field}: give {wanted}", field=field).response()
 
     @app.exception_handler(HTTPException)
-    async def _(_: Request, error: HTTPException) -> Response:
-        return Problem(error.status_code, str(error.detail), headers=error.headers).response()
+    async def _(request: Request, error: HTTPException) -> Response:
+        headers = {"Allow": allowed(request)} if error.status_code == 405 else error.headers
+        return Problem(error.status_code, str(error.detail), headers=headers).response()

@@ -121,7 +121,7 @@ class Guard:
 
     async def _preflight(self, send: Send) -> None:
         allowed = [
-            (b"access-control-allow-methods", b"GET, POST, DELETE"),
+            (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE"),
             (
                 b"access-control-allow-headers",
                 b"authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id",

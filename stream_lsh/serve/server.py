@@ -182,7 +182,7 @@ async def run(
     config = uvicorn.Config(
         app, http=Connection, ws="none", lifespan="off", log_config=None,
         log_level="error", access_log=False,
-        server_header=False, date_header=False, proxy_headers=False, backlog=1024, limit_concurrency=CONNECTIONS,
+        server_header=False, proxy_headers=False, backlog=1024, limit_concurrency=CONNECTIONS,
         timeout_keep_alive=30, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
     )  # fmt: skip
     if address.certificate is not None:

@@ -1,5 +1,6 @@
 """The interface over HTTP, of a real process."""
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,6 +215,35 @@ def test_what_is_wrong_is_a_problem_with_its_name(served: Serving) -> None:
     unknown = problem(served.client.get("/v1/nothing"), 404)
     assert served.client.get(unknown["type"]).text.startswith(unknown["title"])
     problem(served.client.put("/v1/documents"), 405)
+
+
+def test_gzip_bodies_are_inflated_up_to_the_limit(served: Serving) -> None:
+    lines = b"".join(json.dumps({"id": f"g{i}", "text": text(f"g{i}"), "ts": 1}).encode() + b"\n" for i in range(3))
+    halves = gzip.compress(lines[:50]) + gzip.compress(lines[50:])
+
+    def send(kind: dict[str, str], body: bytes, encoding: str = "gzip") -> httpx.Response:
+        headers = {**kind, "Content-Encoding": encoding}
+        return served.client.post("/v1/documents", headers=headers, content=body)
+
+    assert [json.loads(line)["id"] for line in send(NDJSON, halves).text.splitlines()] == ["g0", "g1", "g2"]
+    for kind, size in ((JSON, 17 << 20), (NDJSON, 65 << 20)):
+        bomb = gzip.compress(b"\n" * size, 1)
+        assert len(bomb) < 1 << 19 and problem(send(kind, bomb), 413)["code"] == "too_large"
+    for body in (halves[:30], b"text", b""):
+        assert problem(send(NDJSON, body), 400)["field"] == "body"
+    assert problem(send(NDJSON, halves, "br"), 415)["field"] == "Content-Encoding"
+
+
+def test_head_allow_and_date(served: Serving) -> None:
+    for path in ("/v1/groups?limit=1", "/", "/v1/events", "/page/page.js"):
+        head = served.client.head(path)
+        assert (head.status_code, head.content) == (200, b"") and head.headers["Date"].endswith(" GMT")
+    get = served.client.get("/v1/groups?limit=1")
+    assert served.client.head("/v1/groups?limit=1").headers["Content-Length"] == get.headers["Content-Length"]
+    for path, methods in (("/v1/documents/x", "DELETE, GET, HEAD"), ("/v1/documents", "POST"), ("/", "GET, HEAD")):
+        answer = served.client.put(path)
+        assert problem(answer, 405)["code"] == "method_not_allowed" and answer.headers["Allow"] == methods
+    assert 'method="HEAD",route="/v1/events",status="200"' in served.client.get("/metrics").text
 
 
 def test_pages_of_other_sites_get_nothing(served: Serving) -> None:
