@@ -56,6 +56,15 @@ def test_retry_with_its_key_does_not_bring_an_old_version_back(served: Serving) 
     assert code(put(served, "with", "B", Idempotency_Key="k1")) == (422, "idempotency_key_reused")
 
 
+def test_retry_after_an_update_of_the_match(served: Serving) -> None:
+    """The first answer named a version that is not there any more."""
+    text = "A storm has closed the northern ferry line, and passengers wait in the terminal for news."
+    first = [served.add({"id": id, "text": text}) for id in ("u1", "u2", "u3")]
+    served.add({"id": "u1", "text": f"u {TEXTS['B']}"})
+    again = served.add({"id": "u3", "text": text})
+    assert (again["seq"], again["kind"], again["duplicate_of"]) == (first[2]["seq"], "exact_duplicate", None)
+
+
 def test_rejected_document_and_deletion_are_repeated_too(served: Serving) -> None:
     key = {"Idempotency-Key": "k2"}
     first, again = (served.client.post("/v1/documents", headers=JSON | key, content=b'{"id": "r"}') for _ in "12")
