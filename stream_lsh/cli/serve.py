@@ -48,7 +48,7 @@ stream-lsh serve --kafka --config settings.toml
 # What is looked at on Kafka besides the settings that fix the answers.
 KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours")
 # What is the pipeline's there, and what an index here does not have.
-EMBEDDED_ONLY = ("folder", "rules", "erase_hours")
+EMBEDDED_ONLY = ("folder", "rules", "erase_hours", "backup_folder")
 KAFKA_ONLY = (*KAFKA_NAMES, "properties", "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -94,6 +94,10 @@ its deletions to the service.""",
         Option(
             ["--allow-origin", "origins"], multiple=True, metavar="URL", common=False, section=SERVICE,
             help="site whose pages may use the API from a browser; repeatable",
+        ),
+        Option(
+            ["--backup-folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", common=False,
+            section=SERVICE, help="folder in which POST /v1/backups makes backups",
         ),
         Option(
             ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", common=False,
@@ -145,6 +149,7 @@ def serve(
     tls_certificate: Path | None,
     tls_key: Path | None,
     origins: tuple[str, ...],
+    backup_folder: Path | None,
     max_body: int,
     max_documents: int,
     max_waiting: int,
@@ -182,7 +187,7 @@ def serve(
         what, made = _pipeline(context, tokens, limits)
     else:
         assert folder is not None, "`_check` has seen to it"
-        what, made = str(folder), _index(context, folder, groups, rules, tokens, limits)
+        what, made = str(folder), _index(context, folder, groups, rules, tokens, limits, backup_folder)
 
     def started(url: str) -> None:
         if not quiet:
@@ -208,7 +213,13 @@ def _check(context: click.Context, kafka: bool) -> None:
 
 
 def _index(
-    context: click.Context, folder: Path, groups: bool | None, rules: Path | None, tokens: Tokens | None, limits: Limits
+    context: click.Context,
+    folder: Path,
+    groups: bool | None,
+    rules: Path | None,
+    tokens: Tokens | None,
+    limits: Limits,
+    backups: Path | None,
 ) -> Made:
     """What makes the service of an index."""
     from stream_lsh.alerts.rules import read_rules
@@ -217,7 +228,8 @@ def _index(
     settings = load_settings(context, defaults=bound(stored_answers(folder), context.params["measure"]))
     found = read_rules(rules) if rules is not None else ()
     return lambda failed: Service(
-        settings, folder, groups=groups, rules=found, tokens=tokens, limits=limits, failed=failed
+        settings, folder, groups=groups, rules=found, tokens=tokens, limits=limits, backups=backups,
+        failed=failed,
     )  # fmt: skip
 
 

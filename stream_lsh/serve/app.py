@@ -11,7 +11,7 @@ from starlette.responses import FileResponse, PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
-from stream_lsh.serve import documents, looking
+from stream_lsh.serve import backups, documents, looking
 from stream_lsh.serve.codes import CODES
 from stream_lsh.serve.heads import Heads
 from stream_lsh.serve.interface import Interface
@@ -46,6 +46,7 @@ def make_app(service: Interface, hosts: Sequence[str] | None) -> FastAPI:
     describe(app)
     app.include_router(documents.router)
     app.include_router(looking.router)
+    app.include_router(backups.router)
     app.include_router(looking.plain)
 
     @app.get("/", include_in_schema=False)

@@ -1,5 +1,5 @@
-"""The command line next to a running service: deletions go through the service, over a socket in the index folder.
-Every process that may write there can open it. Imports nothing of the service."""
+"""The command line next to a running service: deletions and backups go through the service, over a socket in the index
+folder. Every process that may write there can open it. Imports nothing of the service."""
 
 from __future__ import annotations
 
@@ -57,6 +57,28 @@ def delete(ids: Iterable[str | int], folder: Path) -> Iterator[bytes]:
         ) from None
     finally:
         connection.close()
+
+
+def backup(folder: Path, destination: Path) -> tuple[int, int]:
+    """Have a service make a backup of its index at an absolute path. Returns its `next_seq` and its bytes.
+
+    Raises:
+        StoreError: the service refuses.
+        OutputError: the connection was lost.
+    """
+    connection = _Connection(folder / SOCKET)
+    try:
+        body = json.dumps({"folder": str(destination)}).encode("ascii")
+        connection.request("POST", "/v1/backups", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+    except (OSError, http.client.HTTPException) as error:
+        raise OutputError(f"the service of the index in {folder} closed the connection ({error!r})") from None
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise StoreError(said["detail"])
+    return said["next_seq"], said["bytes"]
 
 
 def _delete(connection: _Connection, ids: Sequence[str | int]) -> Iterator[bytes]:

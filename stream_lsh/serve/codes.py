@@ -23,6 +23,7 @@ CODES = {
     "method_not_allowed": Code(405, "The address has other methods", "Use a method of the header `Allow`."),
     "unsupported": Code(409, "The settings of the index do not allow this", "`field` names the setting."),
     "id_reused": Code(409, "The id belongs to another text", "Use `on_conflict = \"update\"` for new versions."),
+    "backup_exists": Code(409, "There is a backup with this name", "Use another name."),
     "record_deleted": Code(410, "The record was deleted from its topic", "Keep records of the topic for longer."),
     "version_changed": Code(412, "The document has another version", "Read the document, and decide again."),
     "too_large": Code(413, "The body, a document or the number of lines is too large", "Send less at a time."),

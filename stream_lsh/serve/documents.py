@@ -46,7 +46,7 @@ register_url_convertor("any", _Any())
 router = APIRouter(prefix="/v1", tags=["documents"])
 
 
-def _media_type(request: Request, *allowed: str) -> str:
+def media_type(request: Request, *allowed: str) -> str:
     """The media type of a request. It is mandatory: a page of another site can send none of these without a preflight.
 
     Raises:
@@ -80,7 +80,7 @@ async def _judged(
     request: Request, service: Interface, work: Callable[[Lines, Retry | None, Condition | None], Add | Check]
 ) -> Response:
     """The answers to one document, or to lines. work: turns lines into work for the writer."""
-    kind = _media_type(request, JSON, NDJSON)
+    kind = media_type(request, JSON, NDJSON)
     service.intake.admit()
     settings, retry_of = service.settings, _retry_of(request)
     if kind == NDJSON:
@@ -151,7 +151,7 @@ async def check_documents(request: Request, service: Served) -> Response:
 )  # fmt: skip
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Delete documents: an id as JSON a line in, a verdict a line out. `deleted` says whether it was there."""
-    _media_type(request, NDJSON)
+    media_type(request, NDJSON)
     service.intake.admit()
     _no_condition(request)
 
@@ -168,7 +168,7 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
 async def look_up_documents(request: Request, service: Served, text: Text = False) -> Response:
     """Documents: an id as JSON a line in, a document a line out. Where there is none, the line has the `id` and a
     `problem`."""
-    _media_type(request, NDJSON)
+    media_type(request, NDJSON)
     service.intake.admit()
 
     async def found(id: str | int) -> bytes:

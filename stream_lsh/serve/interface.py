@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_lsh.documents.fields import id_text
+from stream_lsh.embedded.backups import Backup
 from stream_lsh.embedded.group_table import Order, Row
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.events import Place, Ring, written
@@ -46,10 +47,12 @@ class Interface(ABC):
     Attributes:
         intake: admission of documents.
         socket: for the command line; None if it does not need one.
+        backups: folder of backups; None if it has none.
         keeps_groups: whether there are groups.
     """
 
     socket: Path | None = None
+    backups: Path | None = None
     keeps_groups: bool
 
     def __init__(
@@ -131,6 +134,10 @@ class Interface(ABC):
             "totals": self.tally.totals,
             "seconds": self.tally.history(seconds),
         }  # fmt: skip
+
+    async def backup(self, destination: Path) -> Backup:
+        """Make a backup of the index. Raises UsageError if there is something at the destination."""
+        raise Problem(409, "a pipeline on Kafka has no index here: its topics are its backup")
 
     async def metrics(self) -> bytes:
         """All metrics in Prometheus' text format."""

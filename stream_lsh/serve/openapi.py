@@ -62,6 +62,11 @@ ACCEPTED: Responses = {
 }  # fmt: skip
 
 
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """A JSON body with a model."""
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": _ref(model)}}}}
+
+
 def answer(model: type[BaseModel], description: str, *problems: int) -> Responses:
     """A response with a model, and problems with these statuses."""
     return {

@@ -244,6 +244,21 @@ class Stats(Model):
     seconds: list[Second]
 
 
+class BackupRequest(Model):
+    """A backup that is wanted."""
+
+    name: str | None = Field(None, pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+
+
+class Backup(Model):
+    """A backup of the index."""
+
+    name: str
+    folder: str
+    next_seq: int = Field(description="all documents before this number are in it")
+    bytes: int
+
+
 class Live(Model):
     """The process runs."""
 

@@ -17,6 +17,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
+from stream_lsh.embedded.backups import Backup, backup
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_table import Order, Row, member_json, table, whole
 from stream_lsh.embedded.stored import stored
@@ -52,6 +53,7 @@ class Service(Interface):
         rules: Sequence[Rule] = (),
         tokens: Tokens | None = None,
         limits: Limits = LIMITS,
+        backups: Path | None = None,
         failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         if settings.id_field == LINE_ID:
@@ -64,9 +66,9 @@ class Service(Interface):
         super().__init__(
             engine.settings, engine.seq, lambda: engine.seq, lambda: self.writer.waiting, tokens, limits, failed
         )
-        self.socket = folder / SOCKET
+        self.socket, self.backups = folder / SOCKET, backups
         self.keeps_groups = engine.groups is not None
-        self._starting = asyncio.Lock()
+        self._starting, self._copying = asyncio.Lock(), asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
 
     async def start(self) -> None:
@@ -189,6 +191,16 @@ class Service(Interface):
 
         held: dict[str, Any] = await self.writer.do(Look(read))
         return {**held, "bytes": await self._bytes(), "checks": True, "texts": self.settings.verify == "exact"}
+
+    async def backup(self, destination: Path) -> Backup:
+        loop = asyncio.get_running_loop()
+
+        def checkpoint(path: Path) -> None:
+            look = Look(lambda engine: engine.index.store.checkpoint(path))
+            asyncio.run_coroutine_threadsafe(self.writer.do(look), loop).result()
+
+        async with self._copying:
+            return await asyncio.to_thread(backup, self.folder, destination, checkpoint)
 
     async def metrics(self) -> bytes:
         self.tally.measure(self.engine.index.count, await self._bytes())
