@@ -33,11 +33,15 @@ class Match(Model):
     id: Id | None
     seq: int
     similarity: float
-    terms: list[str] | None = Field(None, description="tf-idf: the terms with most weight")
-    contained_in: float | None = Field(None, description="containment: share of the document found in the match")
-    contains: float | None = Field(None, description="containment: share of the match found in the document")
-    passages: list[Passage] | None = Field(None, description="containment: shared runs of words, the longest first")
-    more_passages: int | None = Field(None, description="number of passages that are not listed")
+    terms: list[str] | None = Field(default=None, description="tf-idf: the terms with most weight")
+    contained_in: float | None = Field(
+        default=None, description="containment: share of the document found in the match"
+    )
+    contains: float | None = Field(default=None, description="containment: share of the match found in the document")
+    passages: list[Passage] | None = Field(
+        default=None, description="containment: shared runs of words, the longest first"
+    )
+    more_passages: int | None = Field(default=None, description="number of passages that are not listed")
 
 
 class Representative(Model):
@@ -58,17 +62,19 @@ class Verdict(Model):
     similarity: float | None = Field(description="with that match, 0 to 1")
     group: int | None = Field(description="number of the group: the seq of its first member")
     matches: list[Match]
-    truncated: int | None = Field(None, description="number of matches that are not listed")
-    not_compared: int | None = Field(None, description="buckets and candidates that were not compared")
-    replaces: int | None = Field(None, description="seq of the version that was replaced or deleted")
+    truncated: int | None = Field(default=None, description="number of matches that are not listed")
+    not_compared: int | None = Field(default=None, description="buckets and candidates that were not compared")
+    replaces: int | None = Field(default=None, description="seq of the version that was replaced or deleted")
     new_representative: Representative | None = None
     new_representatives: list[Representative] | None = None
     redelivered: int | None = Field(
-        None, description="seq of the repetition of a document; all other fields are those of the first answer"
+        default=None, description="seq of the repetition of a document; all other fields are those of the first answer"
     )
-    first_kind: Kind | None = Field(None, description="of a redelivered document whose first answer is not known")
-    deleted: bool | None = Field(None, description="of a deletion: whether there was such a document")
-    reason: str | None = Field(None, description="why the document was rejected")
+    first_kind: Kind | None = Field(
+        default=None, description="of a redelivered document whose first answer is not known"
+    )
+    deleted: bool | None = Field(default=None, description="of a deletion: whether there was such a document")
+    reason: str | None = Field(default=None, description="why the document was rejected")
     detail: str | None = None
 
 
@@ -101,8 +107,8 @@ class Document(Model):
     group: int | None
     time: int | None = Field(description="event time in ms since 1970")
     state: State
-    text: str | None = Field(None, description="with `text=true`")
-    source: Source | None = Field(None, description="with a pipeline on Kafka: the record")
+    text: str | None = Field(default=None, description="with `text=true`")
+    source: Source | None = Field(default=None, description="with a pipeline on Kafka: the record")
 
 
 class Side(Document):
@@ -149,7 +155,7 @@ class GroupRow(Model):
     last: int | None
     sources: int
     first_sources: list[Id]
-    joined_since: int | None = Field(None, description="members that joined within `since`")
+    joined_since: int | None = Field(default=None, description="members that joined within `since`")
 
 
 class Member(Model):
@@ -247,7 +253,7 @@ class Stats(Model):
 class BackupRequest(Model):
     """A backup that is wanted."""
 
-    name: str | None = Field(None, pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    name: str | None = Field(default=None, pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 
 class Backup(Model):
@@ -279,6 +285,6 @@ class Problem(Model):
     status: int
     code: str = Field(description="stable; docs/reference/problems.md lists them")
     detail: str
-    field: str | None = Field(None, description="the parameter, header, field or setting that is wrong")
-    verdict: Verdict | None = Field(None, description="of a rejected document")
+    field: str | None = Field(default=None, description="the parameter, header, field or setting that is wrong")
+    verdict: Verdict | None = Field(default=None, description="of a rejected document")
     health: Literal["starting", "not_ready", "stopping"] | None = None
