@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -24,7 +25,7 @@ from stream_lsh.serve.schemas import Comparison, Document, Verdict
 from stream_lsh.serve.security import READ, WRITE, Served
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
-_NOT_STORED = ("rejected", "deleted", "outdated")  # kinds of verdicts
+_STORED = re.compile(rb'"seq":(\d+),"kind":"(?:unique|near_duplicate|exact_duplicate|redelivered)"')  # in a verdict
 Durable = Annotated[
     bool, Query(description="answer when the document is on the disk; if false, up to half a second earlier")
 ]
@@ -109,13 +110,13 @@ def _one(found: Answers) -> Response:
     headers = {"Idempotent-Replayed": "true"} if found.repeated else {}
     if 0 in found.late:
         return Response(found.lines[0], 202, {"Location": found.late[0], **headers}, JSON)
-    return Response(found.lines[0], media_type=JSON, headers={**headers, **_etag(json.loads(found.lines[0]))})
+    stored = _STORED.search(found.lines[0])
+    return Response(found.lines[0], media_type=JSON, headers=headers if stored is None else headers | _etag(stored[1]))
 
 
-def _etag(document: Mapping[str, Any]) -> dict[str, str]:
-    """The header with the version of a document; empty for a deleted one."""
-    version = document.get("seq")
-    return {} if version is None or document["kind"] in _NOT_STORED else {"ETag": tag(version)}
+def _etag(version: int | bytes | None) -> dict[str, str]:
+    """The header with the version of a document; empty for None."""
+    return {} if version is None else {"ETag": tag(int(version))}
 
 
 @router.post(
@@ -229,7 +230,7 @@ async def get_document(
     """A document: its first verdict, its group, and whether it is kept or dropped."""
     service.intake.admit()
     found = await service.document(_id(id, "id") if id_type == "json" else id, text=text)
-    return json_response(found, _etag(found))
+    return json_response(found, _etag(found["seq"]))
 
 
 @router.get(

@@ -25,11 +25,17 @@ class Requests:
             "stream_lsh_serve_request_seconds", "Time from a request's headers to the first byte of its response.",
             ("route",), buckets=SECONDS, registry=registry,
         )  # fmt: skip
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def add(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(method if method in METHODS else OTHER, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        labels = (method if method in METHODS else OTHER, route, status)
+        if (found := self._known.get(labels)) is None:
+            found = self._requests.labels(*map(str, labels)), self._seconds.labels(route)
+            self._known[labels] = found
+        requests, latency = found
+        requests.inc()
+        latency.observe(seconds)
 
 
 class Counting:
