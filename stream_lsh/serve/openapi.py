@@ -12,8 +12,9 @@ from pydantic.json_schema import models_json_schema
 
 from stream_lsh.serve import schemas
 from stream_lsh.serve.codes import CODES
+from stream_lsh.serve.problems import MEDIA_TYPE
 
-JSON, NDJSON, PROBLEM = "application/json", "application/x-ndjson", "application/problem+json"
+JSON, NDJSON = "application/json", "application/x-ndjson"
 GENERAL = {400, 401, 403, 503}  # problems of every operation
 Responses = dict[int | str, dict[str, Any]]
 _REF = "#/components/schemas/{model}"
@@ -103,7 +104,7 @@ def responses(*statuses: int) -> Responses:
 def _problem(status: int) -> dict[str, Any]:
     codes = [name for name, code in CODES.items() if code.status == status]
     found: dict[str, Any] = {
-        "description": ", ".join(codes), "content": {PROBLEM: {"schema": _ref(schemas.Problem)}}
+        "description": ", ".join(codes), "content": {MEDIA_TYPE: {"schema": _ref(schemas.Problem)}}
     }  # fmt: skip
     if status in (429, 503):
         found["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}

@@ -14,7 +14,8 @@ from stream_lsh.documents.columns import Rejection
 from stream_lsh.errors import StreamLshError, UsageError
 from stream_lsh.serve.codes import CODES, code_of
 from stream_lsh.serve.heads import allowed
-from stream_lsh.serve.openapi import PROBLEM
+
+MEDIA_TYPE = "application/problem+json"
 
 _WANTED = {
     "int_parsing": "an integer", "float_parsing": "a number", "bool_parsing": "true or false",
@@ -54,7 +55,7 @@ class Problem(Exception):
         return json.dumps(said).encode("ascii")
 
     def response(self) -> Response:
-        return Response(self.json, self.status, self.headers, PROBLEM)
+        return Response(self.json, self.status, self.headers, MEDIA_TYPE)
 
     @classmethod
     def rejected(cls, why: Rejection, verdict: bytes) -> Problem:

@@ -18,8 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import StreamLshError
 from stream_lsh.serve.address import Address, tls
-from stream_lsh.serve.openapi import PROBLEM
-from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.problems import MEDIA_TYPE, Problem
 from stream_lsh.serve.starting import STOP_SECONDS, Starting
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Connection(HttpToolsProtocol):
         """Answer with a problem, as for all other errors."""
         body = Problem(400, "this is no HTTP request, or its address is longer than 64 KiB").json
         head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (PROBLEM.encode(), len(body)) + body)
+        self.transport.write(head % (MEDIA_TYPE.encode(), len(body)) + body)
         self.transport.close()
 
     def pause_writing(self) -> None:

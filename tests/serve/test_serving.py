@@ -16,7 +16,7 @@ from support.serving import JSON, NDJSON, Serving, entry, events, write
 from support.waiting import until
 
 from stream_lsh.cli import main
-from stream_lsh.serve.openapi import PROBLEM
+from stream_lsh.serve.problems import MEDIA_TYPE
 
 BRIDGE = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
 AGAIN = BRIDGE.replace("years", "winters")
@@ -38,7 +38,7 @@ def text(name: str, last: str = "years") -> str:
 
 def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     """What a problem says."""
-    assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM), answer.text
+    assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE), answer.text
     found: dict[str, Any] = answer.json()
     assert found["status"] == status and found["detail"] and found["type"] == f"/problems/{found['code']}"
     return found
