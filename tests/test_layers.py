@@ -42,6 +42,7 @@ LAYERS = (
     ("kafka.sign",),  # signers read what the sequencer has accepted
     ("kafka.tools",),
     ("serve",),
+    ("client",),
     ("evaluation",),
     ("demo",),
     ("cli",),

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import inspect
 import re
+from types import ModuleType
 from typing import Any
 
 import stream_lsh
+from stream_lsh import client
 from stream_lsh.families.signer import Signed
 
 INTRODUCTION = """\
 # Python
 
-`from stream_lsh import ...` has everything on this page. The tests run the examples.
+`from stream_lsh import ...` has everything on this page but the [client](#client). The tests run the examples.
 [Embed in Python](../how-to/embed-in-python.md) shows a whole program.
 """
 CLASSES = (
     "Deduplicator", "Document", "Verdict", "Match", "Pair", "Representative", "Group", "Member", "StoredDocument",
 )  # fmt: skip
-MADE_BY_CALLERS = ("Deduplicator", "Document", "Signer")
-WITH_METHODS = ("Deduplicator", "Verdict", "Signer")
+MADE_BY_CALLERS = ("Deduplicator", "Document", "Signer", "Client")
+WITH_METHODS = ("Deduplicator", "Verdict", "Signer", "Client")
 SETTINGS = """\
 ## Settings
 
@@ -81,9 +83,9 @@ def methods_of(cls: type) -> list[tuple[str, Any]]:
     return list(found.items())
 
 
-def class_page(name: str) -> str:
+def class_page(name: str, module: ModuleType = stream_lsh) -> str:
     """What a page says of a class."""
-    cls = getattr(stream_lsh, name)
+    cls = getattr(module, name)
     out = [f"## {name}\n"]
     if name in MADE_BY_CALLERS:
         out.append(signature_of(cls.__init__, name, of_class=True))
@@ -108,6 +110,12 @@ def signer_page() -> str:
     return "\n".join([class_page("Signer"), hint, "### Signer: Signed\n", described(Signed.__doc__)])
 
 
+def client_page() -> str:
+    """What a page says of the client of the service."""
+    hint = "`from stream_lsh.client import Client, AsyncClient`: [how to](../how-to/client.md).\n"
+    return "\n".join([class_page("Client", client), hint])
+
+
 def errors_page() -> str:
     """What a page says of the errors."""
     rows = ["## Errors\n", "| error | is a | when |", "|---|---|---|"]
@@ -123,4 +131,6 @@ def rendered() -> str:
     """The whole page."""
     prepare = f"## prepare\n\n{signature_of(stream_lsh.prepare, 'prepare', of_class=False)}\n"
     prepare += described(stream_lsh.prepare.__doc__)
-    return "\n".join([INTRODUCTION, *map(class_page, CLASSES), SETTINGS, prepare, signer_page(), errors_page()])
+    return "\n".join(
+        [INTRODUCTION, *map(class_page, CLASSES), SETTINGS, prepare, signer_page(), client_page(), errors_page()]
+    )

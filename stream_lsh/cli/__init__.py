@@ -15,6 +15,8 @@ COMMANDS = {
     "query": "Show the documents of an index that are similar to a text.",
     "delete": "Delete documents from an index.",
     "erase": "Erase deleted and replaced versions from the disk.",
+    "backup": "Copy an index, also while a service writes to it.",
+    "restore": "Make an index of a backup.",
     "set-stream-time": "Set the stream time of an index back after wrong event times.",
     "serve": "Serve an index over HTTP, with a page that shows what happens.",
     "groups": "Show the groups of an index: which documents spread.",

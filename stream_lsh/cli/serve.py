@@ -50,7 +50,7 @@ stream-lsh serve --kafka --config settings.toml
 # What is looked at on Kafka besides the settings that fix the answers.
 KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours")
 # What is the pipeline's there, and what an index here does not have.
-EMBEDDED_ONLY = ("folder", "rules", "webhooks", "erase_hours", "min_free_bytes")
+EMBEDDED_ONLY = ("folder", "rules", "webhooks", "erase_hours", "min_free_bytes", "backup_folder")
 KAFKA_ONLY = (*KAFKA_NAMES, "properties", "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -107,6 +107,10 @@ its deletions to the service.""",
         Option(
             ["--trusted-proxy", "proxies"], multiple=True, metavar="ADDRESS", common=False, section=SERVICE,
             help="address or network of a proxy whose X-Forwarded-For, -Proto and -Host are believed; repeatable",
+        ),
+        Option(
+            ["--backup-folder"], type=click.Path(path_type=Path, file_okay=False), metavar="DIR", common=False,
+            section=SERVICE, help="folder in which POST /v1/backups makes backups",
         ),
         Option(
             ["--max-body"], type=click.IntRange(min=1024), default=64 << 20, metavar="BYTES", common=False,
@@ -174,6 +178,7 @@ def serve(
     origins: tuple[str, ...],
     hosts: tuple[str, ...],
     proxies: tuple[str, ...],
+    backup_folder: Path | None,
     max_body: int,
     max_documents: int,
     max_waiting: int,
@@ -222,7 +227,7 @@ def serve(
         what, made = _pipeline(context, tokens, limits)
     else:
         assert folder is not None, "`_check` has seen to it"
-        what, made = str(folder), _index(context, folder, groups, rules, webhooks, tokens, limits)
+        what, made = str(folder), _index(context, folder, groups, rules, webhooks, tokens, limits, backup_folder)
 
     def started(url: str) -> None:
         if not quiet:
@@ -250,7 +255,7 @@ def _check(context: click.Context, kafka: bool) -> None:
 
 def _index(
     context: click.Context, folder: Path, groups: bool | None, rules: Path | None, webhooks: Path | None,
-    tokens: Tokens | None, limits: Limits,
+    tokens: Tokens | None, limits: Limits, backups: Path | None,
 ) -> Made:  # fmt: skip
     """What makes the service of an index."""
     from stream_lsh.alerts.receivers import read_receivers
@@ -263,7 +268,8 @@ def _index(
     found = read_rules(rules) if rules is not None else ()
     receivers = read_receivers(webhooks, found) if webhooks is not None else ()
     return lambda failed: Service(
-        settings, folder, groups=groups, rules=found, receivers=receivers, tokens=tokens, limits=limits, failed=failed
+        settings, folder, groups=groups, rules=found, receivers=receivers, tokens=tokens, limits=limits,
+        backups=backups, failed=failed,
     )  # fmt: skip
 
 

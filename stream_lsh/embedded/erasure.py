@@ -23,10 +23,11 @@ from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, SEQ
 from stream_lsh.index.rows.row_file import NONE, RowFile, blank, unpacked
 from stream_lsh.index.rows.texts import Texts
-from stream_lsh.index.store.rocksdb import ROWS, Store
+from stream_lsh.index.store.rocksdb import ROWS, Store, name_key
 from stream_lsh.settings.model import Settings
 
 ENDING_SECONDS = 5.0  # of erasing at the end of a run; the next one continues
+RETRIES = "retry/"  # facts: the answers of a service under idempotency keys
 
 
 class Erasure(NamedTuple):
@@ -94,6 +95,8 @@ def erase(folder: Path, *, everything: bool = False) -> Erasure:
     index = Index(Settings(), folder, now=time.time())
     try:
         opened(index, False, None)
+        if everything and (names := list(index.store.names(RETRIES))):
+            index.store.write(dict.fromkeys(map(name_key, names)))
         erase_due(index, float("inf") if everything else time.time())
         return erasure(index.store)
     finally:

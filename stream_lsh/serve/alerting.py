@@ -7,9 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from stream_lsh.errors import UsageError
-from stream_lsh.serve.documents import JSON, json_response
+from stream_lsh.serve import openapi
+from stream_lsh.serve.documents import json_response
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve.openapi import JSON
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.schemas import Alerts, Resent, TestedWebhooks
+from stream_lsh.serve.schemas import Webhooks as WebhookList
 from stream_lsh.serve.security import READ, WRITE, Served
 from stream_lsh.serve.webhooks import Webhooks
 
@@ -17,7 +21,7 @@ MOST_ALERTS = 1000
 router = APIRouter(prefix="/v1", tags=["alerts"])
 
 
-@router.get("/alerts", dependencies=[READ], responses=responses(422))
+@router.get("/alerts", dependencies=[READ], responses=openapi.answer(Alerts, "the latest alerts", 422))
 async def get_alerts(
     service: Served,
     rule: Annotated[str | None, Query(max_length=200, description="only alerts of the rule with this name")] = None,
@@ -43,13 +47,15 @@ def _webhooks(service: Interface) -> Webhooks:
     return service.webhooks
 
 
-@router.get("/webhooks", dependencies=[READ], responses=responses())
+@router.get("/webhooks", dependencies=[READ], responses=openapi.answer(WebhookList, "the receivers"))
 async def get_webhooks(service: Served) -> Response:
     """The receivers of alerts: what waits for them, their last answer, and their dead letters."""
     return json_response({"webhooks": [] if service.webhooks is None else service.webhooks.described})
 
 
-@router.post("/alerts/test", dependencies=[WRITE], responses=responses(404, 409))
+@router.post(
+    "/alerts/test", dependencies=[WRITE], responses=openapi.answer(TestedWebhooks, "what the receivers said", 404, 409)
+)
 async def test_alert(
     service: Served,
     webhook: Annotated[str | None, Query(max_length=40, description="only to the receiver with this name")] = None,
@@ -59,10 +65,12 @@ async def test_alert(
     try:
         return json_response({"webhooks": await webhooks.test(webhook)})
     except UsageError as error:
-        raise Problem(404, str(error), field="webhook") from None
+        raise Problem(404, str(error), code="unknown_webhook", field="webhook") from None
 
 
-@router.post("/webhooks/{name}/resend", dependencies=[WRITE], responses=responses(404, 409))
+@router.post(
+    "/webhooks/{name}/resend", dependencies=[WRITE], responses=openapi.answer(Resent, "they are sent again", 404, 409)
+)
 async def resend_alerts(
     name: Annotated[str, Path(max_length=40, description="name of the receiver")], service: Served
 ) -> Response:
@@ -71,4 +79,4 @@ async def resend_alerts(
     try:
         return json_response({"resent": await webhooks.resend(name)})
     except UsageError as error:
-        raise Problem(404, str(error), field="name") from None
+        raise Problem(404, str(error), code="unknown_webhook", field="name") from None

@@ -34,15 +34,19 @@ def answers(lines: list[bytes], judged: Judged, index: Index) -> list[bytes]:
         return lines
     said = list(lines)
     for i in again.tolist():
-        said[i] = _again(lines[i], judgement, i, index)
+        shard, row = next(
+            (number, int(found.known[i]))
+            for number, found in enumerate(judged.found)
+            if found.status[i] == layout.REDELIVERED
+        )
+        said[i] = _again(lines[i], judgement, i, int(index.words(shard, row)[layout.SEQ]))
     return said
 
 
-def _again(line: bytes, judgement: Judgement, i: int, index: Index) -> bytes:
+def _again(line: bytes, judgement: Judgement, i: int, first: int) -> bytes:
     kind = Kind(int(judgement.first_kinds[i])).label.encode()
     head = b'{"id":%b,"seq":%d,"kind":"redelivered","first_kind":"%b"' % (judgement.ids[i], judgement.seqs[i], kind)
-    first = b"%d" % index.words(*judgement.of[i].tolist())[layout.SEQ]
     rest = line[len(head) : -1]
-    return b'{"id":%b,"seq":%b,"kind":"%b"%b,"redelivered":%d}' % (
+    return b'{"id":%b,"seq":%d,"kind":"%b"%b,"redelivered":%d}' % (
         judgement.ids[i], first, kind, rest, judgement.seqs[i],
     )  # fmt: skip

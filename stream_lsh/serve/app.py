@@ -6,15 +6,19 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
-from stream_lsh.serve import alerting, documents, headlines, looking
+from stream_lsh.serve import alerting, backups, documents, headlines, looking
+from stream_lsh.serve.codes import CODES
+from stream_lsh.serve.heads import Heads
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.problems import explain
+from stream_lsh.serve.openapi import describe, operation_id
+from stream_lsh.serve.problems import Problem, explain
 from stream_lsh.serve.proxies import Proxies
 from stream_lsh.serve.request_log import RequestLog
+from stream_lsh.serve.requests import Counting
 from stream_lsh.serve.security import Guard
 
 PAGE = Path(__file__).with_name("page")
@@ -31,8 +35,10 @@ def make_app(service: Interface) -> FastAPI:
     hosts = frozenset(name.lower() for name in limits.hosts) if limits.hosts or service.tokens is None else None
     app = FastAPI(
         title="stream_lsh", version=__version__, description=DESCRIPTION, docs_url=None, redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url="/v1/openapi.json", generate_unique_id_function=operation_id,
         middleware=[
+            Middleware(Counting, requests=service.tally.requests),
+            Middleware(Heads),
             *([Middleware(Proxies, trusted=limits.proxies)] if limits.proxies else []),
             Middleware(RequestLog),
             Middleware(Guard, origins=limits.origins, hosts=hosts),
@@ -40,10 +46,12 @@ def make_app(service: Interface) -> FastAPI:
     )  # fmt: skip
     app.state.service = service
     explain(app)
+    describe(app)
     app.include_router(documents.router)
     app.include_router(headlines.router)
     app.include_router(looking.router)
     app.include_router(alerting.router)
+    app.include_router(backups.router)
     app.include_router(looking.plain)
 
     @app.get("/", include_in_schema=False)
@@ -53,6 +61,12 @@ def make_app(service: Interface) -> FastAPI:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> FileResponse:
         return FileResponse(PAGE / "docs.html")
+
+    @app.get("/problems/{code}", include_in_schema=False)
+    async def problem(code: str) -> PlainTextResponse:
+        if code not in CODES:
+            raise Problem(404, "there is no problem with this code", field="code")
+        return PlainTextResponse(f"{CODES[code].title}. {CODES[code].remedy}\n")
 
     app.mount("/page", StaticFiles(directory=PAGE))
     return app

@@ -14,6 +14,7 @@ from stream_lsh import __version__
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.embedded.report import Counts
 from stream_lsh.judging.verdicts import Kind
+from stream_lsh.serve.requests import Requests
 from stream_lsh.serve.writer import Round
 
 SECONDS = 900  # number of seconds that are stored separately
@@ -43,11 +44,13 @@ class Tally:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         Info("stream_lsh_build", "Which version this is.", registry=registry).info({"version": __version__})
-        self._verdicts = Counter("stream_lsh_verdicts", "Verdicts by kind.", ("kind",), registry=registry)
-        self._rejected = Counter("stream_lsh_rejected", "Rejected documents by reason.", ("reason",), registry=registry)
-        self._pairs = Counter("stream_lsh_pairs", "Pairs of near-duplicates.", registry=registry)
+        self._verdicts = Counter("stream_lsh_serve_verdicts", "Verdicts by kind.", ("kind",), registry=registry)
+        self._rejected = Counter(
+            "stream_lsh_serve_rejected", "Rejected documents by reason.", ("reason",), registry=registry
+        )
+        self._pairs = Counter("stream_lsh_serve_pairs", "Pairs of near-duplicates.", registry=registry)
         self._not_compared = Counter(
-            "stream_lsh_not_compared",
+            "stream_lsh_serve_not_compared_documents",
             "Verdicts of documents that were not compared with all candidates.",
             registry=registry,
         )
@@ -59,11 +62,13 @@ class Tally:
             "stream_lsh_serve_refused", "Requests refused because too much waited.", registry=registry
         )
         for name, text, function in (
-            ("next_seq", "Seq of the next document.", seq),
+            ("serve_next_seq", "Seq of the next document.", seq),
             ("serve_waiting_documents", "Documents without an answer.", waiting),
             ("serve_listeners", "Listeners of events.", listeners),
         ):
             self.gauge(name, text, function)
+        self.requests = Requests(registry)
+        self._index: tuple[Gauge, Gauge] | None = None
         for kind in Kind:
             self._verdicts.labels(kind.label)
         self._rejected.labels(ENGINE_ERROR)  # from 0 on: a series that begins with 1 shows no increase
@@ -130,6 +135,16 @@ class Tally:
         """Count a request that was refused because too many waited."""
         self.refused += 1
         self._refused.inc()
+
+    def measure(self, documents: int, size: int) -> None:
+        """Set the size of the index: documents, and bytes on disk."""
+        if self._index is None:
+            self._index = (
+                Gauge("stream_lsh_serve_index_documents", "Documents in the index.", registry=self._registry),
+                Gauge("stream_lsh_serve_index_bytes", "Bytes of the index on disk.", registry=self._registry),
+            )
+        for gauge, value in zip(self._index, (documents, size), strict=True):
+            gauge.set(value)
 
     def history(self, seconds: int) -> list[dict[str, Any]]:
         """The last seconds in which anything was done, oldest first: documents by kind, upper bounds (ms) of the

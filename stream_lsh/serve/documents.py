@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -10,94 +13,23 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from stream_lsh.documents.fields import MAX_ID_BYTES, json_id
 from stream_lsh.embedded.lines import Lines
+from stream_lsh.serve import openapi
+from stream_lsh.serve.bodies import body
+from stream_lsh.serve.conditions import Condition, tag
 from stream_lsh.serve.interface import Interface
-from stream_lsh.serve.lines import NDJSON, LinesResponse, body, one_line
-from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve.lines import LinesResponse, RetryOf, one_line
+from stream_lsh.serve.openapi import JSON, NDJSON
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.retries import HEADER, Retry
+from stream_lsh.serve.schemas import Comparison, Document, Verdict
 from stream_lsh.serve.security import DELETE, READ, WRITE, Served, check_permission
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
-JSON = "application/json"
-_ID = {"oneOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}]}
-_NUMBER = {"type": ["integer", "null"]}
-_PLACE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
-_MATCH = {
-    "type": "object",
-    "required": ["id", "seq", "similarity"],
-    "properties": {
-        "id": _ID, "seq": {"type": "integer"}, "similarity": {"type": "number"},
-        "terms": {"type": "array", "items": {"type": "string"}, "description": "tf-idf: the terms with most weight"},
-        "contained_in": {"type": "number", "description": "containment: share of the document found in the match"},
-        "contains": {"type": "number", "description": "containment: share of the match found in the document"},
-        "passages": {
-            "type": "array", "description": "containment: shared runs of words, the longest first, with their ranges "
-            "of characters in the document (`newer`) and in the match (`older`)",
-            "items": {
-                "type": "object",
-                "properties": {"words": {"type": "integer"}, "newer": _PLACE, "older": _PLACE},
-            },
-        },
-        "more_passages": {"type": "integer", "description": "number of passages that are not listed"},
-    },
-}  # fmt: skip
-VERDICT = {
-    "type": "object",
-    "required": ["id", "seq", "kind", "duplicate_of", "similarity", "group", "matches"],
-    "properties": {
-        "id": _ID,
-        "seq": {**_NUMBER, "description": "number of the document, from 0 on, in the order of arrival"},
-        "kind": {
-            "enum": [
-                "unique", "near_duplicate", "exact_duplicate", "redelivered", "rejected", "deleted", "outdated"
-            ]
-        },
-        "duplicate_of": {**_ID, "description": "the oldest match"},
-        "similarity": {"type": ["number", "null"]},
-        "group": _NUMBER,
-        "matches": {"type": "array", "items": _MATCH},
-        "redelivered": {"type": "integer", "description": "seq of the repetition of a document that was there before; "
-                        "all other fields are those of the first answer"},
-        "deleted": {"type": "boolean", "description": "of a deletion: whether there was such a document"},
-        "reason": {"type": "string"},
-        "detail": {"type": "string"},
-    },
-}  # fmt: skip
-_FIELDS = (
-    "with the fields that the settings name: `id_field` and `text_field`; with measure = weighted-jaccard `set_field`, "
-    "an object of weights by element, or a list; with measure = cosine or euclidean `vector_field`, a list of numbers "
-    "or their float32 in base64; with measure = hamming `bits_field`, hexadecimal, base64 or an integer"
-)
-_DOCUMENT = {
-    "type": "object", "description": f"a document {_FIELDS}",
-    "example": {"id": "a1", "text": "The council has voted for the new bridge."},
-}  # fmt: skip
-_LINE = {"type": "string", "description": f"one document per line, {_FIELDS}", "format": "ndjson"}
-_BODY = {
-    "requestBody": {
-        "required": True, "content": {JSON: {"schema": _DOCUMENT}, NDJSON: {"schema": _LINE}},
-    }
-}  # fmt: skip
-_IDS = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            NDJSON: {"schema": {"type": "string", "description": "one id as JSON per line", "format": "ndjson"}}
-        },
-    }
-}
-_ANSWER: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "the verdict; for lines one verdict per line, in order, and a last line {\"problem\": {...}} "
-        "after an error",
-        "content": {JSON: {"schema": VERDICT}, NDJSON: {"schema": {"type": "string"}}},
-    },
-    202: {
-        "description": "only with a pipeline on Kafka: the document is sent, but its verdict is not there in time; "
-        "`Location` says where it will be", "content": {JSON: {"schema": {"type": "object"}}},
-    },
-}  # fmt: skip
+_STORED = re.compile(rb'"seq":(\d+),"kind":"(?:unique|near_duplicate|exact_duplicate|redelivered)"')  # in a verdict
 Durable = Annotated[
     bool, Query(description="answer when the document is on the disk; if false, up to half a second earlier")
 ]
+Text = Annotated[bool, Query(description="add the text")]
 Id = Annotated[str, Path(max_length=MAX_ID_BYTES, description="the id, as text, or as JSON with id_type")]
 IdType = Annotated[
     Literal["text", "json"],
@@ -115,7 +47,7 @@ register_url_convertor("any", _Any())
 router = APIRouter(prefix="/v1", tags=["documents"])
 
 
-def _media_type(request: Request, *allowed: str) -> str:
+def media_type(request: Request, *allowed: str) -> str:
     """The media type of a request. It is mandatory: a page of another site can send none of these without a preflight.
 
     Raises:
@@ -129,22 +61,48 @@ def _media_type(request: Request, *allowed: str) -> str:
     return said
 
 
-async def _judged(request: Request, service: Interface, work: Any) -> Response:
+def _retry_of(request: Request) -> RetryOf | None:
+    """The idempotency key of a request, which its body completes; None if it has no key."""
+    if (key := request.headers.get(HEADER)) is None:
+        return None
+    client, address = request.headers.get("authorization", ""), f"{request.url.path}?{request.url.query}".encode()
+    kind = request.headers.get("content-type", "").encode()
+    return lambda data: Retry.of(key, client, request.method.encode(), address, kind, data)
+
+
+def _no_condition(request: Request) -> None:
+    """Raise Problem if a request for several documents has a condition."""
+    if (condition := Condition.of(request)) is not None:
+        field = "If-None-Match" if condition.new else "If-Match"
+        raise Problem(422, f"{field} is for a request with one document", field=field)
+
+
+def _check(lines: Lines, *_: object) -> Check:
+    return Check(lines)
+
+
+async def _judged(
+    request: Request, service: Interface, work: Callable[[Lines, Retry | None, Condition | None], Add | Check]
+) -> Response:
     """The answers to one document, or to lines. work: turns lines into work for the writer."""
-    kind = _media_type(request, JSON, NDJSON)
-    if work is Check and kind == JSON:
+    kind = media_type(request, JSON, NDJSON)
+    if work is _check and kind == JSON:
         service.intake.admit_read()
     else:
         service.intake.admit()
-    settings = service.settings
-
-    async def answer(lines: Lines) -> Answers:
-        return await service.answer(work(lines))
-
+    settings, retry_of = service.settings, _retry_of(request)
     if kind == NDJSON:
-        return LinesResponse(request, service, answer, settings.max_document_bytes)
+        _no_condition(request)
+
+        async def answer(lines: Lines, retry: Retry | None) -> Answers:
+            return await service.answer(work(lines, retry, None))
+
+        return LinesResponse(request, service, answer, settings.max_document_bytes, retry_of)
+    condition = Condition.of(request)
     with service.intake.taking() as holding:
-        found = await answer(one_line(await body(request, settings.max_document_bytes, holding)))
+        data = await body(request, settings.max_document_bytes, holding)
+        retry = None if retry_of is None else retry_of(data)
+        found = await service.answer(work(one_line(data), retry, condition))
     return _one(found)
 
 
@@ -156,47 +114,91 @@ def _one(found: Answers) -> Response:
     """
     if found.rejected:
         raise Problem.rejected(found.rejected[0], found.lines[0])
+    headers = {"Idempotent-Replayed": "true"} if found.repeated else {}
     if 0 in found.late:
-        return Response(found.lines[0], 202, {"Location": found.late[0]}, JSON)
-    return Response(found.lines[0], media_type=JSON)
+        return Response(found.lines[0], 202, {"Location": found.late[0], **headers}, JSON)
+    stored = _STORED.search(found.lines[0])
+    return Response(found.lines[0], media_type=JSON, headers=headers if stored is None else headers | _etag(stored[1]))
+
+
+def _etag(version: int | bytes | None) -> dict[str, str]:
+    """The header with the version of a document; empty for None."""
+    return {} if version is None else {"ETag": tag(int(version))}
 
 
 @router.post(
-    "/documents", dependencies=[WRITE], openapi_extra=_BODY,
-    responses={**_ANSWER, **responses(409, 413, 415, 422, 429)},
+    "/documents", dependencies=[WRITE],
+    openapi_extra={**openapi.DOCUMENTS, "parameters": [openapi.KEY, *openapi.MATCH]},
+    responses={
+        **openapi.ACCEPTED, **openapi.answers(Verdict, "the verdict", 409, 412, 413, 415, 422, 429)
+    },
 )  # fmt: skip
 async def add_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Check documents and add them, each in one atomic step.
 
-    The same id and text again has the first answer, without the `matches`. So you can repeat a request. If documents
-    can delete (`deleted_field`), the token needs the permission to delete, too.
+    The same id and text again has the first answer, without the `matches`. So you can repeat a request, with an
+    `Idempotency-Key` also after a later version. If documents can delete (`deleted_field`), the token needs the
+    permission to delete, too.
     """
     if service.settings.deleted_field is not None:
         check_permission(request, "delete")
-    return await _judged(request, service, lambda lines: Add(lines, durable))
-
-
-@router.post("/check", dependencies=[READ], openapi_extra=_BODY, responses={**_ANSWER, **responses(413, 415, 422, 429)})
-async def check_documents(request: Request, service: Served) -> Response:
-    """The verdict that each document would get as the next one. Nothing is added, and the documents are not compared
-    with each other."""
-    return await _judged(request, service, Check)
+    return await _judged(request, service, lambda lines, retry, condition: Add(lines, durable, retry, condition))
 
 
 @router.post(
-    "/deletions", dependencies=[DELETE], openapi_extra=_IDS, responses={**_ANSWER, **responses(409, 413, 415, 422, 429)}
-)
+    "/check", dependencies=[READ], openapi_extra=openapi.DOCUMENTS,
+    responses=openapi.answers(Verdict, "the verdict", 409, 413, 415, 422, 429),
+)  # fmt: skip
+async def check_documents(request: Request, service: Served) -> Response:
+    """The verdict that each document would get as the next one. Nothing is added, and the documents are not compared
+    with each other."""
+    return await _judged(request, service, _check)
+
+
+@router.post(
+    "/deletions", dependencies=[DELETE], response_class=Response,
+    openapi_extra={**openapi.IDS, "parameters": [openapi.KEY]},
+    responses=openapi.lines(Verdict, 409, 413, 415, 422, 429),
+)  # fmt: skip
 async def delete_documents(request: Request, service: Served, durable: Durable = True) -> Response:
     """Delete documents: an id as JSON a line in, a verdict a line out. `deleted` says whether it was there."""
-    _media_type(request, NDJSON)
+    media_type(request, NDJSON)
+    service.intake.admit()
+    _no_condition(request)
+
+    async def answer(lines: Lines, retry: Retry | None) -> Answers:
+        return await service.answer(Delete(_ids(lines), durable, retry))
+
+    return LinesResponse(request, service, answer, MAX_ID_BYTES, _retry_of(request))
+
+
+@router.post(
+    "/lookups", dependencies=[READ], response_class=Response, openapi_extra=openapi.IDS,
+    responses=openapi.lines(Document, 413, 415, 422, 429),
+)  # fmt: skip
+async def look_up_documents(request: Request, service: Served, text: Text = False) -> Response:
+    """Documents: an id as JSON a line in, a document a line out. Where there is none, the line has the `id` and a
+    `problem`."""
+    media_type(request, NDJSON)
     service.intake.admit()
 
-    async def answer(lines: Lines) -> Answers:
-        starts, ends = lines.starts.tolist(), lines.ends.tolist()
-        ids = [_id(lines.data[start:end], "body") for start, end in zip(starts, ends, strict=True)]
-        return await service.answer(Delete(ids, durable))
+    async def found(id: str | int) -> bytes:
+        try:
+            said: dict[str, Any] = await service.document(id, text=text)
+        except Problem as problem:
+            said = {"id": id, "problem": json.loads(problem.json)}
+        return json.dumps(said).encode("ascii")
+
+    async def answer(lines: Lines, _: Retry | None) -> Answers:
+        return Answers(await asyncio.gather(*map(found, _ids(lines))), {})
 
     return LinesResponse(request, service, answer, MAX_ID_BYTES)
+
+
+def _ids(lines: Lines) -> list[str | int]:
+    """The ids in lines."""
+    starts, ends = lines.starts.tolist(), lines.ends.tolist()
+    return [_id(lines.data[start:end], "body") for start, end in zip(starts, ends, strict=True)]
 
 
 def _id(text: str | bytes, field: str) -> str | int:
@@ -207,29 +209,43 @@ def _id(text: str | bytes, field: str) -> str | int:
         raise Problem(422, str(error), field=field) from None
 
 
-@router.delete("/documents/{id:any}", dependencies=[DELETE], responses={**_ANSWER, **responses(409, 422, 429)})
-async def delete_document(id: Id, service: Served, id_type: IdType = "text", durable: Durable = True) -> Response:
+@router.delete(
+    "/documents/{id:any}", dependencies=[DELETE], openapi_extra={"parameters": [openapi.KEY, openapi.MATCH[0]]},
+    responses={**openapi.ACCEPTED, **openapi.answer(Verdict, "the verdict", 409, 412, 422, 429)},
+)  # fmt: skip
+async def delete_document(
+    request: Request, id: Id, service: Served, id_type: IdType = "text", durable: Durable = True
+) -> Response:
     """Delete a document. `deleted` says whether it was there; an unknown id is no error."""
     service.intake.admit()
     wanted = _id(id, "id") if id_type == "json" else id
+    retry_of, condition = _retry_of(request), Condition.of(request)
     with service.intake.taking():
-        found = await service.answer(Delete([wanted], durable))
+        retry = None if retry_of is None else retry_of(b"")
+        found = await service.answer(Delete([wanted], durable, retry, condition))
     return _one(found)
 
 
-@router.get("/documents/{id:any}", dependencies=[READ], responses=responses(404, 409, 410, 422, 429))
+@router.get(
+    "/documents/{id:any}",
+    dependencies=[READ],
+    responses=openapi.answer(Document, "the document", 404, 409, 410, 422, 429),
+)
 async def get_document(
     id: Id,
     service: Served,
     id_type: IdType = "text",
-    text: Annotated[bool, Query(description="add the text")] = False,
+    text: Text = False,
 ) -> Response:
     """A document: its first verdict, its group, and whether it is kept or dropped."""
     service.intake.admit_read()
-    return json_response(await service.document(_id(id, "id") if id_type == "json" else id, text=text))
+    found = await service.document(_id(id, "id") if id_type == "json" else id, text=text)
+    return json_response(found, _etag(found["seq"]))
 
 
-@router.get("/compare", dependencies=[READ], responses=responses(404, 409, 410, 422, 429), tags=["documents"])
+@router.get(
+    "/compare", dependencies=[READ], responses=openapi.answer(Comparison, "both documents", 404, 409, 410, 422, 429)
+)
 async def compare_documents(
     a: Annotated[str, Query(max_length=MAX_ID_BYTES, description="an id, written as in /v1/documents/{id}")],
     b: Annotated[str, Query(max_length=MAX_ID_BYTES, description="the other id")],
@@ -246,6 +262,6 @@ async def compare_documents(
     return json_response(await service.compared(one, other))
 
 
-def json_response(value: Any) -> Response:
+def json_response(value: Any, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response in ASCII: ids and texts may have lone surrogates, which UTF-8 cannot encode."""
-    return Response(json.dumps(value).encode("ascii"), media_type=JSON)
+    return Response(json.dumps(value).encode("ascii"), media_type=JSON, headers=headers)

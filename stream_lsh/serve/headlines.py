@@ -7,9 +7,12 @@ import json
 from fastapi import APIRouter, Request, Response
 
 from stream_lsh.documents.fields import MAX_ID_BYTES
-from stream_lsh.serve.documents import JSON, json_response
-from stream_lsh.serve.lines import body
-from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve import openapi
+from stream_lsh.serve.bodies import body
+from stream_lsh.serve.documents import json_response, media_type
+from stream_lsh.serve.openapi import JSON
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.schemas import Headlines
 from stream_lsh.serve.security import READ, Served
 
 MOST_IDS = 100
@@ -23,15 +26,17 @@ _IDS = {
 router = APIRouter(prefix="/v1", tags=["documents"])
 
 
-@router.post("/headlines", dependencies=[READ], openapi_extra=_IDS, responses=responses(409, 413, 415, 422))
+@router.post(
+    "/headlines", dependencies=[READ], openapi_extra=_IDS,
+    responses=openapi.answer(Headlines, "the headlines", 409, 413, 415, 422, 429),
+)  # fmt: skip
 async def get_headlines(request: Request, service: Served) -> Response:
     """The headline, source and time of documents, in the order of their ids; all null for a document that is not there.
 
     The headline is the first line of the text. With several `text_field`s it begins with the first of them.
     """
     service.intake.admit_read()
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-        raise Problem(415, f"the body has to be {JSON}", field="Content-Type")
+    media_type(request, JSON)
     with service.intake.taking() as holding:
         ids = _ids(await body(request, MOST_IDS * (MAX_ID_BYTES + 2), holding))
     found = await service.headlines(ids)

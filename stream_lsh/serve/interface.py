@@ -12,6 +12,7 @@ from typing import Any
 
 from stream_lsh import progress
 from stream_lsh.documents.fields import id_text
+from stream_lsh.embedded.backups import Backup
 from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.progress import Step
 from stream_lsh.serve.counts import Tally
@@ -73,6 +74,7 @@ class Interface(ABC):
     Attributes:
         intake: admission of documents.
         socket: for the command line; None if it does not need one.
+        backups: folder of backups; None if it has none.
         disk: of the index; None if there is none.
         keeps_groups: whether there are groups.
         tables, comparisons: turns of requests for tables of groups, and of comparisons.
@@ -82,6 +84,7 @@ class Interface(ABC):
     socket: Path | None = None
     disk: Disk | None = None
     webhooks: Webhooks | None = None
+    backups: Path | None = None
     keeps_groups: bool
 
     def __init__(
@@ -190,6 +193,14 @@ class Interface(ABC):
             "totals": self.tally.totals,
             "seconds": self.tally.history(seconds),
         }  # fmt: skip
+
+    async def backup(self, destination: Path) -> Backup:
+        """Make a backup of the index. Raises UsageError if there is something at the destination."""
+        raise Problem(409, "a pipeline on Kafka has no index here: its topics are its backup")
+
+    async def metrics(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return self.tally.exposition
 
     @abstractmethod
     async def _held(self) -> dict[str, Any]:

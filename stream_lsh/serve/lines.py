@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,17 @@ from starlette.types import Receive, Scope, Send
 from stream_lsh.documents.columns import Position
 from stream_lsh.embedded.lines import Lines, LineSplitter
 from stream_lsh.errors import StreamLshError
-from stream_lsh.serve.intake import Holding
+from stream_lsh.serve.bodies import blocks, body
 from stream_lsh.serve.interface import Interface
+from stream_lsh.serve.openapi import NDJSON
 from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.retries import Retry
 from stream_lsh.serve.writer import BATCH, Answers
 
-NDJSON = "application/x-ndjson"
 UNDER_WAY = 2  # parts of a request that may wait for the writer
+KEYED_BYTES = 8 << 20  # of a request with an idempotency key, which is read completely before its first line is judged
+Answer = Callable[[Lines, Retry | None], Coroutine[Any, Any, Answers]]
+RetryOf = Callable[[bytes], Retry | None]
 _Part = tuple[int, asyncio.Task[Answers]]  # bytes of its lines, and their answers
 
 
@@ -29,40 +34,6 @@ def one_line(data: bytes) -> Lines:
     """A body as one document, with any white space in it."""
     zero = np.zeros(1, np.int64)
     return Lines(data, zero, np.array([len(data)], np.int64), zero, zero, {}, Position(len(data), 1))
-
-
-async def body(request: Request, most: int, holding: Holding) -> bytes:
-    """The body of a request.
-
-    Raises:
-        Problem: it is too large or incomplete, or all requests together have too much in memory.
-    """
-    check_length(request, most)
-    pieces, size = [], 0
-    try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > most:
-                raise _too_large(most)
-            holding.take(len(piece))
-            pieces.append(piece)
-    except ClientDisconnect:  # no client gets this response, but it is no error of the server
-        raise Problem(400, "the body is incomplete", field="body") from None
-    return b"".join(pieces)
-
-
-def check_length(request: Request, most: int) -> None:
-    """Raise Problem if the declared length of the body is too large."""
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > most:
-        raise _too_large(most)
-
-
-def _too_large(most: int) -> Problem:
-    return Problem(
-        413, f"the body has more than {most:,} bytes; send less at a time", field="body",
-        headers={"Connection": "close"},
-    )  # fmt: skip
 
 
 class LinesResponse(Response):
@@ -74,20 +45,24 @@ class LinesResponse(Response):
 
     Args:
         service: has the limits, and counts the request.
-        answer: gives the answers to lines.
+        answer: gives the answers to lines, with the key of their part of the request.
         max_line: bytes of the longest line.
+        retry_of: the key of a request with this body; None if it has none.
     """
 
     def __init__(
         self,
         request: Request,
         service: Interface,
-        answer: Callable[[Lines], Coroutine[Any, Any, Answers]],
+        answer: Answer,
         max_line: int,
+        retry_of: RetryOf | None = None,
     ) -> None:
         super().__init__()
         self._request = request
         self._answer = answer
+        self._retry_of = retry_of
+        self._retry: Retry | None = None
         self._splitter = LineSplitter(Position(), max_line, BATCH, whole=lambda _: False)
         self._most_bytes = service.limits.body_bytes
         self._most_documents = service.limits.request_documents
@@ -138,8 +113,7 @@ class LinesResponse(Response):
             self._said.put_nowait(None)
 
     async def _read(self, under_way: deque[_Part]) -> None:
-        check_length(self._request, self._most_bytes)
-        documents = 0
+        documents = part = 0
         async for block in self._blocks():
             while under_way and not self._holding.fits(len(block)):
                 await self._tell(under_way)
@@ -152,7 +126,9 @@ class LinesResponse(Response):
                         field="body", headers={"Connection": "close"},
                     )  # fmt: skip
                 size = int((lines.ends - lines.starts).sum()) + len(lines.starts)
-                under_way.append((size, asyncio.create_task(self._answer(lines))))
+                retry = None if self._retry is None else replace(self._retry, part=part)
+                part += 1
+                under_way.append((size, asyncio.create_task(self._answer(lines, retry))))
                 if len(under_way) > UNDER_WAY:
                     await self._tell(under_way)
 
@@ -165,11 +141,15 @@ class LinesResponse(Response):
         self._said.put_nowait(said)
 
     async def _blocks(self) -> AsyncIterator[bytes]:
-        size, last = 0, b"\n"
-        async for block in self._request.stream():
-            size += len(block)
-            if size > self._most_bytes:
-                raise _too_large(self._most_bytes)
+        if self._retry_of is not None:
+            # One block, so that the same request has the same parts.
+            data = await body(self._request, min(KEYED_BYTES, self._most_bytes), self._holding)
+            self._holding.release(len(data))  # it is counted as a block again
+            self._retry = self._retry_of(data)
+            yield data + b"\n"
+            return
+        last = b"\n"
+        async for block in blocks(self._request, self._most_bytes):
             if block:
                 last = block[-1:]
                 yield block

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.embedded.group_ranking import Order
 from stream_lsh.errors import UsageError
+from stream_lsh.serve import openapi
 from stream_lsh.serve.counts import SECONDS
-from stream_lsh.serve.documents import JSON, json_response
+from stream_lsh.serve.documents import json_response
 from stream_lsh.serve.events import KINDS, place_of
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.listening import EventsResponse
-from stream_lsh.serve.problems import Problem, responses
+from stream_lsh.serve.openapi import JSON
+from stream_lsh.serve.problems import Problem
+from stream_lsh.serve.schemas import Group, Groups, Live, Ready, Stats
 from stream_lsh.serve.security import READ, Served
 from stream_lsh.serve.starting import not_ready
 
@@ -34,7 +37,7 @@ def _check_groups(service: Interface) -> None:
         )  # fmt: skip
 
 
-@router.get("/groups", dependencies=[READ], responses=responses(409, 422, 429))
+@router.get("/groups", dependencies=[READ], responses=openapi.answer(Groups, "rows of the table", 409, 422, 429))
 async def get_groups(
     service: Served,
     order: Annotated[
@@ -62,7 +65,9 @@ async def get_groups(
     return Response(b'{"groups":[%b]}' % b",".join(row.json for row in found), media_type=JSON)
 
 
-@router.get("/groups/{group}", dependencies=[READ], responses=responses(404, 409, 422))
+@router.get(
+    "/groups/{group}", dependencies=[READ], responses=openapi.answer(Group, "the group and its members", 404, 409, 422)
+)
 async def get_group(
     group: Annotated[int, Path(ge=0, lt=2**63, description="number of its first member")],
     service: Served,
@@ -73,15 +78,12 @@ async def get_group(
     try:
         return Response(await service.group(group, limit), media_type=JSON)
     except UsageError as error:
-        raise Problem(404, str(error), field="group") from None
+        raise Problem(404, str(error), code="unknown_group", field="group") from None
 
 
 @router.get(
     "/events", dependencies=[READ], response_class=Response,
-    responses={
-        200: {"description": "server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
-        **responses(422),
-    },
+    responses=openapi.text("text/event-stream", "server-sent events", 422, 429),
 )  # fmt: skip
 async def get_events(
     service: Served,
@@ -106,7 +108,7 @@ async def get_events(
     return EventsResponse(service.ring, wanted, place, first, service.tokens)
 
 
-@router.get("/stats", dependencies=[READ], responses=responses(422))
+@router.get("/stats", dependencies=[READ], responses=openapi.answer(Stats, "the counts", 422))
 async def get_stats(
     service: Served,
     seconds: Annotated[int, Query(ge=0, le=SECONDS, description="seconds that are listed one by one")] = 60,
@@ -115,21 +117,23 @@ async def get_stats(
     return json_response(await service.stats(seconds))
 
 
-@plain.get("/metrics", dependencies=[READ], response_class=PlainTextResponse, responses=responses())
+@plain.get(
+    "/metrics", dependencies=[READ], response_class=PlainTextResponse, responses=openapi.text("text/plain", "metrics")
+)
 async def get_metrics(service: Served) -> Response:
     """Get metrics for Prometheus."""
-    return Response(service.tally.exposition, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+    return Response(await service.metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-@plain.get("/health/live")
-async def live(_: Served) -> dict[Literal["status"], str]:
+@plain.get("/health/live", responses=openapi.answer(Live, "the process runs"))
+async def get_live(_: Served) -> Response:
     """Whether the process runs."""
-    return {"status": "live"}
+    return JSONResponse({"status": "live"})
 
 
-@plain.get("/health/ready", responses=responses())
-async def ready(service: Served) -> dict[Literal["status"], str]:
+@plain.get("/health/ready", responses=openapi.answer(Ready, "documents are accepted"))
+async def get_ready(service: Served) -> Response:
     """Whether documents are accepted."""
     if not service.intake.ready:
         raise not_ready(service.intake.why_not, service.intake.health, service.progress)
-    return {"status": "ready"}
+    return JSONResponse({"status": "ready"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.serve.codes import CODES, code_of
+from stream_lsh.serve.heads import allowed
 
 if TYPE_CHECKING:  # numba and FastAPI take long to import, and requests are answered before
     from fastapi import FastAPI
@@ -19,19 +20,6 @@ if TYPE_CHECKING:  # numba and FastAPI take long to import, and requests are ans
     from stream_lsh.documents.columns import Rejection
 
 MEDIA_TYPE = "application/problem+json"
-SCHEMA = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "field": {"type": "string", "description": "the parameter, header, field or setting that is wrong"},
-        "verdict": {"type": "object", "description": "of a rejected document, which has a seq too"},
-    },
-}
-
 
 _WANTED = {
     "int_parsing": "an integer", "float_parsing": "a number", "bool_parsing": "true or false",
@@ -43,13 +31,14 @@ _WANTED = {
 
 
 class Problem(Exception):
-    """An error response to a client."""
+    """An error response to a client. code: of `CODES`; by default the general one of the status."""
 
     def __init__(
         self,
         status: int,
         detail: str,
         *,
+        code: str | None = None,
         field: str | None = None,
         headers: Mapping[str, str] | None = None,
         more: Mapping[str, Any] | None = None,
@@ -57,13 +46,16 @@ class Problem(Exception):
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.code = code_of(status) if code is None else code
         self.headers = dict(headers or {})
         self._more = {**({} if field is None else {"field": field}), **(more or {})}
 
     @property
     def json(self) -> bytes:
-        title = http.HTTPStatus(self.status).phrase
-        said = {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail, **self._more}
+        said = {
+            "type": f"/problems/{self.code}", "title": CODES[self.code].title, "status": self.status,
+            "code": self.code, "detail": self.detail, **self._more,
+        }  # fmt: skip
         return json.dumps(said).encode("ascii")
 
     def response(self) -> Response:
@@ -72,20 +64,13 @@ class Problem(Exception):
     @classmethod
     def rejected(cls, why: Rejection, verdict: bytes) -> Problem:
         """The problem for a rejected document: 409 if its id belongs to another document, else 422."""
-        return cls(409 if why.reason == "id_reused" else 422, why.detail, more={"verdict": json.loads(verdict)})
+        status, code = (409, "id_reused") if why.reason == "id_reused" else (422, "document_rejected")
+        return cls(status, why.detail, code=code, more={"verdict": json.loads(verdict)})
 
     @classmethod
     def of(cls, error: StreamLshError) -> Problem:
         """The problem for an error of the engine: 409 for a request that the index does not support, else 503."""
         return cls(409 if isinstance(error, UsageError) else 503, str(error))
-
-
-def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problem responses in an operation's documentation. Some apply to every operation."""
-    return {
-        status: {"description": http.HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": SCHEMA}}}
-        for status in sorted({400, 401, 403, 503, *statuses})
-    }
 
 
 def explain(app: FastAPI) -> None:
@@ -112,5 +97,6 @@ def explain(app: FastAPI) -> None:
         return Problem(422, f"{field}: give {wanted}", field=field).response()
 
     @app.exception_handler(HTTPException)
-    async def _(_: Request, error: HTTPException) -> Response:
-        return Problem(error.status_code, str(error.detail), headers=error.headers).response()
+    async def _(request: Request, error: HTTPException) -> Response:
+        headers = {"Allow": allowed(request)} if error.status_code == 405 else error.headers
+        return Problem(error.status_code, str(error.detail), headers=headers).response()

@@ -136,8 +136,11 @@ class Guard:
 
     async def _preflight(self, send: Send) -> None:
         allowed = [
-            (b"access-control-allow-methods", b"GET, POST, DELETE"),
-            (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
+            (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE"),
+            (
+                b"access-control-allow-headers",
+                b"authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id",
+            ),
             (b"access-control-max-age", b"600"),
         ]
         await send({"type": "http.response.start", "status": 204, "headers": allowed})

@@ -19,6 +19,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.columns import LINE_ID
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
+from stream_lsh.embedded.backups import Backup, backup
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_ranking import Order, Row
 from stream_lsh.embedded.group_store import FACT as GROUPS
@@ -66,6 +67,7 @@ class Service(Interface):
         receivers: Sequence[Receiver] = (),
         tokens: Tokens | None = None,
         limits: Limits = LIMITS,
+        backups: Path | None = None,
         failed: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
         if settings.id_field == LINE_ID:
@@ -88,11 +90,11 @@ class Service(Interface):
         self.disk = disk
         self.tally.gauge(FREE, "Free bytes on the disk of the index.", lambda: disk.free)
         self.tally.gauge(RESERVE, "Free bytes below which writes are refused.", lambda: disk.reserve)
-        self.socket = folder / SOCKET
+        self.socket, self.backups = folder / SOCKET, backups
         if receivers:
             self.webhooks = Webhooks(receivers, lambda: self.engine.alert_journal, folder)
         self.keeps_groups = engine.groups is not None or engine.index.store.named(GROUPS) is not None
-        self._starting = asyncio.Lock()
+        self._starting, self._copying = asyncio.Lock(), asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
 
     def _opened(self, engine: Engine) -> Engine:
@@ -268,6 +270,20 @@ class Service(Interface):
             "texts": self.settings.verify == "exact",
         }  # fmt: skip
 
+    async def backup(self, destination: Path) -> Backup:
+        loop = asyncio.get_running_loop()
+
+        def checkpoint(path: Path) -> None:
+            look = Look(lambda engine: engine.index.store.checkpoint(path))
+            asyncio.run_coroutine_threadsafe(self.writer.do(look), loop).result()
+
+        async with self._copying:
+            return await asyncio.to_thread(backup, self.folder, destination, checkpoint)
+
+    async def metrics(self) -> bytes:
+        self.tally.measure(self.engine.index.count, await self._bytes())
+        return await super().metrics()
+
     async def _bytes(self) -> int:
         """Bytes on disk, at most `SIZE_SECONDS` old."""
         if time.monotonic() - self._size[0] > SIZE_SECONDS:
@@ -295,7 +311,7 @@ def _row_of(engine: Engine, id: str | int) -> tuple[int, int]:
 def _missing(id: str | int) -> Problem:
     return Problem(
         404, f"there is no document with the id {shown(id)}: it was never sent, was rejected or deleted, or has left "
-        f"the window{as_number(id)}",
+        f"the window{as_number(id)}", code="unknown_document",
     )  # fmt: skip
 
 

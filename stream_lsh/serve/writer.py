@@ -24,12 +24,16 @@ from stream_lsh.documents.lines import parse_lines
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import StreamLshError, UsageError
+from stream_lsh.index.rows.layout import SEQ
 from stream_lsh.index.segments.stream_time import BEFORE
 from stream_lsh.judging.verdicts import deletion
 from stream_lsh.serve.answers import answers, verdict_lines
+from stream_lsh.serve.conditions import Condition
 from stream_lsh.serve.disk import is_full
 from stream_lsh.serve.opening import Opening
+from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.reads import READ_SECONDS, Reads
+from stream_lsh.serve.retries import Retries, Retry, rejections
 
 BATCH = 2048  # documents that are committed together
 PART = 256  # of these, judged together
@@ -45,19 +49,24 @@ class Answers:
         lines: one JSON object per document.
         rejected: reasons of rejected documents, by position.
         late: where a verdict will be that is not there in time, by position.
+        repeated: whether they are those of an earlier request with the same idempotency key.
     """
 
     lines: Sequence[bytes]
     rejected: Mapping[int, Rejection]
     late: Mapping[int, str] = field(default_factory=dict)
+    repeated: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Add:
-    """Documents to be judged and stored. durable: answer after the commit."""
+    """Documents to be judged and stored. durable: answer after the commit. condition: on the version of the first
+    document."""
 
     lines: Lines
     durable: bool = True
+    retry: Retry | None = None
+    condition: Condition | None = None
 
     def __len__(self) -> int:
         return len(self.lines.starts)
@@ -79,6 +88,8 @@ class Delete:
 
     ids: Sequence[str | int]
     durable: bool = True
+    retry: Retry | None = None
+    condition: Condition | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -138,6 +149,7 @@ class Writer:
         self, opening: Opening, committed: Callable[[Round], None], failed: Callable[[BaseException], None]
     ) -> None:
         self._opening = opening
+        self._retries = self._retries_of()
         self._committed = committed
         self._failed = failed
         self._queue: SimpleQueue[_Waiting | _Turn | None] = SimpleQueue()
@@ -152,6 +164,10 @@ class Writer:
     @property
     def _engine(self) -> Engine:
         return self._opening.engine
+
+    def _retries_of(self) -> Retries:
+        """The keys that the index has, and their answers."""
+        return Retries(self._engine.index.store, self._engine.settings.erase_hours)
 
     def start(self) -> None:
         """Start the thread. Called in the event loop that gets the answers."""
@@ -207,6 +223,7 @@ class Writer:
                 if not self._opening.failed(error):
                     self._refuse(error)
                     return
+                self._retries = self._retries_of()
                 if self._ended:  # the end may have been taken already
                     self._queue.put(None)
 
@@ -215,11 +232,13 @@ class Writer:
         while (taken := self._next()) is not None:
             if taken:
                 self._work(taken)
-            if self._round.judged and time.monotonic() - self._last >= COMMIT_SECONDS:
+            late = self._round.judged and time.monotonic() - self._last >= COMMIT_SECONDS
+            if late or (not taken and self._retries.due):
                 self._commit([])
             elif not taken:
                 self._engine.erase()
-            self._opening.recover()
+            if self._opening.recover():
+                self._retries = self._retries_of()
         if self._round.judged:
             self._commit([])
 
@@ -258,8 +277,11 @@ class Writer:
     def _work(self, taken: Sequence[_Waiting]) -> None:
         pause = 0.0
         try:
-            for _, same in groupby(taken, key=lambda waiting: type(waiting.work)):
-                self._judge(list(same))
+            for same in _together(taken):
+                if isinstance(same[0].work, Look):
+                    self._look(same)
+                elif unanswered := [waiting for waiting in same if not self._answered(waiting)]:
+                    self._judge(unanswered)
             pause = self._engine.index.pause * sum(len(w.work) for w in taken if isinstance(w.work, Add)) / 1000
             late, early = _parted(taken)
             self._tell(early)
@@ -294,6 +316,28 @@ class Writer:
                 self._tell(taken)
         if self._reads:
             self._queue.put(_Turn.READ)
+
+    def _answered(self, waiting: _Waiting) -> bool:
+        """Whether work has its answer already: that of an earlier request with its key, or that its condition is not
+        met."""
+        work = waiting.work
+        if isinstance(work, Add | Delete):
+            try:
+                lines = None if work.retry is None else self._retries.answer(work.retry)
+                if lines is not None:
+                    waiting.result = Answers(lines, rejections(lines), repeated=True)
+                elif work.condition is not None:
+                    self._check(work.condition, self._columns([work]))
+            except Problem as problem:
+                waiting.error = problem
+        return waiting.result is not None or waiting.error is not None
+
+    def _check(self, condition: Condition, found: Columns) -> None:
+        """Raise Problem if a document does not meet a condition. A rejected one changes nothing."""
+        if found.rejected:
+            return
+        shard, row = self._engine.index.look_up(found.ids)[0].tolist()
+        condition.check(None if row < 0 else int(self._engine.index.words(shard, row)[SEQ]))
 
     def _look(self, waitings: Iterable[_Waiting]) -> None:
         for waiting in waitings:
@@ -334,6 +378,8 @@ class Writer:
         for waiting in waitings:
             end = at + len(waiting.work)
             waiting.result = Answers(said[at:end], {i - at: w for i, w in reasons.items() if at <= i < end})
+            if isinstance(waiting.work, Add | Delete) and waiting.work.retry is not None:
+                self._retries.add(waiting.work.retry, said[at:end])
             at = end
 
     def _parts(self, found: Columns, only_looking: bool) -> Iterator[Judged]:
@@ -361,7 +407,7 @@ class Writer:
         return parse_lines(lines.data, lines.starts, lines.ends, self._engine.fields, rejected=lines.rejected)
 
     def _commit(self, late: Sequence[_Waiting]) -> None:
-        self._engine.commit()
+        self._engine.commit({}, *self._retries.take())
         self._last = time.monotonic()
         done, self._round = self._round, Round()
         self._reads.release()
@@ -389,6 +435,30 @@ class Writer:
                 each.error = error
             self._tell(failed)
             waiting = self._queue.get()
+
+
+def _together(waitings: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
+    """Neighbours that can be judged together: of one kind, without conditions, and no two with the same key."""
+    some: list[_Waiting] = []
+    names: set[str] = set()
+    for waiting in waitings:
+        work, before = waiting.work, some[-1].work if some else waiting.work
+        name = _key_of(work)
+        if some and (type(work) is not type(before) or _conditional(work) or _conditional(before) or name in names):
+            yield some
+            some, names = [], set()
+        some.append(waiting)
+        names |= set() if name is None else {name}
+    if some:
+        yield some
+
+
+def _conditional(work: Work) -> bool:
+    return isinstance(work, Add | Delete) and work.condition is not None
+
+
+def _key_of(work: Work) -> str | None:
+    return work.retry.name if isinstance(work, Add | Delete) and work.retry is not None else None
 
 
 def _parted(waitings: Sequence[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:

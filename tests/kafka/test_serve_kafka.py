@@ -195,7 +195,7 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         assert service.client.get("/v1/documents/nobody").status_code == 404
         stats = service.client.get("/v1/stats").json()
         assert stats["totals"]["documents"] == 63 and not stats["index"]["checks"]
-        assert b"stream_lsh_verdicts_total" in service.client.get("/metrics").content
+        assert b"stream_lsh_serve_verdicts_total" in service.client.get("/metrics").content
 
 
 def test_events_go_on_over_a_restart(pipeline: Pipeline) -> None:

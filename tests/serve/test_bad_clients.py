@@ -246,4 +246,4 @@ async def test_a_document_that_the_engine_fails_on_is_answered_alone(
             assert said.startswith(b"HTTP/1.1 422 ")
             assert json.loads(problem)["verdict"]["reason"] == "engine_error"
         assert await added(port, "honest")
-        assert b'stream_lsh_rejected_total{reason="engine_error"} 2.0' in service.tally.exposition
+        assert b'stream_lsh_serve_rejected_total{reason="engine_error"} 2.0' in service.tally.exposition

@@ -1,5 +1,6 @@
 """The interface over HTTP, of a real process."""
 
+import gzip
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -39,7 +40,7 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     """What a problem says."""
     assert (answer.status_code, answer.headers["content-type"]) == (status, MEDIA_TYPE), answer.text
     found: dict[str, Any] = answer.json()
-    assert found["status"] == status and found["detail"]
+    assert found["status"] == status and found["detail"] and found["type"] == f"/problems/{found['code']}"
     return found
 
 
@@ -154,6 +155,14 @@ def test_a_deletion_says_whether_something_was_deleted(served: Serving) -> None:
         problem(served.client.get(path_of(id)), 404)
 
 
+def test_many_documents_are_looked_up(served: Serving) -> None:
+    served.add_all([{"id": id, "text": text(f"q{i}"), "ts": 1} for i, id in enumerate(("q", 19))])
+    said = served.client.post("/v1/lookups?text=true", headers=NDJSON, content=b'"q"\n"19"\n19\n').text.splitlines()
+    one, none, other = map(json.loads, said)
+    assert (one["text"], none["id"], none["problem"]["code"]) == (text("q0"), "19", "unknown_document")
+    assert other == served.client.get("/v1/documents/19?id_type=json&text=true").json()
+
+
 def test_an_id_that_is_too_long_is_no_id(served: Serving) -> None:
     problem(served.client.get("/v1/documents/" + "[" * 4000), 404)
     problem(served.client.get("/v1/documents/" + "é" * 4000), 422)
@@ -210,8 +219,38 @@ def test_what_is_wrong_is_a_problem_with_its_name(served: Serving) -> None:
     assert problem(served.client.get("/v1/events?kinds=all"), 422)["field"] == "kinds"
     assert problem(served.client.get("/v1/events", headers={"Last-Event-ID": "x"}), 422)["field"] == "Last-Event-ID"
     problem(served.client.get("/v1/groups/999999"), 404)
-    problem(served.client.get("/v1/nothing"), 404)
+    unknown = problem(served.client.get("/v1/nothing"), 404)
+    assert served.client.get(unknown["type"]).text.startswith(unknown["title"])
     problem(served.client.put("/v1/documents"), 405)
+
+
+def test_gzip_bodies_are_inflated_up_to_the_limit(served: Serving) -> None:
+    lines = b"".join(json.dumps({"id": f"g{i}", "text": text(f"g{i}"), "ts": 1}).encode() + b"\n" for i in range(3))
+    halves = gzip.compress(lines[:50]) + gzip.compress(lines[50:])
+
+    def send(kind: dict[str, str], body: bytes, encoding: str = "gzip") -> httpx.Response:
+        headers = {**kind, "Content-Encoding": encoding}
+        return served.client.post("/v1/documents", headers=headers, content=body)
+
+    assert [json.loads(line)["id"] for line in send(NDJSON, halves).text.splitlines()] == ["g0", "g1", "g2"]
+    for kind, size in ((JSON, 17 << 20), (NDJSON, 65 << 20)):
+        bomb = gzip.compress(b"\n" * size, 1)
+        assert len(bomb) < 1 << 19 and problem(send(kind, bomb), 413)["code"] == "too_large"
+    for body in (halves[:30], b"text", b""):
+        assert problem(send(NDJSON, body), 400)["field"] == "body"
+    assert problem(send(NDJSON, halves, "br"), 415)["field"] == "Content-Encoding"
+
+
+def test_head_allow_and_date(served: Serving) -> None:
+    for path in ("/v1/groups?limit=1", "/", "/v1/events", "/page/page.js"):
+        head = served.client.head(path)
+        assert (head.status_code, head.content) == (200, b"") and head.headers["Date"].endswith(" GMT")
+    get = served.client.get("/v1/groups?limit=1")
+    assert served.client.head("/v1/groups?limit=1").headers["Content-Length"] == get.headers["Content-Length"]
+    for path, methods in (("/v1/documents/x", "DELETE, GET, HEAD"), ("/v1/documents", "POST"), ("/", "GET, HEAD")):
+        answer = served.client.put(path)
+        assert problem(answer, 405)["code"] == "method_not_allowed" and answer.headers["Allow"] == methods
+    assert 'method="HEAD",route="/v1/events",status="200"' in served.client.get("/metrics").text
 
 
 def test_pages_of_other_sites_get_nothing(served: Serving) -> None:
@@ -233,8 +272,17 @@ def test_the_counts_are_those_of_what_was_done(served: Serving) -> None:
         assert after["totals"]["kinds"][kind] == before["totals"]["kinds"][kind] + 1
     assert after["index"]["next_seq"] == before["index"]["next_seq"] + 2
     shown = served.client.get("/metrics").text
-    assert f'stream_lsh_verdicts_total{{kind="unique"}} {after["totals"]["kinds"]["unique"]}.0' in shown
-    assert f"stream_lsh_next_seq {after['index']['next_seq']}.0" in shown
+    assert f'stream_lsh_serve_verdicts_total{{kind="unique"}} {after["totals"]["kinds"]["unique"]}.0' in shown
+    assert f"stream_lsh_serve_next_seq {after['index']['next_seq']}.0" in shown
+    assert f"stream_lsh_serve_index_documents {after['index']['documents']}.0" in shown
+    for route in ("nothing", "everything"):
+        served.client.get(f"/v1/{route}")
+    served.client.request("PURGE", "/v1/documents/k0")
+    counted = "stream_lsh_serve_requests_total{"
+    labels = [line for line in served.client.get("/metrics").text.splitlines() if line.startswith(counted)]
+    assert {f'{counted}method="GET",route="/v1/stats",status="200"}}' in line for line in labels} == {True, False}
+    assert len([line for line in labels if 'route="other",status="404"' in line]) == 1
+    assert any('method="other",route="/v1/documents/{id}",status="405"' in line for line in labels)
     assert served.client.get("/health/live").json() == {"status": "live"}
     assert served.client.get("/health/ready").json() == {"status": "ready"}
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from rocksdict import AccessType, ColumnFamily, Options, Rdict, RdictIter, ReadOptions, WriteBatch
+from rocksdict import AccessType, Checkpoint, ColumnFamily, Options, Rdict, RdictIter, ReadOptions, WriteBatch
 
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
@@ -385,6 +385,17 @@ class Store:
         except Exception as error:
             raise state_error(self.path, error) from None
         return value
+
+    def checkpoint(self, path: Path) -> None:
+        """Make a copy of the store at a path that does not exist. Files are hard links on the same file system.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        try:
+            Checkpoint(self._db).create_checkpoint(str(path))
+        except Exception as error:
+            raise output_error(path, error) from None
 
     def verify(self) -> str | None:
         """Read everything, with its checksums. Returns what is wrong, or None."""

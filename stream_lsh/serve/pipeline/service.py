@@ -37,6 +37,7 @@ from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
 from stream_lsh.serve.pipeline.originals import Original, Originals
 from stream_lsh.serve.pipeline.outputs import Outputs
+from stream_lsh.serve.pipeline.recent_answers import RecentAnswers
 from stream_lsh.serve.pipeline.restarts import Restarts
 from stream_lsh.serve.pipeline.sending import Sending
 from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
@@ -72,6 +73,7 @@ class PipelineService(Interface):
         self._reader = Reader(settings, None, LeftOut())
         self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
+        self._recent = RecentAnswers()
         self._copy = GroupCopy(settings) if settings.groups else None
         self._readers: list[Restarts] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -148,6 +150,16 @@ class PipelineService(Interface):
                 "with its workers. Send the document to /v1/documents, or check against an index of your own "
                 "(stream-lsh serve --index)",
             )  # fmt: skip
+        if work.condition is not None:
+            raise Problem(
+                409, "a pipeline on Kafka judges documents in the order of their topic, whatever their version: "
+                "If-Match and If-None-Match need an index of your own (stream-lsh serve --index)", field="If-Match",
+            )  # fmt: skip
+        if work.retry is None:
+            return await self._sent(work)
+        return await self._recent.answer(work.retry, lambda: self._sent(work))
+
+    async def _sent(self, work: Add | Delete) -> Answers:
         records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
         end = time.monotonic() + self.limits.answer_seconds
         self._waiting += len(work)
@@ -259,13 +271,18 @@ class PipelineService(Interface):
             if found["state"] != "rejected":
                 return dict(found)
             said = {name: value for name, value in found.items() if name != "state"}
-            raise Problem(404, f"the document was rejected: {found['detail']}", more={"verdict": said})
+            raise Problem(
+                404, f"the document was rejected: {found['detail']}", code="unknown_document", more={"verdict": said}
+            )  # fmt: skip
         if id in self._late:
-            raise Problem(404, "it is accepted, and its verdict is not there yet", headers={"Retry-After": "1"})
+            raise Problem(
+                404, "it is accepted, and its verdict is not there yet", code="unknown_document",
+                headers={"Retry-After": "1"},
+            )  # fmt: skip
         raise Problem(
             404, f"no document with the id {shown(id)} is among the last "
             f"{self.limits.kept_events:,} whose verdicts this service stores (--keep-events), or it was deleted; the "
-            f"verdicts topic may have it{as_number(id)}",
+            f"verdicts topic may have it{as_number(id)}", code="unknown_document",
         )  # fmt: skip
 
     async def _text(self, found: dict[str, Any]) -> Original:

@@ -1,0 +1,218 @@
+"""The requests of a client, and the results in their answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from stream_lsh.client.errors import RequestError, VerdictPending
+from stream_lsh.serve.schemas import (
+    Accepted,
+    Backup,
+    Comparison,
+    Document,
+    Group,
+    GroupRow,
+    Groups,
+    Model,
+    Problem,
+    Stats,
+    Verdict,
+)
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Model)
+JSON, NDJSON = "application/json", "application/x-ndjson"
+LINES, LINES_BYTES = 1000, 4 << 20  # of a request of many lines
+COMPRESSED_BYTES = 16 << 10  # from which a body is compressed
+Id = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request, and how its result is read. `read` raises RequestError."""
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], T]
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes = b""
+
+
+def add(
+    document: Mapping[str, Any], durable: bool, version: int | None, new: bool, key: str | None
+) -> Call[Verdict]:  # fmt: skip
+    headers = {**_key(key), **({} if version is None else {"If-Match": f'"{version}"'})}
+    headers |= {"If-None-Match": "*"} if new else {}
+    return _body("/v1/documents", JSON, _json(document), _verdict, headers, _durable(durable))
+
+
+def check(document: Mapping[str, Any]) -> Call[Verdict]:
+    return _body("/v1/check", JSON, _json(document), _verdict)
+
+
+def add_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
+    return _body("/v1/documents", NDJSON, b"".join(lines), _lines_of(Verdict), _key(None), _durable(durable))
+
+
+def check_lines(lines: Sequence[bytes]) -> Call[list[Verdict]]:
+    return _body("/v1/check", NDJSON, b"".join(lines), _lines_of(Verdict))
+
+
+def delete(id: Id, durable: bool, version: int | None, key: str | None) -> Call[Verdict]:
+    headers = {**_key(key), **({} if version is None else {"If-Match": f'"{version}"'})}
+    return Call("DELETE", _path(id), _verdict, {"id_type": "json", **_durable(durable)}, headers)
+
+
+def delete_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
+    return _body("/v1/deletions", NDJSON, b"".join(lines), _lines_of(Verdict), _key(None), _durable(durable))
+
+
+def get(id: Id, text: bool) -> Call[Document | None]:
+    return Call("GET", _path(id), _document, {"id_type": "json", **({"text": "true"} if text else {})})
+
+
+def get_lines(lines: Sequence[bytes], text: bool) -> Call[list[Document | None]]:
+    return _body("/v1/lookups", NDJSON, b"".join(lines), _documents, {}, {"text": "true"} if text else {})
+
+
+def compare(a: Id, b: Id) -> Call[Comparison]:
+    params = {"a": json.dumps(a), "b": json.dumps(b), "id_type": "json"}
+    return Call("GET", "/v1/compare", _model_of(Comparison), params)
+
+
+def groups(order: str, since: str | None, limit: int) -> Call[list[GroupRow]]:
+    def read(answer: httpx.Response) -> list[GroupRow]:
+        return _model_of(Groups)(answer).groups
+
+    params: dict[str, str | int] = {"order": order, "limit": limit, **({} if since is None else {"since": since})}
+    return Call("GET", "/v1/groups", read, params)
+
+
+def group(number: int, limit: int) -> Call[Group]:
+    return Call("GET", f"/v1/groups/{number}", _model_of(Group), {"limit": limit})
+
+
+def stats(seconds: int) -> Call[Stats]:
+    return Call("GET", "/v1/stats", _model_of(Stats), {"seconds": seconds})
+
+
+def backup(name: str | None) -> Call[Backup]:
+    return _body("/v1/backups", JSON, _json({} if name is None else {"name": name}), _model_of(Backup))
+
+
+def batches(values: Iterable[Any]) -> Iterator[list[bytes]]:
+    """Values as JSON lines, in batches of one request."""
+    some: list[bytes] = []
+    size = 0
+    for value in values:
+        line = _json(value) + b"\n"
+        if some and (len(some) == LINES or size + len(line) > LINES_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(line)
+        size += len(line)
+    if some:
+        yield some
+
+
+def problem_of(answer: httpx.Response) -> RequestError:
+    """The error for an answer that is no success."""
+    try:
+        problem = Problem.model_validate(answer.json())
+    except ValueError:  # of a proxy
+        problem = Problem(
+            type="about:blank", title=answer.reason_phrase, status=answer.status_code, code="unknown",
+            detail=answer.text[:200],
+        )  # fmt: skip
+    after = answer.headers.get("retry-after", "")
+    return RequestError(problem, float(after) if after.isdecimal() else None)
+
+
+def _body(
+    path: str, kind: str, content: bytes, read: Callable[[httpx.Response], T], headers: Mapping[str, str] | None = None,
+    params: Mapping[str, str] | None = None,
+) -> Call[T]:  # fmt: skip
+    more = {"Content-Type": kind, **(headers or {})}
+    if len(content) >= COMPRESSED_BYTES:
+        content, more = gzip.compress(content, 1), {**more, "Content-Encoding": "gzip"}
+    return Call("POST", path, read, params or {}, more, content)
+
+
+def _key(key: str | None) -> dict[str, str]:
+    return {"Idempotency-Key": key or uuid.uuid4().hex}
+
+
+def _durable(durable: bool) -> dict[str, str]:
+    return {} if durable else {"durable": "false"}
+
+
+def _path(id: Id) -> str:
+    return f"/v1/documents/{quote(json.dumps(id), safe='').replace('.', '%2E')}"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _checked(answer: httpx.Response) -> httpx.Response:
+    if not answer.is_success:
+        raise problem_of(answer)
+    return answer
+
+
+def _model_of(model: type[M]) -> Callable[[httpx.Response], M]:
+    return lambda answer: model.model_validate(_checked(answer).json())
+
+
+def _verdict(answer: httpx.Response) -> Verdict:
+    if answer.status_code == httpx.codes.ACCEPTED:
+        raise VerdictPending(Accepted.model_validate(answer.json()))
+    return _model_of(Verdict)(answer)
+
+
+def _document(answer: httpx.Response) -> Document | None:
+    try:
+        return _model_of(Document)(answer)
+    except RequestError as error:
+        if error.code == "unknown_document":
+            return None
+        raise
+
+
+def _objects(answer: httpx.Response) -> Iterator[dict[str, Any]]:
+    """The lines of an answer. Raises RequestError for a last line with a problem of the whole request."""
+    for line in _checked(answer).content.splitlines():
+        found = json.loads(line)
+        if "problem" in found and "id" not in found:
+            raise RequestError(Problem.model_validate(found["problem"]))
+        yield found
+
+
+def _lines_of(model: type[M]) -> Callable[[httpx.Response], list[M]]:
+    def read(answer: httpx.Response) -> list[M]:
+        found = list(_objects(answer))
+        for accepted in found:
+            if "taken" in accepted:
+                raise VerdictPending(Accepted.model_validate(accepted))
+        return [model.model_validate(line) for line in found]
+
+    return read
+
+
+def _documents(answer: httpx.Response) -> list[Document | None]:
+    found: list[Document | None] = []
+    for line in _objects(answer):
+        problem = Problem.model_validate(line["problem"]) if "problem" in line else None
+        if problem is not None and problem.code != "unknown_document":
+            raise RequestError(problem)
+        found.append(Document.model_validate(line) if problem is None else None)
+    return found

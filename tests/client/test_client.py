@@ -1,0 +1,190 @@
+"""The client, with and without asyncio, of a real service, also over a connection that loses answers."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from inspect import isasyncgen
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import BaseModel
+from support.serving import JSON, Serving
+
+from stream_lsh.client import AsyncClient, Client, RequestError, Unreachable
+from stream_lsh.client.calls import stats
+from stream_lsh.client.exchange import exchange
+
+TEXT = "The council has voted for the {0} bridge over the {0} river; work begins in {0} and takes two {1}."
+
+
+class Waiting:
+    """An `AsyncClient` whose methods wait for their results."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._client = AsyncClient(url)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any, **named: Any) -> Any:
+            found = getattr(self._client, name)(*given, **named)
+            if isasyncgen(found):
+                return self._each(found)
+            return self._loop.run_until_complete(found)
+
+        return call
+
+    def _each(self, found: Any) -> Iterator[Any]:
+        try:
+            while True:
+                yield self._loop.run_until_complete(anext(found))
+        except StopAsyncIteration:
+            return
+        finally:
+            self._loop.run_until_complete(found.aclose())
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("client")
+    options = (
+        "--on-conflict",
+        "update",
+        "--source-field",
+        "from",
+        "--time-field",
+        "ts",
+        "--backup-folder",
+        str(folder),
+    )
+    with Serving(folder / "index", *options) as it:
+        yield it
+
+
+@pytest.fixture(params=[Client, Waiting])
+def kind(request: pytest.FixtureRequest) -> Callable[[str], Any]:
+    made: Callable[[str], Any] = request.param
+    return made
+
+
+def document(id: str | int, name: str, last: str = "years") -> dict[str, Any]:
+    return {"id": id, "text": TEXT.format(name, last), "from": "herald", "ts": 1_700_000_000}
+
+
+def known(found: Any) -> Any:
+    """A result, of which the models have every field."""
+    if isinstance(found, list):
+        return [known(one) for one in found]
+    if isinstance(found, BaseModel):
+        assert not found.model_extra, found
+        for value in dict(found).values():
+            known(value)
+    return found
+
+
+def test_operations_have_typed_results(served: Serving, kind: Callable[[str], Any]) -> None:
+    client, name = kind(served.url), kind.__name__
+    first = known(client.add(document(f"{name}/1", name)))
+    second, bad = known(list(client.add_many([document(f"{name} 2", name, "winters"), {"id": 3, "ts": 1}])))
+    assert (second.kind, second.duplicate_of, second.matches[0].seq) == ("near_duplicate", f"{name}/1", first.seq)
+    assert (bad.kind, bad.reason) == ("rejected", "missing_field")
+    assert known(client.check(document("x", name, "days"))).duplicate_of == f"{name}/1"
+    assert [one.seq for one in client.check_many([document("x", name)] * 2)] == [None, None]
+    found = known(client.get(f"{name}/1", text=True))
+    assert (found.seq, found.text) == (first.seq, TEXT.format(name, "years"))
+    assert [one and one.seq for one in known(list(client.get_many(["?", f"{name}/1"])))] == [None, first.seq]
+    assert client.get("?") is None
+    assert known(client.compare(f"{name}/1", f"{name} 2")).match
+    assert first.group in [row.group for row in known(client.groups(order="growing", since="7d", limit=1000))]
+    assert [member.id for member in known(client.group(first.group)).members] == [f"{name}/1", f"{name} 2"]
+    assert known(client.stats(60)).totals.documents >= 3
+    assert known(client.backup(f"of-{name}")).next_seq > second.seq
+    assert [(event.kind, event.data["seq"]) for event in islice(client.events("verdict", after="0.0"), 1)] == [
+        ("verdict", 0)
+    ]
+    with pytest.raises(RequestError) as refused:
+        client.add(document(f"{name}/1", name, "months"), version=first.seq + 1000)
+    assert (refused.value.status, refused.value.code) == (412, "version_changed")
+    with pytest.raises(RequestError) as refused:
+        client.add({"id": "no text", "ts": 1})
+    assert refused.value.problem.verdict is not None and refused.value.problem.verdict.reason == "missing_field"
+    assert client.delete(f"{name}/1", version=first.seq).deleted
+    assert [one.deleted for one in client.delete_many([f"{name}/1", f"{name} 2"])] == [False, True]
+
+
+@contextmanager
+def losing(url: str, lost: Callable[[], object]) -> Iterator[str]:
+    """A proxy that loses the first answer to each path; lost: called then."""
+    seen: set[str] = set()
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+            answer = httpx.post(url + self.path, content=body, headers=headers)
+            if self.path not in seen:
+                seen.add(self.path)
+                lost()
+                self.close_connection = True
+                return
+            self.send_response(answer.status_code)
+            for name in ("content-type", "content-length", "retry-after"):
+                if name in answer.headers:
+                    self.send_header(name, answer.headers[name])
+            if "content-length" not in answer.headers:
+                self.send_header("content-length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_lost_answer_counts_once(served: Serving, kind: Callable[[str], Any]) -> None:
+    """Also if another client has written a later version meanwhile."""
+    id, before = f"lost {kind.__name__}", served.client.get("/v1/stats").json()["index"]["next_seq"]
+    later = json.dumps(document(id, "other"))
+
+    def another() -> None:
+        assert served.client.post("/v1/documents", headers=JSON, content=later).status_code == 200
+
+    with losing(served.url, another) as url:
+        said = kind(url).add(document(id, "first"))
+    assert said.seq == before
+    found = served.client.get(f"/v1/documents/{id}?text=true").json()
+    assert (found["text"], found["seq"]) == (TEXT.format("other", "years"), before + 1)
+
+
+def test_requests_are_repeated_with_pauses() -> None:
+    def answer(status: int, **headers: str) -> httpx.Response:
+        problem = {"type": "/problems/x", "title": "x", "status": status, "code": "x", "detail": "x"}
+        return httpx.Response(status, json=problem, headers=headers)
+
+    steps = exchange(stats(0), 3, lambda: 1.0)
+    assert next(steps) is None and steps.send(httpx.ConnectError("no")) == 0.25
+    assert next(steps) is None and steps.send(answer(429, **{"Retry-After": "7"})) == 7.5
+    with pytest.raises(Unreachable):
+        assert next(steps) is None and steps.send(httpx.ReadTimeout("late"))
+    refused = exchange(stats(0), 3, lambda: 1.0)
+    with pytest.raises(RequestError):
+        assert next(refused) is None and refused.send(answer(403))
+    proxied = exchange(stats(0), 1, lambda: 1.0)
+    with pytest.raises(RequestError) as error:
+        assert next(proxied) is None and proxied.send(httpx.Response(502, text="<html>"))
+    assert (error.value.status, error.value.code) == (502, "unknown")
+
+
+def test_lines_are_sent_in_parts(tmp_path: Path) -> None:
+    with Serving(tmp_path / "index") as serving, Client(serving.url) as client:
+        texts = ({"id": i, "text": f"{i} {TEXT.format(i, i)}"} for i in range(2500))
+        assert [verdict.seq for verdict in client.add_many(texts)] == list(range(2500))
