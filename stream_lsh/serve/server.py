@@ -142,7 +142,7 @@ def _config(app: Starting, *, local: bool = False) -> uvicorn.Config:
     return uvicorn.Config(
         Limited(app), http=Connections(most, local=local).protocol,  # type: ignore[arg-type]
         ws="none", lifespan="off", log_config=None, log_level="error", access_log=False,
-        server_header=False, date_header=False, proxy_headers=False, backlog=min(1024, most),
+        server_header=False, proxy_headers=False, backlog=min(1024, most),
         timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,
     )  # fmt: skip
 
