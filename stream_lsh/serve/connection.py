@@ -20,6 +20,7 @@ from stream_lsh.serve.problems import MEDIA_TYPE, Problem
 HEADER_BYTES = 64 << 10  # limit of the request line, headers and trailers together
 HEADER_SECONDS = 10.0  # time limit for the request line and headers
 SILENT_SECONDS = 60.0  # time limit for the next part of a body or of a response
+LINGER_SECONDS = 2.0  # time limit for a client to read a refusal, while it may still be sending
 PART_BYTES = 64 << 10  # size of such a part of a body; its end is one too
 CONNECTIONS = 2000
 HEALTH_CONNECTIONS = 50  # above that limit, for health only
@@ -94,6 +95,7 @@ class Connection(HttpToolsProtocol):
         self._fields = 0  # bytes of the request line, headers and trailers
         self._part = 0  # bytes of the body's current part
         self._body_due = self._write_paused = self._too_large = self._answering = False
+        self._ended = False  # what comes now is not read
         self._requests = 0  # in progress
         self.limited = False  # to health
 
@@ -113,11 +115,11 @@ class Connection(HttpToolsProtocol):
         self._state.clear()  # it refers to this connection
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self._ended or self.transport.is_closing():
             return
         self._unread += len(data)
         super().data_received(data)
-        if self._unread > HEADER_BYTES and not self.transport.is_closing():
+        if self._unread > HEADER_BYTES and not (self._ended or self.transport.is_closing()):
             self._too_large = True
             self.send_400_response("")
 
@@ -180,7 +182,14 @@ class Connection(HttpToolsProtocol):
             return
         problem = _bad_headers() if self._too_large else Problem(400, "this is not a valid HTTP request")
         self.transport.write(_written(problem))
-        self.transport.close()
+        if self._requests or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        # The client may still be sending. If it is not read, the client gets a reset instead of the answer.
+        self._ended = True
+        self.transport.write_eof()
+        self._have_headers()
+        self._header_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     # -- the app ----------------------------------------------------------------------------------------------------
 

@@ -204,3 +204,19 @@ def test_looking_at_a_folder_makes_no_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no index"):
         information(tmp_path)
     assert not list((tmp_path / "db").iterdir())
+
+
+def test_a_store_that_does_not_close_can_be_opened_again(tmp_path: Path) -> None:
+    """RocksDB does not close after a failed write."""
+
+    class Full:
+        def close(self) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    store = Store(tmp_path / "db")
+    store.write({name_key("fact"): b"1"})
+    store._families["full"] = Full()
+    with pytest.raises(OutputError, match="make room on the disk"):
+        store.close()
+    with closing(Store(tmp_path / "db")) as again:
+        assert again.named("fact") == 1
