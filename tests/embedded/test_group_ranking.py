@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,15 @@ def test_tables_kept_up_with_commits_are_those_of_a_scan(
     engine.close()
 
 
-def test_a_table_is_that_of_one_commit(tmp_path: Path) -> None:
+def test_a_table_is_that_of_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while another thread commits, and if the ranking is built meanwhile."""
+    note = Ranking.note
+
+    def slow(*given: Any) -> None:
+        time.sleep(0.003)  # time enough to see what is written and not noted, if that were possible
+        note(*given)
+
+    monkeypatch.setattr(Ranking, "note", slow)
     engine = Engine.open(Settings(**SURE | FIELDS), tmp_path / "index", groups=True)
     ended, found = threading.Event(), list[tuple[bytes, ...]]()
 
