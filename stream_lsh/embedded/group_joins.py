@@ -51,9 +51,7 @@ class Joins:
 
     def sort(self) -> None:
         """Sort the tail in, and drop the oldest joins if there are too many."""
-        if not self._tail:
-            return
-        times, slots = (np.concatenate(column) for column in zip(*self._tail, strict=True))
+        times, slots = self._joined_tail()
         self._tail, self._waiting = [], 0
         order = np.argsort(times, kind="stable")
         at = np.searchsorted(self._times, times[order])
@@ -63,12 +61,21 @@ class Joins:
             first = int(np.searchsorted(self._times, self.since))
             self._times, self._slots = self._times[first:].copy(), self._slots[first:].copy()
 
+    def _joined_tail(self) -> Joined:
+        """The tail as one part."""
+        if len(self._tail) != 1:
+            empty = np.empty(0, np.int64)
+            times = np.concatenate([empty, *(times for times, _ in self._tail)])
+            slots = np.concatenate([empty, *(slots for _, slots in self._tail)])
+            self._tail = [(times, slots)]
+        return self._tail[0]
+
     def counts(self, after: int, size: int) -> NDArray[np.int64]:
         """The number of joins of each place, int64[size], from a time on that is not before `since`."""
         first = int(np.searchsorted(self._times, after))
         found = np.bincount(self._slots[first:], minlength=size)
-        for times, slots in self._tail:
-            found += np.bincount(slots[times >= after], minlength=size)
+        times, slots = self._joined_tail()
+        np.add.at(found, slots[times >= after], 1)
         return found
 
     def move(self, places: NDArray[np.int64]) -> None:

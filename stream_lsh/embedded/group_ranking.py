@@ -27,6 +27,7 @@ DAY = 24 * 3600 * 1000
 MOST_JOINS = 1 << 22
 NO_TIMES = "the documents of the index in {} have no event times: {} needs them; feed it again with --time-field FIELD"
 _AT_ONCE = 65_536  # rows that are parsed together
+_LARGE = 65_536  # from which on few groups have as many members
 _MOST_NOTED = 65_536  # values that a writer notes before it takes them over itself
 _MOST_ANSWERS, _MOST_ROWS = 16, 1000  # answers that are kept until the next commit, and rows of one
 
@@ -92,6 +93,7 @@ class Ranking:
         self._noted = _Noted()
         self._closed = False
         self._columns = Columns()
+        self._changed = 0  # rows, since ended groups were last forgotten
         self._answers: dict[tuple[Order, int | None, int | None], list[Row]] = {}
         with self._reading, store.snapshot(GROUP, lambda: self._begin(listening)) as view:
             totals = self._read_rows(view)
@@ -180,8 +182,11 @@ class Ranking:
         if noted.members:
             groups, times = decoded_joins(noted.members, noted.updates)
             self._join(groups, times)
-        if columns.size > 2 * _AT_ONCE and columns.size > 2 * np.count_nonzero(self._there):
-            self._joins.move(columns.compact(self._ended))
+        self._changed += len(noted.rows)
+        if self._changed > max(_AT_ONCE, columns.size // 2):
+            self._changed = 0
+            if columns.size > 2 * np.count_nonzero(self._there):
+                self._joins.move(columns.compact(self._ended))
 
     def _join(self, groups: NDArray[np.int64], times: NDArray[np.int64]) -> None:
         places = self._columns.places_of(groups)
@@ -284,11 +289,21 @@ def _horizon(totals: NDArray[np.int64], last: NDArray[np.int64], most: int) -> i
     return Joins.EARLIEST if cut == len(order) else int(last[order[cut]]) + 1
 
 
+def _ranked(values: NDArray[np.int64], rank: int) -> int:
+    """The value with this rank, from 1 for the largest on. Values are not negative."""
+    large = values[values >= _LARGE]
+    if len(large) >= rank:
+        return int(np.partition(large, len(large) - rank)[len(large) - rank])
+    counts = np.bincount(values[values < _LARGE])  # many are equal, which `partition` is slow at
+    from_above = np.cumsum(counts[::-1])
+    return len(counts) - 1 - int(np.searchsorted(from_above, rank - len(large)))
+
+
 def _leading(values: NDArray[np.int64], numbers: NDArray[np.int64], limit: int | None) -> NDArray[np.int64]:
     """The places of the largest values, the largest first; of equal ones those of the smallest numbers."""
     places = np.arange(len(values))
     if limit is not None and limit < len(values):
-        least = np.partition(values, len(values) - limit)[len(values) - limit]
+        least = _ranked(values, limit)
         above, equal = np.flatnonzero(values > least), np.flatnonzero(values == least)
         wanted = limit - len(above)
         if wanted < len(equal):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Set
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+RECENT_SECONDS = 10.0  # after a read, in which the next one is expected
 READ_SECONDS = 0.02  # for which other work waits at most, until the read under way is answered
 AT_ONCE = 64  # reads that are taken together
 
@@ -20,10 +23,17 @@ class Reads(Generic[T]):
         self._due: list[T] = []  # after the commit
         self._later: list[T] = []
         self._uncommitted: set[bytes] = set()
+        self._last = -math.inf
 
     def put(self, read: T, ids: Set[bytes]) -> None:
         """Add a read of documents with these ids."""
+        self._last = time.monotonic()
         self._queue.put((read, ids))
+
+    @property
+    def expected(self) -> bool:
+        """Whether there were reads a moment ago."""
+        return time.monotonic() - self._last < RECENT_SECONDS
 
     def __bool__(self) -> bool:
         return bool(self._due) or not self._queue.empty()

@@ -36,7 +36,7 @@ from stream_lsh.serve.reads import READ_SECONDS, Reads
 from stream_lsh.serve.retries import Retries, Retry, rejections
 
 BATCH = 2048  # documents that are committed together
-PART = 256  # of these, judged together
+PART = 256  # of these, judged together while reads are expected: smaller parts take more time in all
 COMMIT_SECONDS = 0.5  # longest time until documents with an early answer are committed
 IDLE_SECONDS = 2.0  # without work, after which it continues erasing
 
@@ -392,7 +392,7 @@ class Writer:
         engine, window = self._engine, self._engine.index.window
         refusable = bool(found.deleted) and engine.settings.on_conflict == "reject"
         whole = refusable or (window is not None and window.shown == BEFORE)
-        size = len(found) if whole else PART
+        size = PART if self._reads.expected and not whole else len(found)
         for begin in range(0, max(len(found), 1), max(size, 1)):
             if begin:
                 self._read()

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 from support.copies import FIELDS, SURE, copies
-from support.group_tables import check_tables
+from support.group_tables import batches, check_tables
 
 from stream_lsh.documents.builder import Builder
 from stream_lsh.embedded import group_ranking
@@ -163,7 +163,3 @@ def test_tables_of_a_copy_are_those_of_a_scan(tmp_path: Path, monkeypatch: pytes
         at = max(0, end - 40) if chance.random() < 0.3 and end < len(changelog) else end
     assert compared
     folder.close()
-
-
-def batches(records: list[Any], size: int) -> list[list[Any]]:
-    return [records[at : at + size] for at in range(0, len(records), size)]

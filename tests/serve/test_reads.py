@@ -28,6 +28,7 @@ async def test_reads_do_not_wait_for_an_import(tmp_path: Path, monkeypatch: pyte
     service = Service(Settings(on_conflict="update"), tmp_path / "index")
     await service.start()
     await service.answer(Add(lines("old", "other")))
+    assert (await service.document("other"))["seq"] == 1  # reads are expected from now on
     began, asked, read = asyncio.Event(), threading.Event(), threading.Event()
     loop, add, parts = asyncio.get_running_loop(), service.engine.add, 0
 

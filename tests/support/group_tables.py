@@ -1,11 +1,13 @@
 """The tables of groups that a store must give: a scan of all its rows and members."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from stream_lsh.embedded.group_ranking import DAY, Ranking
 from stream_lsh.embedded.group_store import FACT, dropped, row_key, rows
 from stream_lsh.index.store.rocksdb import Store
 
+T = TypeVar("T")
 MINUTE = 60_000
 ASKED = [
     (order, since, limit)
@@ -41,3 +43,8 @@ def check_tables(store: Store, rankings: Iterable[Ranking]) -> None:
             found = ranking.first(*asked)  # type: ignore[arg-type]
             assert [(row.group.group, row.joined_since) for row in found] == wanted, asked
             assert all(row.stored == store.value(row_key(row.group.group)) for row in found)
+
+
+def batches(records: list[T], size: int) -> Iterator[list[T]]:
+    """Records, so many at a time."""
+    return (records[at : at + size] for at in range(0, len(records), size))

@@ -29,7 +29,7 @@ from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
 from stream_lsh.index.store.column_families import FACTS, REWRITE_BLOBS, SEGMENT, alone, anew
 from stream_lsh.index.store.errors import output_error, plainly, state_error
-from stream_lsh.index.store.snapshot import Snapshot, Snapshots, each
+from stream_lsh.index.store.snapshot import CURSORS, Snapshot, Snapshots, each
 
 ROWS, IDS, TEXTS, DECISIONS, DELETED_MARKS = b"r", b"i", b"t", b"f", b"d"
 PLACES, ERASED_ROWS, ANSWERS = b"p", b"e", b"a"
@@ -155,8 +155,9 @@ class Store:
                 raise StoreError(f"the index in {self.path.parent} is closed")
             taken()
             try:
-                family = self._db if name == FACTS else self._families.get(name)
-                found = Snapshot(None if family is None else family.snapshot(), self.path)
+                cursors = [self._cursor(name) for _ in range(CURSORS)]
+                found = Snapshot([cursor for cursor in cursors if cursor is not None], self.path)
+                del cursors
             except Exception as error:
                 raise state_error(self.path, error) from None
         with self._snapshots.using(found):
@@ -236,7 +237,6 @@ class Store:
 
     def rewrite(self, spans: Iterable[Range]) -> None:
         """The same for ranges of keys, each of one column family."""
-        self._snapshots.settle()
         try:
             for begin, end in spans:
                 name = self._family_of(begin)
@@ -248,11 +248,11 @@ class Store:
                 family.compact_range(begin, end, anew())
         except Exception as error:
             raise state_error(self.path, error) from None
+        self._snapshots.settle()
 
     def purge_all(self) -> None:
         """Rewrite all files with values of segments, without older values."""
         self.shorten(wait=True)
-        self._snapshots.settle()
         try:
             for name, family in self._families.items():
                 if name.startswith(SEGMENT):
@@ -261,12 +261,12 @@ class Store:
                     family.compact_range(None, None, anew())
         except Exception as error:
             raise state_error(self.path, error) from None
+        self._snapshots.settle()
 
     def sweep(self, spans: Sequence[Range] = ()) -> None:
         """Remove all overwritten values from the log, the facts, the latest rows, the replies and these ranges of keys.
         May run in the background."""
         self.shorten(wait=True)
-        self._snapshots.settle()
         try:
             passing = (self._families.get(name) for name in (column_families.ROWS, column_families.ANSWERS))
             for family in (self._db, *passing):

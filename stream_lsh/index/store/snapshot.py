@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import rocksdict
-from rocksdict import RdictIter, ReadOptions
+from rocksdict import RdictIter
 
 from stream_lsh.index.store.errors import state_error
 
+CURSORS = 4  # scans that may be under way, and a look-up beside them
+
 
 class Snapshot:
-    """Values by key, in the order of the keys.
+    """Values by key, in the order of the keys. A cursor shows the moment in which it was made, so all are made at once.
 
     Args:
-        taken: None = there is no such column family yet.
+        cursors: of one column family; none if there is no such family yet.
         path: of the database, for messages.
     """
 
-    def __init__(self, taken: rocksdict.Snapshot | None, path: Path) -> None:
-        self._taken = taken
+    def __init__(self, cursors: Iterable[RdictIter], path: Path) -> None:
+        self._free = list(cursors)
+        self._empty = not self._free
         self._path = path
-        self._cursor: RdictIter | None = None  # of `value`: a missing key would be an error of `taken`
 
     def value(self, key: bytes) -> bytes | None:
         """The value of a key, or None."""
-        if self._taken is None:
-            return None
-        try:
-            if self._cursor is None:
-                self._cursor = self._taken.iter(ReadOptions())
-            self._cursor.seek(key)
-            if self._cursor.valid():
-                return self._cursor.value() if self._cursor.key() == key else None
-            self._cursor.status()
-        except Exception as error:
-            raise state_error(self._path, error) from None
+        with self._cursor() as cursor:
+            if cursor is not None:
+                cursor.seek(key)
+                if cursor.valid():
+                    return cursor.value() if cursor.key() == key else None
+                cursor.status()
         return None
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -47,31 +43,43 @@ class Snapshot:
         Raises:
             StoreError: not all of them can be read; DamagedError if their file is damaged.
         """
-        if self._taken is None:
-            return
-        try:
-            for cursor in each(self._taken.iter(ReadOptions()), prefix, start):
-                yield cursor.key(), cursor.value()
-        except Exception as error:
-            raise state_error(self._path, error) from None
+        with self._cursor() as cursor:
+            if cursor is not None:
+                cursor.seek(max(prefix, start))
+                while cursor.valid() and (key := cursor.key()).startswith(prefix):
+                    yield key, cursor.value()
+                    cursor.next()
+                cursor.status()
 
     def last(self, key: bytes) -> tuple[bytes, bytes] | None:
         """The last key at or before this one, and its value."""
-        if self._taken is None:
-            return None
-        try:
-            cursor = self._taken.iter(ReadOptions())
-            cursor.seek_for_prev(key)
-            if cursor.valid():
-                return cursor.key(), cursor.value()
-            cursor.status()
-        except Exception as error:
-            raise state_error(self._path, error) from None
+        with self._cursor() as cursor:
+            if cursor is not None:
+                cursor.seek_for_prev(key)
+                if cursor.valid():
+                    return cursor.key(), cursor.value()
+                cursor.status()
         return None
 
+    @contextmanager
+    def _cursor(self) -> Iterator[RdictIter | None]:
+        """A cursor that is not in use; None if the column family does not exist."""
+        if self._empty:
+            yield None
+            return
+        cursor = self._free.pop()
+        try:
+            yield cursor
+        except (GeneratorExit, IndexError):
+            raise
+        except Exception as error:
+            raise state_error(self._path, error) from None
+        finally:
+            self._free.append(cursor)
+
     def release(self) -> None:
-        """Release it: RocksDB keeps overwritten values until then."""
-        self._taken = self._cursor = None
+        """Release the files that it reads."""
+        self._free.clear()
 
 
 class Snapshots:
@@ -95,8 +103,7 @@ class Snapshots:
                 self._changed.notify_all()
 
     def settle(self) -> None:
-        """Wait until each snapshot is released that is in use now. Afterwards a compaction removes what was
-        overwritten before this call."""
+        """Wait until each snapshot is released that is in use now: until then, files that it reads remain."""
         with self._changed:
             before = set(self._used)
             self._changed.wait_for(lambda: not before & self._used)
