@@ -285,7 +285,7 @@ class PipelineService(Interface):
         return [] if folder is None else await asyncio.to_thread(table, folder, order, within, limit)
 
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
-        found = self.ring.latest("alert", None if before is None else place_of(before))
+        found = self.ring.backwards("alert", None if before is None else place_of(before))
         wanted = (event for event in found if rule is None or json.loads(event.data)["rule"] == rule)
         return [RaisedAlert(written(event.place), None, event.data) for event in islice(wanted, limit)]
 
