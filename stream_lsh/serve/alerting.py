@@ -49,7 +49,7 @@ async def get_webhooks(service: Served) -> Response:
     return json_response({"webhooks": [] if service.webhooks is None else service.webhooks.described})
 
 
-@router.post("/alerts/test", dependencies=[WRITE], responses=responses(404, 409))
+@router.post("/alerts/test", dependencies=[WRITE], responses=responses(404, 409, 422))
 async def test_alert(
     service: Served,
     webhook: Annotated[str | None, Query(max_length=40, description="only to the receiver with this name")] = None,
@@ -62,7 +62,7 @@ async def test_alert(
         raise Problem(404, str(error), field="webhook") from None
 
 
-@router.post("/webhooks/{name}/resend", dependencies=[WRITE], responses=responses(404, 409))
+@router.post("/webhooks/{name}/resend", dependencies=[WRITE], responses=responses(404, 409, 422))
 async def resend_alerts(
     name: Annotated[str, Path(max_length=40, description="name of the receiver")], service: Served
 ) -> Response:
