@@ -38,7 +38,7 @@ class Tally:
         self.started = time.time()
         self.groups = self.alerts = self.refused = 0
         self._seconds: deque[Second] = deque(maxlen=SECONDS)
-        self._registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         Info("stream_lsh_build", "Which version this is.", registry=registry).info({"version": __version__})
         self._verdicts = Counter("stream_lsh_verdicts", "Verdicts by kind.", ("kind",), registry=registry)
@@ -153,7 +153,7 @@ class Tally:
     @property
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
 
 def _quantile(latencies: list[int], share: float) -> float | None:

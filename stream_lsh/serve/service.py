@@ -72,6 +72,7 @@ class Service(Interface):
         self.socket = folder / SOCKET
         if receivers:
             self.webhooks = Webhooks(receivers, self._journal, folder)
+            self.webhooks.measure(self.tally.registry)
         self.keeps_groups = engine.groups is not None
         self._starting = asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
