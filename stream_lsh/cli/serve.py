@@ -205,6 +205,11 @@ def serve(
     from stream_lsh.serve.tokens import Tokens
 
     check_address(address := Address(host, port, tls_certificate, tls_key), token_file is not None)
+    if token_file is not None and not token_file.exists():
+        raise UsageError(
+            f"tokens file {token_file}: No such file; make it with stream-lsh serve token add NAME --token-file "
+            f"{token_file}"
+        )
     tokens = Tokens(token_file) if token_file is not None else None
     trusted = tuple(network_of(text) for text in proxies)
     listening, address = listen(address)

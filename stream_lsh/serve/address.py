@@ -76,11 +76,6 @@ def tls(address: Address) -> ssl.SSLContext:
     """The TLS context. Raises UsageError if a file is unreadable or the two do not match."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load(context, address)
-    return context
-
-
-def _load(context: ssl.SSLContext, address: Address) -> None:
     assert address.certificate is not None and address.key is not None
     try:
         context.load_cert_chain(address.certificate, address.key)
@@ -88,16 +83,23 @@ def _load(context: ssl.SSLContext, address: Address) -> None:
         raise UsageError(
             f"--tls-certificate {address.certificate}, --tls-key {address.key}: {error.strerror or error}"
         ) from None
+    return context
 
 
 class Certificate:
-    """The TLS context of an address, for new connections. If its files change, they are read again. If they are then
+    """The TLS context of an address. If its files change, they are read again. If they are then
     unreadable or do not match, the previous certificate stays."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._version = self._seen()  # before reading, so that a change in between is noticed
+        self._latest = tls(address)
         self.context = tls(address)
+        self.context.sni_callback = self._choose
+
+    def _choose(self, connection: ssl.SSLSocket | ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        """Called for each handshake. Files loaded into a context in use would break handshakes meanwhile."""
+        connection.context = self._latest
 
     def _seen(self) -> tuple[tuple[int, ...], ...]:
         return tuple(version(path) for path in (self._address.certificate, self._address.key) if path is not None)
@@ -108,14 +110,9 @@ class Certificate:
             return
         self._version = seen
         try:
-            tls(self._address)  # first into a context of its own: half of a pair would spoil the one in use
+            self._latest = tls(self._address)
         except UsageError as error:
             _LOG.error("%s; the previous certificate stays in use", error)
-            return
-        try:
-            _load(self.context, self._address)
-        except UsageError:  # they have changed in between
-            self._version = ()
         else:
             _LOG.info("the certificate %s was read again", self._address.certificate)
 

@@ -54,7 +54,9 @@ async def get_webhooks(service: Served) -> Response:
 
 
 @router.post(
-    "/alerts/test", dependencies=[WRITE], responses=openapi.answer(TestedWebhooks, "what the receivers said", 404, 409)
+    "/alerts/test",
+    dependencies=[WRITE],
+    responses=openapi.answer(TestedWebhooks, "what the receivers said", 404, 409, 422),
 )
 async def test_alert(
     service: Served,
@@ -69,7 +71,9 @@ async def test_alert(
 
 
 @router.post(
-    "/webhooks/{name}/resend", dependencies=[WRITE], responses=openapi.answer(Resent, "they are sent again", 404, 409)
+    "/webhooks/{name}/resend",
+    dependencies=[WRITE],
+    responses=openapi.answer(Resent, "they are sent again", 404, 409, 422),
 )
 async def resend_alerts(
     name: Annotated[str, Path(max_length=40, description="name of the receiver")], service: Served

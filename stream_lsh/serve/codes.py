@@ -16,7 +16,7 @@ class Code(NamedTuple):
 CODES = {
     "bad_request": Code(400, "The request is not valid HTTP, or its body ends early", "Send a complete request."),
     "unauthorized": Code(401, "There is no valid token", "Send `Authorization: Bearer TOKEN` with a valid token."),
-    "forbidden": Code(403, "The request is not allowed", "Use a token with the permission, or an allowed host and origin."),
+    "forbidden": Code(403, "The request is not allowed", "Use a token with the permission; check host and origin."),
     "not_found": Code(404, "There is no such address", "Look at `/docs`."),
     "unknown_document": Code(404, "There is no document with this id", "Check the id and `id_type`."),
     "unknown_group": Code(404, "There is no such group", "Take the number from a verdict or from `GET /v1/groups`."),

@@ -41,7 +41,7 @@ class Tally:
         self.started = time.time()
         self.groups = self.alerts = self.refused = 0
         self._seconds: deque[Second] = deque(maxlen=SECONDS)
-        self._registry = registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         Info("stream_lsh_build", "Which version this is.", registry=registry).info({"version": __version__})
         self._verdicts = Counter("stream_lsh_serve_verdicts", "Verdicts by kind.", ("kind",), registry=registry)
@@ -75,7 +75,7 @@ class Tally:
 
     def gauge(self, name: str, text: str, function: Callable[[], float]) -> None:
         """Add a metric whose value a function gives."""
-        Gauge(f"stream_lsh_{name}", text, registry=self._registry).set_function(function)
+        Gauge(f"stream_lsh_{name}", text, registry=self.registry).set_function(function)
 
     def _second(self) -> Second:
         now = int(time.time())
@@ -140,8 +140,8 @@ class Tally:
         """Set the size of the index: documents, and bytes on disk."""
         if self._index is None:
             self._index = (
-                Gauge("stream_lsh_serve_index_documents", "Documents in the index.", registry=self._registry),
-                Gauge("stream_lsh_serve_index_bytes", "Bytes of the index on disk.", registry=self._registry),
+                Gauge("stream_lsh_serve_index_documents", "Documents in the index.", registry=self.registry),
+                Gauge("stream_lsh_serve_index_bytes", "Bytes of the index on disk.", registry=self.registry),
             )
         for gauge, value in zip(self._index, (documents, size), strict=True):
             gauge.set(value)
@@ -177,7 +177,7 @@ class Tally:
     @property
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
 
 def _quantile(second: Second, share: float) -> float | None:

@@ -186,7 +186,7 @@ class Ring:
                 break
         return b"".join(texts), place
 
-    def newest(self, kind: Kind, before: Place | None) -> Iterator[Event]:
+    def backwards(self, kind: Kind, before: Place | None) -> Iterator[Event]:
         """The stored events of a kind before a place, the newest first."""
         for block in reversed(self._blocks):
             for event in reversed(block.events):

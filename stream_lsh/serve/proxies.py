@@ -48,9 +48,9 @@ class Proxies:
 
     def _believe(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        client = next((text for text in reversed(_values(headers, _ADDRESS)) if not self._trusts(text)), None)
-        if client is not None and _address(client) is not None:
-            scope["client"] = (client, 0)
+        client = next((text for text in reversed(_values(headers, _ADDRESS)) if not self._trusts(text)), "")
+        if (address := _address(client)) is not None:
+            scope["client"] = (str(address), 0)
         scheme = _values(headers, _SCHEME)[-1:]
         if scheme in (["http"], ["https"]):
             scope["scheme"] = scheme[0]
@@ -66,8 +66,8 @@ def _values(headers: Headers, name: str) -> list[str]:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address without its port; an IPv4 address that IPv6 maps is itself."""
-    text = text.strip()
+    """An address without its port and zone; an IPv4 address that IPv6 maps is itself."""
+    text = text.partition("%")[0]
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

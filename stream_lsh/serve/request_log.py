@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import logging
-import queue
 import re
 import secrets
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-REQUEST_ID = "X-Request-Id"
+_HEADER = b"x-request-id"
 LOG = logging.getLogger("stream_lsh.serve.requests")
-_GIVEN = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+_GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS = frozenset({*_READS, "POST", "PUT", "PATCH", "DELETE"})
 _MOST = 10_000  # lines that wait to be written
+_GATHER_SECONDS = 0.05
 
 
 class RequestLog:
@@ -34,22 +34,22 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(REQUEST_ID, "")
-        id = given if _GIVEN.fullmatch(given) else secrets.token_hex(8)
+        given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
+        id = given if _GIVEN.fullmatch(given) else secrets.token_hex(8).encode()
         status, begun = 500, time.monotonic()  # an error without a response is a 500
 
         async def noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID] = id
+                message["headers"] = [*message.get("headers", ()), (_HEADER, id)]
             await send(message)
 
         try:
             await self._app(scope, receive, noted)
         finally:
             if _logged(scope, status) and LOG.isEnabledFor(logging.INFO):
-                LOG.info("%s", _line(scope, id, status, time.monotonic() - begun))
+                LOG.info("%s", _line(scope, id.decode(), status, time.monotonic() - begun))
 
 
 def _logged(scope: Scope, status: int) -> bool:
@@ -71,35 +71,42 @@ def _line(scope: Scope, id: str, status: int, seconds: float) -> str:
 
 
 class _Writer(logging.Handler):
-    """Writes lines to standard error in a thread of its own, so that no request waits for a slow reader of it."""
+    """Writes lines to standard error in a thread of its own, some at a time: no request waits for a slow reader."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: queue.Queue[str | None] = queue.Queue(_MOST)
+        self._lines: deque[str] = deque()
         self._dropped = 0
+        self._some = threading.Event()
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="request log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self._lines.put_nowait(self.format(record))
-        except queue.Full:
+        if len(self._lines) >= _MOST:
             self._dropped += 1
+            return
+        self._lines.append(f"stream-lsh: {record.getMessage()}\n")
+        if not self._some.is_set():
+            self._some.set()
 
     def _run(self) -> None:
-        while (line := self._lines.get()) is not None:
+        while self._some.wait():
+            self._closed.wait(_GATHER_SECONDS)
+            self._some.clear()
+            some = [self._lines.popleft() for _ in range(len(self._lines))]
             if dropped := self._dropped:
                 self._dropped = 0
-                line = (
-                    f"request log: {dropped} lines were dropped, because standard error is too slow\nstream-lsh: {line}"
-                )
+                some.append(f"stream-lsh: request log: {dropped} lines were dropped: standard error is too slow\n")
             with suppress(OSError, ValueError):
-                sys.stderr.write(f"stream-lsh: {line}\n")
+                sys.stderr.write("".join(some))
                 sys.stderr.flush()
+            if self._closed.is_set():
+                return
 
     def close(self) -> None:
-        with suppress(queue.Full):
-            self._lines.put(None, timeout=1)
+        self._closed.set()
+        self._some.set()
         self._thread.join(timeout=1)
         super().close()
 

@@ -193,6 +193,17 @@ class Sender:
         self.wake()
         return len(letters)
 
+    @property
+    def waiting(self) -> int:
+        """Alerts that are not sent yet, with dead letters that are to be sent again."""
+        state = self._state
+        return self._journal.count_after(state.done, self.receiver.rules) + len(state.again)
+
+    @property
+    def dead_letters(self) -> int:
+        """How many dead letters there are."""
+        return len(self._dead())
+
     def _dead(self) -> list[tuple[DeadLetter, Journaled]]:
         """The dead letters that the journal still has."""
         found = ((letter, self._journal.get(letter.number)) for letter in self._state.dead)
@@ -203,8 +214,7 @@ class Sender:
         """What is to be known of it, for JSON."""
         state = self._state
         return {
-            "name": self.receiver.name, "url": self.webhook.name,
-            "waiting": self._journal.count_after(state.done, self.receiver.rules) + len(state.again),
+            "name": self.receiver.name, "url": self.webhook.name, "waiting": self.waiting,
             "attempts": state.attempts, "next_attempt": int(1000 * state.due) if state.attempts else None,
             "said": state.said,
             "dead_letters": [

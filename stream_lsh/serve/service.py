@@ -93,6 +93,7 @@ class Service(Interface):
         self.socket, self.backups = folder / SOCKET, backups
         if receivers:
             self.webhooks = Webhooks(receivers, lambda: self.engine.alert_journal, folder)
+            self.webhooks.measure(self.tally.registry)
         self.keeps_groups = engine.groups is not None or engine.index.store.named(GROUPS) is not None
         self._starting, self._copying = asyncio.Lock(), asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes

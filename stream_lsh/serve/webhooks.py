@@ -9,8 +9,11 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from prometheus_client import CollectorRegistry, Gauge
 
 from stream_lsh.alerts.receivers import Receiver
 from stream_lsh.embedded.alert_journal import AlertJournal
@@ -46,6 +49,18 @@ class Webhooks:
             for receiver in receivers
         }
         self._tasks: list[asyncio.Task[None]] = []
+
+    def measure(self, registry: CollectorRegistry) -> None:
+        """Add metrics of each receiver."""
+        waiting = Gauge(
+            "stream_lsh_serve_webhook_waiting_alerts", "Alerts that are not sent yet.", ("webhook",), registry=registry
+        )
+        dead = Gauge(
+            "stream_lsh_serve_webhook_dead_letters", "Alerts that were not accepted.", ("webhook",), registry=registry
+        )
+        for name, sender in self._senders.items():
+            waiting.labels(name).set_function(partial(getattr, sender, "waiting"))
+            dead.labels(name).set_function(partial(getattr, sender, "dead_letters"))
 
     def start(self) -> None:
         self._tasks = [asyncio.create_task(sender.run()) for sender in self._senders.values()]

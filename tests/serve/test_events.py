@@ -67,8 +67,8 @@ def test_latest_events_of_a_kind_come_newest_first() -> None:
     ring = Ring(0)
     for seq in range(3):
         ring.add(block(seq, 1))
-    assert [event.place for event in ring.newest("pair", None)] == [(2, 2), (1, 2), (0, 2)]
-    assert [event.place for event in ring.newest("pair", (1, 2))] == [(0, 2)]
+    assert [event.place for event in ring.backwards("pair", None)] == [(2, 2), (1, 2), (0, 2)]
+    assert [event.place for event in ring.backwards("pair", (1, 2))] == [(0, 2)]
 
 
 def test_what_is_too_long_ago_is_a_gap() -> None:

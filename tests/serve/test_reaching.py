@@ -109,6 +109,7 @@ def certificate(folder: Path, name: str) -> None:
         (folder / f"{part}.new").replace(folder / f"{part}.pem")
 
 
+@pytest.mark.long
 def test_changed_certificate_is_read_on_another_loopback_address(tmp_path: Path) -> None:
     def shown() -> str:
         return ssl.get_server_certificate((address, int(port)))
@@ -150,6 +151,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+@pytest.mark.long
 def test_nginx_of_the_page_keeps_client_scheme_and_host(tmp_path: Path) -> None:
     if shutil.which("nginx") is None:
         missing("no program nginx")

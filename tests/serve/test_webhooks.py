@@ -171,6 +171,9 @@ def test_alerts_of_a_killed_service_are_sent_after_its_restart(tmp_path: Path, m
             (desk,) = serving.client.get("/v1/webhooks").json()["webhooks"]
             assert desk["url"] == receiver.url
             assert [letter["alert"]["id"] for letter in desk["dead_letters"]] == ["herald-0"]
+            metrics = serving.client.get("/metrics").text
+            assert 'stream_lsh_serve_webhook_dead_letters{webhook="desk"} 1.0' in metrics
+            assert 'stream_lsh_serve_webhook_waiting_alerts{webhook="desk"} 0.0' in metrics
             resent = run("alerts", "resend", "desk", "--index", serving.state)
             assert "1 dead letter of desk sent again" in resent.stderr
             until(lambda: receiver.keys[-1] == receiver.keys[0])

@@ -329,7 +329,7 @@ class PipelineService(Interface):
             return [] if ranking is None else await self.tables.run(ranking.first, order, within, limit)
 
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
-        found = self.ring.newest("alert", None if before is None else place_of(before))
+        found = self.ring.backwards("alert", None if before is None else place_of(before))
         wanted = (event for event in found if rule is None or json.loads(event.data)["rule"] == rule)
         return [RaisedAlert(written(event.place), None, event.data) for event in islice(wanted, limit)]
 
