@@ -278,3 +278,11 @@ def test_a_hidden_tab_does_not_grow(told: Chrome) -> None:
     });
     """
     assert told.execute_async_script(script) == 50
+
+
+def test_words_that_recur_do_not_shift_what_belongs_together(told: Chrome) -> None:
+    script = """
+    const done = arguments[0], one = "Yes yes yes yes. A dog ran far away, yes yes yes.", other = "A Dog ran far away.";
+    import("./page/alignment.js").then(({ align }) => done(align(one, other)));
+    """
+    assert told.execute_async_script(script) == [[17, 19, 23, 27, 31], [0, 2, 6, 10, 14]]

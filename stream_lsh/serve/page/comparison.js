@@ -1,7 +1,8 @@
 // The view that compares two documents: headline and fields, and the texts side by side.
 
 import { get } from "./api.js";
-import { anchored, pieces, places, split, wordsOf } from "./differences.js";
+import { align, wordsOf } from "./alignment.js";
+import { anchored, pieces, places, split } from "./differences.js";
 import { fieldsOf, headlineEnd, isItem, shownText } from "./document.js";
 import { $, facts, link, make, problem, quiet } from "./elements.js";
 import { quoted } from "./evidence.js";
@@ -29,10 +30,11 @@ async function show(query) {
 
 function draw(found, body) {
   const spoken = found.shared !== null, sides = [found.a, found.b];
-  const parts = sides.map((side) => (spoken ? pieces(side.text, side.spans) : [{ text: shownText(side.text), shared: true, at: 0 }]));
-  const halves = sides.map((side, i) => split(parts[i], isItem() ? 0 : headlineEnd(side.text)));
+  const starts = spoken ? align(found.a.text, found.b.text) : [[], []];
+  const parts = sides.map((side, i) => (spoken ? pieces(side.text, side.spans, starts[i]) : [{ text: shownText(side.text), shared: true, start: 0, at: 0 }]));
+  const halves = sides.map((side, i) => split(parts[i], isItem() ? 0 : headlineEnd(side.text), starts[i]));
   const all = places(...halves.map(([, rest]) => rest));
-  const panes = halves.map(([, rest], i) => pane(anchored(rest, all), `text of ${sides[i].id}`));
+  const panes = halves.map(([, rest], i) => pane(anchored(rest, all, starts[i]), `text of ${sides[i].id}`));
   $("compare-title").textContent = `${found.match ? "A match" : "No match"}: ${percent(found.similarity)} similar`;
   body.replaceChildren(
     make("p", { class: "summary" }, spoken ? `${sharedWords(parts)} ` : "", `${found.why[0].toUpperCase()}${found.why.slice(1)}.`,

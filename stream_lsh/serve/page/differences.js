@@ -1,72 +1,70 @@
 // Where two texts differ, and which places of the two belong together.
 
-const WORD = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]|[\p{L}\p{M}\p{N}]+/gu;
 const INSIDE = /^([^\p{L}\p{M}\p{N}]*)(.*?)([^\p{L}\p{M}\p{N}]*)$/su;
 
-export const wordsOf = (text) => text.match(WORD)?.length ?? 0;
+// The number of values below this one. values: ascending.
+function below(values, limit) {
+  let low = 0, high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < limit) low = middle + 1; else high = middle;
+  }
+  return low;
+}
 
-// The pieces of a text in order: {text, shared, at}, where `at` is the number of shared words before it. Of what differs
-// only the words are marked, without blanks and punctuation around them. spans: of characters, not of UTF-16 units.
-export function pieces(text, spans) {
+// The pieces of a text in order: {text, shared, start, at}, where `at` is the number of aligned words before it. Of what
+// differs only the words are marked, without blanks and punctuation around them.
+// spans: of characters, not of UTF-16 units. starts: of the aligned words.
+export function pieces(text, spans, starts) {
   const characters = Array.from(text), found = [];
-  let at = 0, place = 0;
+  let begin = 0, start = 0;
   const put = (piece, shared) => {
-    if (!piece) return;
-    found.push({ text: piece, shared, at });
-    if (shared) at += wordsOf(piece);
+    if (piece) found.push({ text: piece, shared, start, at: below(starts, start) });
+    start += piece.length;
   };
   const differs = (end) => {
-    const [, before, words, after] = INSIDE.exec(characters.slice(place, end).join(""));
+    const [, before, words, after] = INSIDE.exec(characters.slice(begin, end).join(""));
     put(before, true);
     put(words, false);
     put(after, true);
   };
-  for (const [begin, end] of spans) {
-    differs(begin);
-    put(characters.slice(begin, end).join(""), true);
-    place = end;
+  for (const [first, end] of spans) {
+    differs(first);
+    put(characters.slice(first, end).join(""), true);
+    begin = end;
   }
   differs(characters.length);
   return found;
 }
 
-// The numbers of shared words before each difference, in both texts together, ascending.
+// The numbers of aligned words before each difference, in both texts together, ascending.
 export function places(...sides) {
   return [...new Set(sides.flat().filter((piece) => !piece.shared).map((piece) => piece.at))].sort((a, b) => a - b);
 }
 
 // The pieces, with shared ones cut at each of these places: so both texts have all places, as {place}.
-export function anchored(found, all) {
+export function anchored(found, all, starts) {
   const result = [], left = [...all];
   for (const piece of found) {
-    if (!piece.shared) {
-      while (left.length && left[0] <= piece.at) result.push({ place: left.shift() });
-      result.push(piece);
-      continue;
+    let from = 0;
+    while (left.length && (piece.shared ? (starts[left[0]] ?? Infinity) < piece.start + piece.text.length : left[0] <= piece.at)) {
+      const cut = piece.shared ? Math.max(from, starts[left[0]] - piece.start) : 0;
+      if (cut > from) result.push({ ...piece, text: piece.text.slice(from, cut) });
+      result.push({ place: left.shift() });
+      from = cut;
     }
-    let at = piece.at, begin = 0;
-    for (const word of piece.text.matchAll(WORD)) {
-      while (left.length && left[0] <= at) {
-        if (word.index > begin) result.push({ text: piece.text.slice(begin, word.index), shared: true });
-        begin = Math.max(begin, word.index);
-        result.push({ place: left.shift() });
-      }
-      at += 1;
-    }
-    result.push({ text: piece.text.slice(begin), shared: true });
+    result.push({ ...piece, text: piece.text.slice(from) });
   }
   return [...result, ...left.map((place) => ({ place }))];
 }
 
 // The pieces before and after a number of UTF-16 units: the headline, and the rest.
-export function split(found, units) {
+export function split(found, units, starts) {
   const [head, rest] = [[], []];
-  let at = 0;
   for (const piece of found) {
-    const length = piece.text.length, cut = Math.max(0, Math.min(length, units - at));
+    const cut = Math.max(0, Math.min(piece.text.length, units - piece.start)), start = piece.start + cut;
     if (cut) head.push({ ...piece, text: piece.text.slice(0, cut) });
-    if (cut < length) rest.push({ ...piece, text: piece.text.slice(cut), at: piece.at + (piece.shared ? wordsOf(piece.text.slice(0, cut)) : 0) });
-    at += length;
+    if (cut < piece.text.length) rest.push({ ...piece, text: piece.text.slice(cut), start, at: below(starts, start) });
   }
   return [head, rest];
 }

@@ -36,10 +36,11 @@ function verdict(found) {
   return make("span", {}, kind, ...of, `, ${found.state}`);
 }
 
-// The end of the first line, if that looks like a headline: it is short, and more lines follow.
+// The end of the first line and the blank lines after it, if that looks like a headline: it is short, and text follows.
 export function headlineEnd(text) {
   const begin = text.length - text.trimStart().length, end = text.indexOf("\n", begin);
-  return end > 0 && end - begin <= MOST_OF_HEADLINE && text.slice(end).trim() ? end + 1 : 0;
+  if (end < 0 || end - begin > MOST_OF_HEADLINE || !text.slice(end).trim()) return 0;
+  return end + /^\s*\n/.exec(text.slice(end))[0].length;
 }
 
 async function show(query) {
