@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from selenium.webdriver import Chrome
-from selenium.webdriver.common.by import By
 
 from bench.browser import browser, show, value
 from bench.engine import COMMAND
@@ -50,18 +49,28 @@ def take(driver: Chrome, folder: Path) -> None:
     """All pictures of an open page."""
     for name, size, dark in (("page", DESK, False), ("page-dark", DESK, True), ("page-phone", PHONE, False)):
         show(driver, *size, dark=dark, phone=size == PHONE)
-        time.sleep(2.5)  # the charts are drawn anew every two seconds
+        time.sleep(2.5)  # headlines are asked for after their rows
         picture(driver, folder / f"{name}.png")
     show(driver, *DESK)
-    script = """
-    const near = [...document.querySelectorAll('#pairs li')].filter((li) => !li.textContent.includes('100.0 %'));
-    const found = near.find((li) => /9\\d\\.\\d %/.test(li.textContent)) ?? near[0];
-    found.querySelector('button').click();
+    near = """
+    const near = [...document.querySelectorAll('#pairs li')].filter((li) => !li.textContent.startsWith('100.0 %'));
+    (near.find((li) => /^9\\d/.test(li.textContent)) ?? near[0]).querySelector('a').click();
     """
-    driver.execute_script(script)
-    value(driver, "document.querySelector('#dialog .sides mark')")
+    driver.execute_script(near)
+    value(driver, "document.querySelector('#compare-body .sides mark')")
+    driver.execute_script("document.getElementById('next').click()")
+    time.sleep(1)
     picture(driver, folder / "page-compare.png")
-    driver.find_element(By.CSS_SELECTOR, "#dialog form button").click()
+    driver.execute_script("location.hash = '#/groups?order=growing'")
+    value(driver, "document.querySelector('#groups a')")
+    driver.execute_script("document.querySelector('#groups a').click()")
+    value(driver, "document.querySelector('.timeline .first b')")
+    time.sleep(1)
+    picture(driver, folder / "page-group.png")
+    driver.execute_script("location.hash = '#/service'")
+    value(driver, "document.querySelector('#rate rect')")
+    time.sleep(1)
+    picture(driver, folder / "page-service.png")
 
 
 def main() -> None:
@@ -78,8 +87,6 @@ def main() -> None:
         driver.get(url)
         value(driver, "document.querySelector('#pairs li')")
         time.sleep(given.seconds)
-        driver.find_element(By.CSS_SELECTOR, "[data-order=growing]").click()
-        value(driver, "document.querySelector('#groups td')")
         take(driver, given.out)
 
 

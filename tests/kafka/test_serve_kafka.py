@@ -166,6 +166,10 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
             assert ours[name] == theirs[name]
         assert ours["a"]["spans"] == theirs["a"]["spans"] and ours["b"]["text"] == theirs["b"]["text"]
 
+        ids = [copy["id"], "nobody", copy["duplicate_of"]]
+        ours, theirs = (one.client.post("/v1/headlines", json=ids).json() for one in (service, index))
+        assert ours == theirs and ours["documents"][0]["headline"] and ours["documents"][0]["source"]
+
         def table(one: Serving) -> list[dict[str, Any]]:
             return one.client.get("/v1/groups", params={"order": "largest"}).json()["groups"]
 
@@ -300,11 +304,13 @@ def test_the_page_of_a_pipeline(pipeline: Pipeline) -> None:
         value(driver, "document.getElementById('state').dataset.state === 'live'")
         lines = service.add_all(stories(40))
         value(driver, "document.querySelectorAll('#pairs li').length > 0")
-        value(driver, "document.querySelectorAll('#groups tbody tr').length > 0")
-        value(driver, "document.getElementById('check-section').hidden")
-        driver.execute_script("document.querySelector('#pairs li button').click()")
-        value(driver, "document.querySelector('#dialog-body .sides')")
-        text = str(value(driver, "document.getElementById('dialog-body').textContent"))
+        value(driver, "document.querySelector('#pairs .meta b')")  # headline and source are there
+        value(driver, "!document.getElementById('no-check').hidden")
+        driver.execute_script("location.hash = '#/groups'")
+        value(driver, "document.querySelectorAll('#groups li').length > 0")
+        driver.execute_script("document.querySelector('#pairs li a').click()")
+        value(driver, "document.querySelector('#compare-body .sides')")
+        text = str(value(driver, "document.getElementById('view-compare').textContent"))
         assert "A match" in text and any(str(line["id"]) in text for line in lines)
         assert not [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
 

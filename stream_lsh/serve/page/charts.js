@@ -64,7 +64,7 @@ export function lines(place, label, series) {
       if (value === null) { drawing = false; continue; }
       const [at, height] = [LEFT + (i / (count - 1)) * (width - LEFT), y(Math.log10(Math.max(1, value)), decades)];
       path += `${drawing ? "L" : "M"}${at.toFixed(1)} ${height.toFixed(1)}`;
-      if (!drawing) path += "h1";
+      if (!drawing) path += "h0.1";
       drawing = true;
     }
     svg.append(node("path", { class: `line k-${name}`, d: path }));
@@ -76,7 +76,7 @@ export function lines(place, label, series) {
 export function growth(place, label, times, shown) {
   if (!times.length) return;
   const [first, last] = [times[0], times[times.length - 1]];
-  const width = widthOf(place), svg = frame(width, label, halves(times.length), [shown(first), shown(last)]);
+  const width = widthOf(place), svg = frame(width, label, [[0, 0], [times.length, 1]], [shown(first), shown(last)]);
   const x = (time) => LEFT + (last > first ? (time - first) / (last - first) : 1) * (width - LEFT);
   let path = `M${LEFT} ${y(0, 1)}`;
   for (const [i, time] of times.entries()) path += `H${x(time).toFixed(1)}V${y(i + 1, times.length).toFixed(1)}`;

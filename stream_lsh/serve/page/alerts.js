@@ -1,0 +1,33 @@
+// The view of alerts.
+
+import { $, dotted, link, make, say, time } from "./elements.js";
+import { count, words } from "./format.js";
+import { describe, nameOf } from "./headlines.js";
+import { idText } from "./json.js";
+import * as route from "./route.js";
+import { Rows, title } from "./rows.js";
+
+let unread = 0;
+
+const rows = new Rows({ list: $("alerts"), more: $("more-alerts"), most: 100, element: rowOf, changed: () => { $("no-alerts").hidden = rows.entries.length > 0; } });
+
+export function add(alert) {
+  rows.add(alert);
+  if (!route.isShown("alerts")) unread += 1;
+  showUnread();
+}
+
+function showUnread() {
+  $("alert-count").hidden = !unread;
+  say($("alert-count"), unread > 99 ? "99+" : count(unread));
+}
+
+function rowOf(alert) {
+  const opener = link(alert.group ? route.address("group", { n: alert.group.group }) : route.address("document", { id: idText(alert.id) }), String(alert.id));
+  describe(alert.id, (found) => { opener.textContent = nameOf(alert.id, found); });
+  return make("li", {}, title(opener), make("p", { class: "meta" }, ...dotted(
+    make("b", {}, alert.rule), words(alert.kind), alert.time === null || alert.time === undefined ? null : time(alert.time),
+    alert.group ? `${count(alert.group.live_members)} members` : null)));
+}
+
+route.view("alerts", "Alerts", () => { unread = 0; showUnread(); rows.wake(); }, { list: true });

@@ -1,0 +1,98 @@
+// A list of rows, the latest first, that holds still while somebody uses it: new rows wait behind a button.
+
+import { make } from "./elements.js";
+import { plural } from "./format.js";
+
+const DRAW_MS = 200;
+
+export class Rows {
+  #list; #more; #most; #element; #changed;
+  #waiting = [];  // items that are not shown, the latest last
+  #shown = [];  // {item, element}, the latest first
+  #dropped = false;
+  #drawing = 0;
+  #over = false;
+  #paused = false;
+
+  // list: an <ol>. more: the button that shows new rows. most: limit of the rows that are shown, and of those that wait.
+  // element(item): its <li>. changed(): called after rows were added or removed.
+  constructor({ list, more, most = 200, element, changed = () => {} }) {
+    [this.#list, this.#more, this.#most, this.#element, this.#changed] = [list, more, most, element, changed];
+    list.addEventListener("pointerenter", (event) => { this.#over = event.pointerType === "mouse"; });
+    list.addEventListener("pointerleave", () => { this.#over = false; this.#soon(); });
+    list.addEventListener("focusout", () => this.#soon());
+    list.addEventListener("keydown", (event) => this.#step(event));
+    addEventListener("scroll", () => this.#soon(), { passive: true });
+    more.addEventListener("click", () => { this.#draw(); list.querySelector("a")?.focus({ preventScroll: true }); scrollTo(0, 0); });
+  }
+
+  get items() { return this.#shown.map(({ item }) => item); }
+  get size() { return this.#shown.length + this.#waiting.length; }
+  get entries() { return this.#shown; }
+  get paused() { return this.#paused; }
+
+  set paused(value) {
+    this.#paused = value;
+    this.#soon();
+  }
+
+  add(item) {
+    this.#waiting.push(item);
+    if (this.#waiting.length > this.#most) {
+      this.#waiting.shift();
+      this.#dropped = true;
+    }
+    this.#soon();
+  }
+
+  // Shows new rows if the list may move now; to be called when its view is shown.
+  wake() { this.#soon(); }
+
+  // Whether rows may not move now: they are paused, in another view, under the mouse, in use by the keyboard, or scrolled.
+  get #still() {
+    if (this.#paused) return true;
+    if (!this.#shown.length) return false;
+    return !this.#list.offsetParent || this.#over || this.#list.contains(document.activeElement) || this.#list.getBoundingClientRect().top < 0;
+  }
+
+  #soon() {
+    if (!this.#waiting.length) {
+      this.#more.hidden = true;
+      return;
+    }
+    this.#drawing ||= setTimeout(() => {
+      this.#drawing = 0;
+      if (this.#still) this.#tell(); else this.#draw();
+    }, DRAW_MS);
+  }
+
+  #tell() {
+    this.#more.hidden = !this.#waiting.length;
+    this.#more.textContent = `Show ${this.#dropped ? "the latest " : ""}${plural(this.#waiting.length, "new row")}`;
+  }
+
+  #draw() {
+    const added = this.#waiting.splice(0).reverse().map((item) => ({ item, element: this.#element(item) }));
+    this.#dropped = false;
+    this.#more.hidden = true;
+    if (!added.length) return;
+    if (this.#shown.length) added.forEach(({ element }) => element.classList.add("new"));
+    this.#list.prepend(...added.map(({ element }) => element));
+    this.#shown.unshift(...added);
+    for (const { element } of this.#shown.splice(this.#most)) element.remove();
+    this.#changed();
+  }
+
+  // j and k move from row to row while the list has the focus.
+  #step(event) {
+    const step = { j: 1, k: -1 }[event.key];
+    if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+    const links = [...this.#list.querySelectorAll("li:not([hidden]) > .title a")];
+    const at = links.findIndex((one) => one.closest("li").contains(document.activeElement));
+    links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
+    event.preventDefault();
+  }
+}
+
+// The headline of a row, as a link.
+export const title = (link) => make("div", { class: "title" }, link);
