@@ -147,8 +147,7 @@ class Ranking:
             StoreError: the store is closed, or cannot be read.
         """
         with self._reading:
-            if self._closed:
-                raise StoreError("the index is closed")
+            self._check_open()
             with self._store.snapshot(GROUP, self._hand_over) as view:
                 self._take_over(self._handed)
                 asked = order, since, limit
@@ -165,6 +164,10 @@ class Ranking:
         self._closed = True
         with self._reading:
             pass
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the index is closed")
 
     def _hand_over(self) -> None:
         """While the writer waits."""
@@ -252,6 +255,7 @@ class Ranking:
         def put() -> None:
             numbers, totals, live, last = np.array(found, np.int64).reshape(-1, 4).T
             self._columns.put(numbers, live, last)
+            self._check_open()  # building takes a while
             parts.append(totals.copy())
             found.clear()
 
@@ -265,6 +269,7 @@ class Ranking:
     def _read_joins(self, view: Readable) -> None:
         numbers = self._columns.numbers
         for groups, times in joins_of(view, np.sort(numbers[self._columns.last >= self._joins.since])):
+            self._check_open()
             self._join(groups, times)
         self._joins.sort()
 

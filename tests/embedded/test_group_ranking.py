@@ -11,12 +11,14 @@ import pytest
 from support.copies import FIELDS, SURE, copies
 from support.group_tables import MINUTE, batches, check_tables, scanned
 from support.long_form import LONG, seeds
+from support.waiting import until
 
 from stream_lsh.documents.builder import Builder
 from stream_lsh.embedded import group_joins, group_ranking
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.group_ranking import Ranking
 from stream_lsh.embedded.group_store import row_key
+from stream_lsh.errors import StoreError
 from stream_lsh.settings.model import Settings
 
 
@@ -48,6 +50,19 @@ def test_tables_kept_up_with_commits_are_those_of_a_scan(
         if chance.random() < 0.2 or at >= len(records):
             store = engine.index.store
             check_tables(store, (kept, Ranking(store, most), Ranking(store, 0)))
+    engine.close()
+
+
+def test_building_ends_when_the_index_is_closed(tmp_path: Path) -> None:
+    engine = Engine.open(Settings(**SURE | FIELDS), tmp_path / "index", groups=True)
+    with ThreadPoolExecutor(1) as pool:
+
+        def close(ranking: Ranking) -> None:
+            pool.submit(ranking.close)
+            until(lambda: ranking._closed)
+
+        with pytest.raises(StoreError, match="the index is closed"):
+            Ranking(engine.index.store, listening=close)
     engine.close()
 
 
