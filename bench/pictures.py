@@ -54,7 +54,7 @@ def take(driver: Chrome, folder: Path) -> None:
     show(driver, *DESK)
     near = """
     const near = [...document.querySelectorAll('#pairs li')].filter((li) => !li.textContent.startsWith('100.0 %'));
-    (near.find((li) => /^9\\d/.test(li.textContent)) ?? near[0]).querySelector('a').click();
+    (near.find((li) => /^8.\\.. %[A-Za-z]/.test(li.textContent)) ?? near[0]).querySelector('a').click();
     """
     driver.execute_script(near)
     value(driver, "document.querySelector('#compare-body .sides mark')")

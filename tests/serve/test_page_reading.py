@@ -75,6 +75,19 @@ def test_rows_have_headline_source_time_and_similarity(page: Chrome, served: Ser
     assert "Like Bridge for Rowan" in text and "agency" in text and " %" in text and "Rowan-2" not in text
 
 
+def test_rows_appear_with_their_headlines(page: Chrome, served: Serving) -> None:
+    script = """
+    window.first = [];
+    const look = (row) => window.first.push(row.querySelector(".title").textContent);
+    new MutationObserver((changes) => changes.forEach(({ addedNodes }) => addedNodes.forEach(look)))
+      .observe(document.getElementById("pairs"), { childList: true });
+    """
+    page.execute_script(script)
+    wait_for_row(page, pair(served, "Swift"))
+    first = page.execute_script("return window.first")
+    assert "A bridge at last for Swift" in first and "Swift-2" not in first
+
+
 def test_ids_beyond_53_bits_stay_exact(page: Chrome, served: Serving) -> None:
     big = 2**63 + 7
     pair(served, "Large", big)

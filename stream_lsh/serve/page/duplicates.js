@@ -10,7 +10,9 @@ import { isSeen, setSeen } from "./seen.js";
 import { evidence } from "./evidence.js";
 
 const FILTERS = { q: "", source: "", min: "", unseen: "" };
-let filters = { ...FILTERS }, newest = null;
+const PATIENCE_MS = 700, MOST_PENDING = 200;
+const pending = [];
+let filters = { ...FILTERS }, newest = null, timer = 0;
 
 const rows = new Rows({ list: $("pairs"), more: $("more-pairs"), element: rowOf, changed });
 
@@ -20,7 +22,28 @@ export function add(pair) {
   if (newest === pair.newer_seq) return;  // the first pair of a document has the best match
   newest = pair.newer_seq;
   forget(pair.newer);
-  rows.add({ pair, key: `${idText(pair.newer)} ${pair.newer_seq}`, newer: UNKNOWN, older: UNKNOWN });
+  const item = { pair, key: `${idText(pair.newer)} ${pair.newer_seq}`, newer: UNKNOWN, older: UNKNOWN, due: Date.now() + PATIENCE_MS };
+  let lacking = 2;
+  pending.push(item);
+  if (pending.length > MOST_PENDING) pending.shift();
+  for (const side of ["newer", "older"]) {
+    describe(pair[side], (found) => {
+      item[side] = found;
+      lacking -= 1;
+      if (lacking) return;
+      item.due = 0;
+      flush();
+    });
+  }
+  flush();
+}
+
+// Shows pending rows in their order, once their headlines are known: otherwise ids would be seen first, and rows would grow.
+function flush() {
+  const now = Date.now();
+  while (pending.length && pending[0].due <= now) rows.add(pending.shift());
+  clearTimeout(timer);
+  if (pending.length) timer = setTimeout(flush, pending[0].due - now);
 }
 
 function rowOf(item) {
@@ -52,7 +75,8 @@ function rowOf(item) {
     const { newer, older } = item;
     opener.textContent = nameOf(pair.newer, newer);
     const same = older.headline !== null && older.headline === newer.headline;
-    of.replaceChildren(...dotted(same ? "Like one with the same headline" : `Like ${nameOf(pair.older, older)}`,
+    const like = same ? ["one with the same headline"] : [make("bdi", {}, nameOf(pair.older, older))];
+    of.replaceChildren("Like ", ...dotted(...like,
       older.source !== null ? make("b", {}, String(older.source)) : null, older.time !== null ? time(older.time) : null));
     meta.replaceChildren(...dotted(newer.source !== null ? make("b", {}, String(newer.source)) : null,
       newer.time !== null ? time(newer.time) : null, evidence(pair) || null));
@@ -62,7 +86,7 @@ function rowOf(item) {
   }
 
   fill();
-  for (const side of ["newer", "older"]) {
+  for (const side of ["newer", "older"].filter((one) => item[one] === UNKNOWN)) {
     describe(pair[side], (found) => {
       item[side] = found;
       fill();
