@@ -25,6 +25,7 @@ from stream_lsh.serve.schemas import Comparison, Document, Verdict
 from stream_lsh.serve.security import DELETE, READ, WRITE, Served, check_permission
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
+LOOKUPS = 64  # documents that are looked up at once, so that other reads have their turn
 _STORED = re.compile(rb'"seq":(\d+),"kind":"(?:unique|near_duplicate|exact_duplicate|redelivered)"')  # in a verdict
 Durable = Annotated[
     bool, Query(description="answer when the document is on the disk; if false, up to half a second earlier")
@@ -190,7 +191,10 @@ async def look_up_documents(request: Request, service: Served, text: Text = Fals
         return json.dumps(said).encode("ascii")
 
     async def answer(lines: Lines, _: Retry | None) -> Answers:
-        return Answers(await asyncio.gather(*map(found, _ids(lines))), {})
+        ids, said = _ids(lines), list[bytes]()
+        for at in range(0, len(ids), LOOKUPS):
+            said += await asyncio.gather(*map(found, ids[at : at + LOOKUPS]))
+        return Answers(said, {})
 
     return LinesResponse(request, service, answer, MAX_ID_BYTES)
 
