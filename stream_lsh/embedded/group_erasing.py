@@ -11,12 +11,12 @@ import numpy as np
 from stream_lsh.embedded.group_store import (
     MEMBER,
     decoded,
-    departure,
-    departure_key,
     encoded,
     group_of,
+    member_removal,
+    member_removal_key,
     members_key,
-    parse_departure,
+    parse_member_removal,
     row_key,
 )
 from stream_lsh.index.erasure.queue import Version
@@ -28,23 +28,23 @@ def without_ids(store: Store, versions: Sequence[Version]) -> tuple[dict[bytes, 
     """The values with ids of these versions, each id replaced by null, and the key ranges of all values that have or
     had them, rows included.
 
-    A version costs two look-ups, independent of the size of the group: a departure is found by its number, a member in
-    the value that begins before it.
+    A version costs two look-ups, independent of the size of the group: the removal of a member is found by its number, a
+    member in the value that begins before it.
     """
     values: dict[bytes, bytes] = {}
     spans: list[Range] = []
     for group, theirs in groupby(sorted(versions), key=lambda version: version[0]):
         seqs = [seq for _, seq in theirs]
         for seq in seqs:
-            key = departure_key(group, seq)
-            if (value := store.value(key)) is not None and parse_departure(key, value)[3]:
-                values[key] = departure(*parse_departure(key, value)[1:3], NO_ID)
+            key = member_removal_key(group, seq)
+            if (value := store.value(key)) is not None and parse_member_removal(key, value)[3]:
+                values[key] = member_removal(*parse_member_removal(key, value)[1:3], NO_ID)
         members = _members(store, group, seqs)
         values |= members
         first, last = min(members, default=members_key(group, 0)), members_key(group, seqs[-1])
         spans += [
             (row_key(group), _behind(row_key(group))), (first, _behind(last)),
-            (departure_key(group, seqs[0]), _behind(departure_key(group, seqs[-1]))),
+            (member_removal_key(group, seqs[0]), _behind(member_removal_key(group, seqs[-1]))),
         ]  # fmt: skip
     return values, spans
 

@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded.group_store import MEMBER, departure_key, group_of, members_in, members_key, parse_departure
+from stream_lsh.embedded.group_store import (
+    MEMBER,
+    group_of,
+    member_removal_key,
+    members_in,
+    members_key,
+    parse_member_removal,
+)
 from stream_lsh.embedded.pending import Readable
-from stream_lsh.index.store.rocksdb import DEPARTED, MEMBERS
+from stream_lsh.index.store.rocksdb import MEMBERS, REMOVED_MEMBERS
 
 MOST_TAIL = 65_536  # joins that are not sorted in yet
 _AT_ONCE = 65_536  # values that are decoded together
@@ -92,13 +99,13 @@ def joins_of(store: Readable, groups: NDArray[np.int64]) -> Iterator[Joined]:
     values = _values(store, MEMBERS, wanted)
     while chunks := list(islice(values, _AT_ONCE)):
         theirs = sorted({group for group, _, _ in chunks})
-        updates = {(group, updater(key, value)) for group, key, value in _values(store, DEPARTED, theirs)}
+        updates = {(group, updater(key, value)) for group, key, value in _values(store, REMOVED_MEMBERS, theirs)}
         yield decoded_joins([(group, value) for group, _, value in chunks], updates)
 
 
 def _values(store: Readable, kind: bytes, wanted: Sequence[int]) -> Iterator[tuple[int, bytes, bytes]]:
     """Group, key and value of all values of a kind that these groups (ascending) have."""
-    key_of = members_key if kind == MEMBERS else departure_key
+    key_of = members_key if kind == MEMBERS else member_removal_key
     at = passed = 0
     while at < len(wanted):
         for key, value in store.scan(kind, key_of(wanted[at], 0)):
@@ -119,7 +126,7 @@ def _values(store: Readable, kind: bytes, wanted: Sequence[int]) -> Iterator[tup
 
 def updater(key: bytes, value: bytes) -> int:
     """The number of the document that deleted or replaced a version that left."""
-    return parse_departure(key, value)[1]
+    return parse_member_removal(key, value)[1]
 
 
 def decoded_joins(chunks: Sequence[tuple[int, bytes]], updates: Set[tuple[int, int]]) -> Joined:

@@ -19,7 +19,7 @@ from stream_lsh.embedded.group_joins import Joins, decoded_joins, joins_of, upda
 from stream_lsh.embedded.group_store import FACT, group_of, number_of, row_key
 from stream_lsh.embedded.pending import Readable
 from stream_lsh.errors import StoreError, UsageError
-from stream_lsh.index.store.rocksdb import DEPARTED, GROUP, MEMBERS, Store
+from stream_lsh.index.store.rocksdb import GROUP, MEMBERS, REMOVED_MEMBERS, Store
 from stream_lsh.judging.groups import Group
 
 Order = Literal["largest", "newest", "growing"]
@@ -122,7 +122,7 @@ class Ranking:
                 noted.rows[number_of(key)] = value
             elif kind == MEMBERS and value is not None:
                 noted.members.append((group_of(key), value))
-            elif kind == DEPARTED and value is not None:
+            elif kind == REMOVED_MEMBERS and value is not None:
                 noted.updates.add((group_of(key), updater(key, value)))
         noted.times = _times(fact)
         if len(noted.rows) + len(noted.members) > _MOST_NOTED and self._reading.acquire(blocking=False):

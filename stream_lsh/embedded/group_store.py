@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.pending import Readable
-from stream_lsh.index.store.rocksdb import DEPARTED, FIRST_MEMBERS, GROUP, MEMBERS, SOURCES
+from stream_lsh.index.store.rocksdb import FIRST_MEMBERS, GROUP, MEMBERS, REMOVED_MEMBERS, SOURCES
 from stream_lsh.judging.groups import Group
 from stream_lsh.judging.verdicts import Kind
 
@@ -55,7 +55,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Departures:
+class MemberRemovals:
     """The versions that left a group.
 
     by: for each version, number and event time of the document that deleted or replaced it. kept: the ids of those that
@@ -92,28 +92,28 @@ def members_key(group: int, seq: int) -> bytes:
     return _TWO.pack(MEMBERS, group, seq)
 
 
-def departure_key(group: int, seq: int) -> bytes:
+def member_removal_key(group: int, seq: int) -> bytes:
     """The key of a version that left a group."""
-    return _TWO.pack(DEPARTED, group, seq)
+    return _TWO.pack(REMOVED_MEMBERS, group, seq)
 
 
-def departures_prefix(group: int) -> bytes:
-    """The beginning of all keys of `departure_key` of a group."""
-    return _ONE.pack(DEPARTED, group)
+def member_removals_prefix(group: int) -> bytes:
+    """The beginning of all keys of `member_removal_key` of a group."""
+    return _ONE.pack(REMOVED_MEMBERS, group)
 
 
-def departure(by: int, time: int, id: bytes) -> bytes:
+def member_removal(by: int, time: int, id: bytes) -> bytes:
     """What is known of such a version: number and event time of the document that removed it; the id if it was kept."""
     return _DEPARTURE.pack(by, time) + id
 
 
-def parse_departure(key: bytes, value: bytes) -> tuple[int, int, int, bytes]:
+def parse_member_removal(key: bytes, value: bytes) -> tuple[int, int, int, bytes]:
     """Number of the version of such a key and value; number and event time of the document that removed it; the id."""
     return _TWO.unpack(key)[2], *_DEPARTURE.unpack_from(value), value[_DEPARTURE.size :]
 
 
 def group_of(key: bytes) -> int:
-    """The group of a key of members or departures."""
+    """The group of a key of members or their removals."""
     return int(_TWO.unpack(key)[1])
 
 
@@ -137,33 +137,33 @@ def rows(store: Readable, begin: int = 0, end: int | None = None) -> Iterator[Gr
         yield Group.of_json(value)
 
 
-def departures(store: Readable, group: int) -> Departures:
+def member_removals(store: Readable, group: int) -> MemberRemovals:
     """The versions that left a group."""
     by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
-    for key, value in store.scan(departures_prefix(group)):
-        seq, document, time, id = parse_departure(key, value)
+    for key, value in store.scan(member_removals_prefix(group)):
+        seq, document, time, id = parse_member_removal(key, value)
         by[seq] = document, time
         if id:
             kept[seq] = id
-    return Departures(by, kept, {document for document, _ in by.values()})
+    return MemberRemovals(by, kept, {document for document, _ in by.values()})
 
 
 def dropped(store: Readable, group: int) -> Iterator[Member]:
     """The documents that were dropped for a group, in the order of the log."""
-    departed = departures(store, group)
+    removed = member_removals(store, group)
     for _, value in store.scan(_ONE.pack(MEMBERS, group)):
         found, ids, sources = decoded(value, MEMBER, "id", "source")
         columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
         for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
-            yield Member(seq, id, time, source, Kind(kind), similarity, *departed.of(seq))
+            yield Member(seq, id, time, source, Kind(kind), similarity, *removed.of(seq))
 
 
 def kept(store: Readable, group: Group) -> Iterator[Member]:
     """The representatives of a group so far, in the order of the log, with those that were dropped at first."""
-    departed = departures(store, group.group)
-    for seq, id in sorted({group.seq: group.id, **departed.kept}.items()):
+    removed = member_removals(store, group.group)
+    for seq, id in sorted({group.seq: group.id, **removed.kept}.items()):
         time, source = first_member(store, seq)
-        yield Member(seq, id, time, source, Kind.UNIQUE, None, *departed.of(seq))
+        yield Member(seq, id, time, source, Kind.UNIQUE, None, *removed.of(seq))
 
 
 def members(store: Readable, group: Group) -> Iterator[Member]:

@@ -16,11 +16,11 @@ from stream_lsh.embedded.group_store import (
     FACT,
     MEMBER,
     block_of,
-    departure,
-    departure_key,
     encoded,
     first_members_key,
     lengths,
+    member_removal,
+    member_removal_key,
     members_key,
     row_key,
     source_key,
@@ -61,7 +61,7 @@ class Groups:
         self._fact = dict(fact)
         self._cache = GroupCache(store)
         self._members: list[Part] = []  # since the last commit
-        self._departures: dict[bytes, bytes] = {}
+        self._member_removals: dict[bytes, bytes] = {}
         self._view: Pending | None = None  # of these
         self._ending = None
         self._log = StreamTime(fact.get("log"))  # without a window, which has its own
@@ -147,7 +147,7 @@ class Groups:
         begin, end = self._cleared, ending.reached
         ranges = [
             (row_key(begin), row_key(end)), (members_key(begin, 0), members_key(end, 0)),
-            (departure_key(begin, 0), departure_key(end, 0)), (source_key(begin, b""), source_key(end, b"")),
+            (member_removal_key(begin, 0), member_removal_key(end, 0)), (source_key(begin, b""), source_key(end, b"")),
         ]  # fmt: skip
         if (block := block_of(store, end)) is not None:
             ranges.append((first_members_key(0), block[0]))
@@ -164,8 +164,8 @@ class Groups:
         for event in np.flatnonzero((events.changes >= np.uint8(Change.UPDATED)) & ~late).tolist():
             i, group = int(events.places[event]), events.groups[events.of[event]].group
             id = judgement.ids[i] if judgement.was_representative[i] else b""
-            key = departure_key(group, int(judgement.replaces[i]))
-            self._departures[key] = departure(int(judgement.seqs[i]), int(times[i]), id)
+            key = member_removal_key(group, int(judgement.replaces[i]))
+            self._member_removals[key] = member_removal(int(judgement.seqs[i]), int(times[i]), id)
 
     def _join(
         self, judgement: Judgement, events: Events, which: NDArray[np.bool_], times: NDArray[np.int64],
@@ -189,7 +189,7 @@ class Groups:
         """What the next commit has to write: a fact, values by key (None deletes the key), and key ranges to delete."""
         ranges, values = self._clear(), self._values()
         self._cache.committed()
-        self._members, self._departures, self._view = [], {}, None
+        self._members, self._member_removals, self._view = [], {}, None
         if (ending := self._ending) is None:
             self._fact["log"] = self._log.facts
         else:
@@ -219,7 +219,10 @@ class Groups:
         for block, sources in cache.kept:
             if block["seq"][-1] >= reached:
                 values[first_members_key(int(block["seq"][0]))] = encoded(block, sources)
-        for some, first in ((cache.sources, source_key(reached, b"")), (self._departures, departure_key(reached, 0))):
+        for some, first in (
+            (cache.sources, source_key(reached, b"")),
+            (self._member_removals, member_removal_key(reached, 0)),
+        ):
             values.update((key, value) for key, value in some.items() if key >= first)
         values.update(self._chunks(reached))
         return values

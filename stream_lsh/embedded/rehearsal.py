@@ -20,16 +20,16 @@ from stream_lsh.embedded.group_store import (
     FIRST_MEMBER,
     MEMBER,
     decoded,
-    departures,
     dropped,
     group_of,
-    parse_departure,
+    member_removals,
+    parse_member_removal,
     row,
 )
 from stream_lsh.embedded.group_table import reading_groups
 from stream_lsh.errors import UsageError
 from stream_lsh.index.segments.stream_time import StreamTime
-from stream_lsh.index.store.rocksdb import DEPARTED, FIRST_MEMBERS, MEMBERS, Store
+from stream_lsh.index.store.rocksdb import FIRST_MEMBERS, MEMBERS, REMOVED_MEMBERS, Store
 
 AT_ONCE = 8192  # documents
 _DOCUMENT = np.dtype(
@@ -103,8 +103,8 @@ def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
 
 def _updates(store: Store, documents: NDArray[Any]) -> NDArray[np.bool_]:
     """Which documents replaced a version in the same group."""
-    departed = [(group_of(key), parse_departure(key, value)[1]) for key, value in store.scan(DEPARTED)]
-    groups, by = np.array(departed, np.int64).reshape(-1, 2).T
+    removed = [(group_of(key), parse_member_removal(key, value)[1]) for key, value in store.scan(REMOVED_MEMBERS)]
+    groups, by = np.array(removed, np.int64).reshape(-1, 2).T
     at = np.minimum(np.searchsorted(documents["seq"], by), len(documents) - 1)
     found = np.zeros(len(documents), np.bool_)
     found[at[(documents["seq"][at] == by) & (documents["group"][at] == groups)]] = True
@@ -146,5 +146,5 @@ def _rehearsed(store: Store, alert: Alert, seen: Seen) -> Rehearsed:
     if seen.dropped[alert.at]:
         id = next((member.id for member in dropped(store, group) if member.seq == seq), id)
     elif (known := row(store, group)) is not None:
-        id = known.id if known.seq == seq else departures(store, group).kept.get(seq, id)
+        id = known.id if known.seq == seq else member_removals(store, group).kept.get(seq, id)
     return Rehearsed(alert, seq, id, seen.sources[alert.at])

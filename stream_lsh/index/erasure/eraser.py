@@ -58,7 +58,7 @@ from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import deletion_lock
-from stream_lsh.index.store.rocksdb import DEPARTED, GROUP, MEMBERS, QUEUE_NAMES, Range, Store, joined, name_key
+from stream_lsh.index.store.rocksdb import GROUP, MEMBERS, QUEUE_NAMES, REMOVED_MEMBERS, Range, Store, joined, name_key
 
 STEP, STEP_PAGES, STEP_BYTES = 8192, 4, 16 << 20  # most of a step: versions, pages of rows, bytes of texts
 IDS = 4096  # ids whose dead letters are erased at a time
@@ -71,7 +71,7 @@ Beside = Callable[[Sequence[Version]], tuple[dict[bytes, bytes], list[Range]]]
 ids."""
 
 _ALL_ROWS, _BEHIND_ALL = 1 << 62, "~"
-_ALL_GROUPS = [(kind, bytes([kind[0] + 1])) for kind in (GROUP, MEMBERS, DEPARTED)]
+_ALL_GROUPS = [(kind, bytes([kind[0] + 1])) for kind in (GROUP, MEMBERS, REMOVED_MEMBERS)]
 
 
 @dataclass(slots=True)

@@ -34,10 +34,10 @@ from stream_lsh.index.store.snapshot import CURSORS, Snapshot, Snapshots, each
 ROWS, IDS, TEXTS, DECISIONS, DELETED_MARKS = b"r", b"i", b"t", b"f", b"d"
 PLACES, ERASED_ROWS, ANSWERS = b"p", b"e", b"a"
 FREQUENCIES, JOURNAL = b"w", b"j"
-GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, DEPARTED = b"g", b"n", b"k", b"s", b"l"
+GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, REMOVED_MEMBERS = b"g", b"n", b"k", b"s", b"l"
 _PASSING = {
     ROWS: column_families.ROWS, FREQUENCIES: column_families.ROWS, ANSWERS: column_families.ANSWERS,
-    **dict.fromkeys((GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, DEPARTED), column_families.GROUPS),
+    **dict.fromkeys((GROUP, MEMBERS, FIRST_MEMBERS, SOURCES, REMOVED_MEMBERS), column_families.GROUPS),
 }  # fmt: skip
 _ALONE = {IDS: "ids", TEXTS: "texts"}
 _OF_ALL_SHARDS = {JOURNAL: "journal"}

@@ -13,7 +13,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from stream_lsh.embedded.group_ranking import Ranking
-from stream_lsh.embedded.group_store import FACT, departures_prefix, group_of
+from stream_lsh.embedded.group_store import FACT, group_of, member_removals_prefix
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.index.store.column_families import limit_cache
 from stream_lsh.index.store.rocksdb import MEMBERS, Store, name_key
@@ -185,9 +185,9 @@ class _Folder:
     def _note(self, commits: Sequence[_Commit]) -> None:
         for commit in commits:
             values = commit.values
-            if commit.cut:  # its departures may be in the part before
+            if commit.cut:  # its removals of members may be in the part before
                 for group in {group_of(key) for key in commit.values if key[:1] == MEMBERS}:
-                    values = {**dict(self.store.scan(departures_prefix(group))), **values}
+                    values = {**dict(self.store.scan(member_removals_prefix(group))), **values}
             if self.ranking is not None:
                 self.ranking.note(values, commit.fact)
 
