@@ -28,8 +28,8 @@ def without_ids(store: Store, versions: Sequence[Version]) -> tuple[dict[bytes, 
     """The values with ids of these versions, each id replaced by null, and the key ranges of all values that have or
     had them, rows included.
 
-    A version costs two look-ups, independent of the size of the group: the removal of a member is found by its number, a
-    member in the value that begins before it.
+    A version costs two look-ups, independent of the size of the group: the removal of a member is found by its number,
+    a member in the value that begins before it.
     """
     values: dict[bytes, bytes] = {}
     spans: list[Range] = []

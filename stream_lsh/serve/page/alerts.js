@@ -1,5 +1,6 @@
 // The view of alerts.
 
+import { get } from "./api.js";
 import { $, dotted, link, make, say, time } from "./elements.js";
 import { count, words } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
@@ -7,14 +8,29 @@ import { idText } from "./json.js";
 import * as route from "./route.js";
 import { Rows, title } from "./rows.js";
 
+const STORED = 100;
+const shown = new Set();  // keys: the stream begins with alerts that were stored before
 let unread = 0;
 
 const rows = new Rows({ list: $("alerts"), more: $("more-alerts"), most: 100, element: rowOf, changed: () => { $("no-alerts").hidden = rows.entries.length > 0; } });
 
 export function add(alert) {
-  rows.add(alert);
+  if (!show(alert)) return;
   if (!route.isShown("alerts")) unread += 1;
   showUnread();
+}
+
+// Shows the alerts that the service has stored, also before its last start.
+export async function load() {
+  const { alerts } = await get("v1/alerts", { limit: STORED });
+  for (const { alert } of alerts.reverse()) show(alert);
+}
+
+function show(alert) {
+  if (shown.has(alert.key)) return false;
+  shown.add(alert.key);
+  rows.add(alert);
+  return true;
 }
 
 function showUnread() {

@@ -27,6 +27,7 @@ function take(kind, data) {
 async function begin() {
   if (listening) return;
   listening = true;
+  await alerts.load().catch(() => null);  // the stream says what is wrong
   await listen("pair,group,alert", take, connection.streamChanged, service.arrived);
   listening = false;
 }
