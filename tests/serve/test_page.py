@@ -160,13 +160,26 @@ def test_a_restart_is_survived_without_a_gap(page: Chrome, served: Serving) -> N
     served.add(document("before", in_town("Restart")))
     served.add(document("before-1", in_town("Restart", SECOND)))
     wait_for_row(page, "before-1")
-    assert served.stop() == (0, "")
+    assert served.stop()[0] == 0
     state(page, "gone")
     served.start()
     served.add(document("after-1", in_town("Restart", SECOND)))  # perhaps before the page is back
     wait_for_row(page, "after-1")
     state(page, "live")
     assert page.find_element(ID, "why-text").text == ""
+
+
+def test_alerts_are_shown_after_a_restart(chrome: Chrome, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname = "spreads"\nkind = "spread"\nmembers = 2\nsources = 2\nwithin = "1h"\n')
+    with Serving(tmp_path / "index", *OPTIONS, "--rules", str(rules)) as served:
+        for source in ("harbour-post", "agency"):
+            served.add(document(f"alert-{source}", in_town("Alert"), source))
+        assert served.stop()[0] == 0
+        served.start()
+        chrome.get(served.url + "#alerts")
+        value(chrome, "document.querySelectorAll('#alerts li').length === 1")
+        assert "spreads" in chrome.find_element(ID, "alerts").text
 
 
 def test_no_other_host_is_asked_and_nothing_is_refused(page: Chrome, served: Serving) -> None:
