@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from support.deploy_files import DEPLOY, load
 from support.exposition import exposition
+from support.pages import METRICS, rows
 
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.run.metrics import FOREIGN
 from stream_lsh.kafka.settings import GROUP, ROLES
-from stream_lsh.serve.disk import FREE, RESERVE
 
 pytestmark = pytest.mark.long  # the gate has the tools
 
@@ -28,10 +28,20 @@ def samples() -> dict[str, set[str]]:
     """What is told to Prometheus: the name of each sample and its labels."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    found: dict[str, set[str]] = {"up": set()} | {f"stream_lsh_{name}": set() for name in (FREE, RESERVE)}
+    found: dict[str, set[str]] = {"up": set(), "process_resident_memory_bytes": set()} | served()
     for family in text_string_to_metric_families(exposition()):
         for sample in family.samples:
             found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def served() -> dict[str, set[str]]:
+    """The samples of a service, by the table of its metrics. tests/serve compares the table with a service."""
+    found = {}
+    for name, labels, meaning in rows(METRICS, "metric of serve"):
+        kinds = ("_bucket", "_sum", "_count") if meaning.startswith("histogram") else ("",)
+        for kind in kinds:
+            found[name.strip("`") + kind] = {*labels.split(", "), *(["le"] if kind == "_bucket" else [])} - {""}
     return found
 
 

@@ -8,29 +8,17 @@ from typing import Any
 import pytest
 import yaml
 from support.exposition import exposition
+from support.pages import METRICS, rows
 
 from stream_lsh.cli.screen import RUNBOOK as SHOWN
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = ROOT / "docs" / "how-to" / "runbook"
-METRICS = ROOT / "docs" / "reference" / "metrics.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 
 
 def page(name: str) -> str:
     return (RUNBOOK / f"{name}.md").read_text(encoding="utf-8")
-
-
-def rows(path: Path, heading: str) -> list[list[str]]:
-    """The table of a page that begins with this cell, without its head."""
-    text = path.read_text(encoding="utf-8")
-    lines = text[text.index(f"| {heading} |") :].splitlines()
-    found: list[list[str]] = []
-    for line in lines[2:]:
-        if not line.startswith("|"):
-            break
-        found.append([cell.strip() for cell in line.strip("|").split(" | ")])
-    return found
 
 
 def texts() -> list[str]:

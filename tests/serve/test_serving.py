@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from support.commands import run
 from support.json_lines import read_lines, write_lines
+from support.pages import METRICS, rows
 from support.serving import JSON, NDJSON, Serving, entry, events, write
 
 from stream_lsh.cli import main
@@ -285,6 +287,14 @@ def test_the_counts_are_those_of_what_was_done(served: Serving) -> None:
     assert any('method="other",route="/v1/documents/{id}",status="405"' in line for line in labels)
     assert served.client.get("/health/live").json() == {"status": "live"}
     assert served.client.get("/health/ready").json() == {"status": "ready"}
+
+
+def test_every_metric_of_a_service_is_described(served: Serving) -> None:
+    names = re.findall(
+        r"^# TYPE (stream_lsh_\w+) (?:counter|gauge|histogram)$", served.client.get("/metrics").text, re.M
+    )
+    described = {row[0].strip("`") for row in rows(METRICS, "metric of serve") if row[1] != "webhook"}
+    assert {name for name in names if not name.endswith("_created")} == described
 
 
 def test_the_command_line_deletes_through_the_service(served: Serving) -> None:

@@ -25,6 +25,7 @@ from markup import FENCE
 from stream_lsh.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
+METRICS = DOCS / "reference" / "metrics.md"
 LANGUAGES = ("console", "sh", "pycon", "python", "text")
 HERE = re.compile(r"cat > (\S+) <<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"""(?:[^"'|>;&]|"[^"]*"|'[^']*')+""")
@@ -102,3 +103,15 @@ class Page:
 def same(shown: str, said: str) -> bool:
     """Equal but for durations, rates, sizes, moments, and the widths of columns."""
     return VARIES.sub("…", shown) == VARIES.sub("…", said)
+
+
+def rows(path: Path, heading: str) -> list[list[str]]:
+    """The table of a page that begins with this cell, without its head."""
+    text = path.read_text(encoding="utf-8")
+    lines = text[text.index(f"| {heading} |") :].splitlines()
+    found: list[list[str]] = []
+    for line in lines[2:]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))])
+    return found
