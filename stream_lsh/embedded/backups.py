@@ -21,6 +21,7 @@ from stream_lsh.index.store.files import disk_bytes, looking, make_folder, sync_
 from stream_lsh.index.store.rocksdb import Store
 
 STORE = "db"
+WEBHOOKS = "webhooks"  # folder with what a service has sent to each receiver of alerts
 _LEFT_OUT = (f"{STORE}.sealed",)  # of the files beside the store
 
 
@@ -56,6 +57,8 @@ def backup(folder: Path, destination: Path, checkpoint: Callable[[Path], None]) 
             for path in folder.iterdir():
                 if path.is_file() and path.name not in _LEFT_OUT:
                     shutil.copyfile(path, part / path.name)
+            if (folder / WEBHOOKS).is_dir():
+                shutil.copytree(folder / WEBHOOKS, part / WEBHOOKS)
         _finish(part, destination)
     except OSError as error:
         raise OutputError(f"the backup {destination} cannot be written: {error.strerror}; {remedy(error)}") from None

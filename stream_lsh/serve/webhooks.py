@@ -17,11 +17,10 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from stream_lsh.alerts.receivers import Receiver
 from stream_lsh.embedded.alert_journal import AlertJournal
+from stream_lsh.embedded.backups import WEBHOOKS
 from stream_lsh.embedded.webhook import Webhook
 from stream_lsh.errors import OutputError, UsageError
 from stream_lsh.serve.sender import Sender
-
-FOLDER = "webhooks"  # in the index folder
 
 
 class Webhooks:
@@ -39,12 +38,12 @@ class Webhooks:
         # Two for each: a test does not wait for an alert.
         self._pool = ThreadPoolExecutor(2 * len(receivers), thread_name_prefix="webhook")
         try:
-            (folder / FOLDER).mkdir(exist_ok=True)
+            (folder / WEBHOOKS).mkdir(exist_ok=True)
         except OSError as error:
-            raise OutputError(f"cannot make {folder / FOLDER}: {error.strerror}") from None
+            raise OutputError(f"cannot make {folder / WEBHOOKS}: {error.strerror}") from None
         self._senders = {
             receiver.name: Sender(
-                receiver, webhook_of(receiver), journal, folder / FOLDER / f"{receiver.name}.json", self._pool
+                receiver, webhook_of(receiver), journal, folder / WEBHOOKS / f"{receiver.name}.json", self._pool
             )
             for receiver in receivers
         }

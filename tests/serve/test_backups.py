@@ -13,7 +13,7 @@ from support.serving import JSON, Serving
 
 from stream_lsh.api.deduplicator import Deduplicator
 from stream_lsh.documents.document import Document
-from stream_lsh.embedded.backups import restore
+from stream_lsh.embedded.backups import WEBHOOKS, restore
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.settings.model import Settings
@@ -71,7 +71,10 @@ def test_commands_back_up_and_restore(tmp_path: Path) -> None:
     index, feed = tmp_path / "index", tmp_path / "feed.jsonl"
     feed.write_text("".join(json.dumps({"id": i, "text": f"the text number {i} of a feed"}) + "\n" for i in range(200)))
     run("dedup", feed, "--index", index, "--memtable-documents", "64", "-q")
+    (index / WEBHOOKS).mkdir()
+    (index / WEBHOOKS / "desk.json").write_text("{}")
     assert "has the index after 200 documents" in run("backup", tmp_path / "a", "--index", index).stderr
+    assert (tmp_path / "a" / WEBHOOKS / "desk.json").read_text() == "{}"
     with Serving(index) as serving:
         serving.add({"id": "new", "text": "another text, which is added by a service"})
         assert "has the index after 201 documents" in run("backup", tmp_path / "b", "--index", index).stderr
