@@ -10,7 +10,7 @@ import click
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import config_option, load_settings, quiet_option
 from stream_lsh.errors import StreamLshError
-from stream_lsh.kafka.tools.workers import EVERY_ADDRESS, service_health
+from stream_lsh.kafka.tools.workers import EVERY_ADDRESS, OTHER, service_health
 from stream_lsh.kafka.tools.workers import health as report_of
 from stream_lsh.wording import duration
 
@@ -75,7 +75,8 @@ def ask(host: str, ports: Sequence[int], https: bool = False) -> tuple[bool, lis
         report = report_of(host, port)
         if isinstance(report, dict):
             return _worker(host, port, report)
-        if (service := service_health(host, port, https)) is not None:
+        http = https or report.startswith(OTHER)
+        if http and (service := service_health(host, port, https)) is not None:
             return service[0], [f"service (port {port}): {service[1]}"]
         silent.append(report)
     return False, silent

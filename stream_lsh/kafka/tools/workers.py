@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SECONDS = 5.0  # time limit of a response
+OTHER = "what answers at"
 EVERY_ADDRESS = ("0.0.0.0", "::")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _AT_ONCE = 16
@@ -60,7 +61,7 @@ def health(host: str, port: int) -> dict[str, Any] | str:
         return f"no answer from {where} ({getattr(reason, 'strerror', None) or reason})"
     except http.client.HTTPException as error:  # an incomplete response, or not HTTP at all
         return f"no answer from {where} ({error!r:.100})"
-    return f"what answers at {where} is not a worker"
+    return f"{OTHER} {where} is not a worker"
 
 
 def service_health(host: str, port: int, https: bool) -> tuple[bool, str] | None:
