@@ -26,6 +26,7 @@ from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
+from stream_lsh.embedded.stored_answers import erase_answers
 from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
@@ -75,6 +76,7 @@ class Engine:
         known = index.store.named("job") or {}
         self.job: dict[str, Any] = {"next_seq": 0, "open": False, "first": 0, "done_in_job": 0, "outputs": {}, **known}
         self.seq: int = self.job["next_seq"]
+        self._answers_erased: int | None = None
         self._engine_errors = EngineErrors(logging.getLogger("stream_lsh.embedded"))
 
     @classmethod
@@ -227,13 +229,20 @@ class Engine:
         self.index.erase(time.time(), everything=False)
 
     def _erase_lines(self) -> None:
-        """Erase what finished runs have left that may name what is being erased. An interrupted run does so itself."""
+        """Erase what finished runs and services have left that may name what is being erased. An interrupted run does
+        so itself."""
         since = self.index.erasing_since
-        if since is None:
-            return
+        if since is not None:
+            self.erase_served(since)
+            if not self.job["open"]:
+                self._journal.erase(since)
+
+    def erase_served(self, since: int) -> None:
+        """Erase what services have left that was written by this time, in seconds since 1970."""
         self.alert_journal.erase(since)
-        if not self.job["open"]:
-            self._journal.erase(since)
+        if since != self._answers_erased:  # they are all read
+            erase_answers(self.index.store, since)
+            self._answers_erased = since
 
     @cached_property
     def alert_journal(self) -> AlertJournal:

@@ -17,17 +17,17 @@ from stream_lsh.embedded.groups import opened
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.sink import Sink
+from stream_lsh.embedded.stored_answers import erase_answers
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, Version, count, queue_entries
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import DELETED, FLAGS, GROUP, SEQ
 from stream_lsh.index.rows.row_file import NONE, RowFile, blank, unpacked
 from stream_lsh.index.rows.texts import Texts
-from stream_lsh.index.store.rocksdb import ROWS, Store, name_key
+from stream_lsh.index.store.rocksdb import ROWS, Store
 from stream_lsh.settings.model import Settings
 
 ENDING_SECONDS = 5.0  # of erasing at the end of a run; the next one continues
-RETRIES = "retry/"  # facts: the answers of a service under idempotency keys
 
 
 class Erasure(NamedTuple):
@@ -95,8 +95,8 @@ def erase(folder: Path, *, everything: bool = False) -> Erasure:
     index = Index(Settings(), folder, now=time.time())
     try:
         opened(index, False, None)
-        if everything and (names := list(index.store.names(RETRIES))):
-            index.store.write(dict.fromkeys(map(name_key, names)))
+        if everything:
+            erase_answers(index.store, float("inf"))
         erase_due(index, float("inf") if everything else time.time())
         return erasure(index.store)
     finally:
@@ -110,8 +110,9 @@ def erase_due(index: Index, now: float, seconds: float = float("inf")) -> None:
 
 
 def _erase_lines(index: Index, since: int) -> None:
-    """Erase what runs have left that was written by this time, in seconds since 1970."""
+    """Erase what runs and services have left that was written by this time, in seconds since 1970."""
     AlertJournal(index.store).erase(since)
+    erase_answers(index.store, since)
     if (job := index.store.named("job")) is not None:
         Journal(index).erase(since)
         known = job["outputs"]

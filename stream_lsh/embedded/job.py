@@ -109,9 +109,14 @@ class Job:
                 summary = run.go(self.folder, missing)
             finally:
                 sink.close()
-            now = time.time()
+
+            def begins(since: int) -> None:
+                if journal is not None:
+                    journal.erase(since)
+                engine.erase_served(since)
+
             # What commits have not come to. The rest is erased by the next run.
-            index.erase(now, begins=journal.erase if journal is not None else None, seconds=ENDING_SECONDS)
+            index.erase(time.time(), begins=begins, seconds=ENDING_SECONDS)
         return summary
 
 

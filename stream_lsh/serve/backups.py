@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1", tags=["backups"])
 
 @router.post(
     "/backups", dependencies=[WRITE], openapi_extra=openapi.body_of(BackupRequest),
-    responses=openapi.answer(Backup, "the backup is complete", 409, 413, 415, 422),
+    responses=openapi.answer(Backup, "the backup is complete", 409, 413, 415, 422, 429, 507),
 )  # fmt: skip
 async def make_backup(request: Request, service: Served) -> Response:
     """Make a backup of the index, as of one commit, in a folder of `--backup-folder`. Documents are accepted
@@ -48,8 +48,10 @@ async def make_backup(request: Request, service: Served) -> Response:
 def _asked(data: bytes) -> dict[str, Any]:
     try:
         asked = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         asked = None
+    if isinstance(asked, dict):
+        asked = {name: value for name, value in asked.items() if value is not None}
     if not isinstance(asked, dict) or not all(isinstance(value, str) for value in asked.values()):
         raise Problem(422, 'the body has to be a JSON object such as {"name": "monday"}', field="body")
     return asked

@@ -26,7 +26,7 @@ from stream_lsh.serve.security import DELETE, READ, WRITE, Served, check_permiss
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
 LOOKUPS = 64  # documents that are looked up at once, so that other reads have their turn
-_STORED = re.compile(rb'"seq":(\d+),"kind":"(?:unique|near_duplicate|exact_duplicate|redelivered)"')  # in a verdict
+_STORED = re.compile(rb'"seq":(\d+),"kind":"(?:unique|near_duplicate|exact_duplicate)"')  # in a verdict
 Durable = Annotated[
     bool, Query(description="answer when the document is on the disk; if false, up to half a second earlier")
 ]
@@ -181,7 +181,7 @@ async def look_up_documents(request: Request, service: Served, text: Text = Fals
     """Documents: an id as JSON a line in, a document a line out. Where there is none, the line has the `id` and a
     `problem`."""
     media_type(request, NDJSON)
-    service.intake.admit()
+    service.intake.admit_read()
 
     async def found(id: str | int) -> bytes:
         try:

@@ -58,6 +58,7 @@ def stored_headline(engine: Engine, shard: int, row: int) -> Headline:
     index, groups = engine.index, engine.groups
     words = index.words(shard, row)
     seq, time, group = (int(words[word].view("int64")) for word in (layout.SEQ, layout.TIME, layout.GROUP))
-    source = b"" if groups is None or group == layout.NO_GROUP else source_of(groups.view, group, seq)
+    view = groups.view if groups is not None else index.store if index.read_only else None  # while the disk is full
+    source = b"" if view is None or group == layout.NO_GROUP else source_of(view, group, seq)
     text = index.text(shard, row).decode("utf-8", "surrogatepass") if has_headlines(engine.settings) else ""
     return Headline(headline(text), json.loads(source) if source else None, None if time == NO_TIME else time)

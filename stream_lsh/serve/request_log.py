@@ -19,6 +19,7 @@ _HEADER = b"x-request-id"
 LOG = logging.getLogger("stream_lsh.serve.requests")
 _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_READ_PATHS = frozenset({"/v1/check", "/v1/headlines", "/v1/lookups"})  # of POST
 _METHODS = frozenset({*_READS, "POST", "PUT", "PATCH", "DELETE"})
 _MOST = 10_000  # lines that wait to be written
 _GATHER_SECONDS = 0.05
@@ -55,7 +56,7 @@ class RequestLog:
 def _logged(scope: Scope, status: int) -> bool:
     if scope["path"].startswith("/health/"):
         return False
-    return status >= 400 or (scope["method"] not in _READS and scope["path"] != "/v1/check")
+    return status >= 400 or (scope["method"] not in _READS and scope["path"] not in _READ_PATHS)
 
 
 def _line(scope: Scope, id: str, status: int, seconds: float) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.embedded.erasure import RETRIES
+from stream_lsh.embedded.stored_answers import RETRIES
 from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.serve.problems import Problem
 

@@ -100,6 +100,8 @@ class Sender:
         found = State.read(path)
         self._state = State(journal().next - 1) if found is None else found
         self._state.done = min(self._state.done, journal().next - 1)  # of an index that was restored from a backup
+        self._state.again = [number for number in self._state.again if number < journal().next]
+        self._state.dead = [letter for letter in self._state.dead if letter.number < journal().next]
         if found is None:
             replace_file(path, self._contents, 0o600)
 

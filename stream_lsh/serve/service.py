@@ -278,6 +278,10 @@ class Service(Interface):
             look = Look(lambda engine: engine.index.store.checkpoint(path))
             asyncio.run_coroutine_threadsafe(self.writer.do(look), loop).result()
 
+        if self._opening.disk.full:
+            raise self._opening.disk.problem()
+        if self._copying.locked():
+            raise Problem(429, "a backup is being made already", headers={"Retry-After": "10"})
         async with self._copying:
             return await asyncio.to_thread(backup, self.folder, destination, checkpoint)
 

@@ -220,10 +220,13 @@ class Writer:
             except BaseException as error:
                 self._round = Round()  # it was not committed
                 self._reads.release()
-                if not self._opening.failed(error):
-                    self._refuse(error)
+                try:
+                    if not self._opening.failed(error):
+                        raise error
+                    self._retries = self._retries_of()
+                except BaseException as last:
+                    self._refuse(last)
                     return
-                self._retries = self._retries_of()
                 if self._ended:  # the end may have been taken already
                     self._queue.put(None)
 
@@ -233,12 +236,11 @@ class Writer:
             if taken:
                 self._work(taken)
             late = self._round.judged and time.monotonic() - self._last >= COMMIT_SECONDS
-            if late or (not taken and self._retries.due):
+            if late or (not taken and self._retries.due and not self._opening.read_only):
                 self._commit([])
             elif not taken:
                 self._engine.erase()
-            if self._opening.recover():
-                self._retries = self._retries_of()
+            self._recover()
         if self._round.judged:
             self._commit([])
 
@@ -246,13 +248,13 @@ class Writer:
         """The waiting work that is judged together. Empty if none arrives for a while, or until a commit is due; None
         at the end."""
         first: _Waiting | _Turn | None = _Turn.READ
-        while first is _Turn.READ:
+        end = self._last + COMMIT_SECONDS if self._round.judged else time.monotonic() + IDLE_SECONDS
+        while first is _Turn.READ:  # however many reads come
             self._read()
-            due = self._last + COMMIT_SECONDS - time.monotonic()
-            if self._round.judged and due <= 0:
+            if (left := end - time.monotonic()) <= 0:
                 return []
             try:
-                first = self._queue.get(timeout=due if self._round.judged else IDLE_SECONDS)
+                first = self._queue.get(timeout=left)
             except Empty:
                 return []
         if first is None:
@@ -350,7 +352,7 @@ class Writer:
     def _judge(self, waitings: list[_Waiting]) -> None:
         """Judge requests of one kind together, or one by one if that fails."""
         deletions, only_looking = (isinstance(waitings[0].work, kind) for kind in (Delete, Check))
-        if self._opening.read_only and not only_looking:  # they were accepted before the disk was full
+        if not only_looking and not self._recover():  # they were accepted before the disk was full
             for waiting in waitings:
                 waiting.error = self._opening.disk.problem()
             return
@@ -399,6 +401,12 @@ class Writer:
             part = found.part(begin, min(begin + size, len(found)))
             yield engine.check(part) if only_looking else engine.add(part)
 
+    def _recover(self) -> bool:
+        """Open the index for writing again if it was closed and there is room. Returns whether it can be written."""
+        if self._opening.recover():
+            self._retries = self._retries_of()
+        return not self._opening.read_only
+
     def _columns(self, works: Sequence[Work]) -> Columns:
         if isinstance(works[0], Delete):
             ids = [id for work in works if isinstance(work, Delete) for id in work.ids]
@@ -407,7 +415,8 @@ class Writer:
         return parse_lines(lines.data, lines.starts, lines.ends, self._engine.fields, rejected=lines.rejected)
 
     def _commit(self, late: Sequence[_Waiting]) -> None:
-        self._engine.commit({}, *self._retries.take())
+        if not self._opening.read_only:  # otherwise all answers are of earlier commits
+            self._engine.commit({}, *self._retries.take())
         self._last = time.monotonic()
         done, self._round = self._round, Round()
         self._reads.release()

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 import pytest
 from support.raw_clients import added, head, line, say, serving
 
+from stream_lsh.embedded.erasure import erasure
+from stream_lsh.embedded.stored_answers import RETRIES
 from stream_lsh.index.store.errors import output_error
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.serve.disk import FREE, RESERVE
@@ -19,8 +21,9 @@ RESERVED = 1024
 CLOSE = b"\r\nConnection: close\r\n\r\n"
 
 
-async def post(port: int, name: str, path: str = "/v1/documents") -> bytes:
-    request = head(len(line(name)), path, "application/json").replace(b"\r\n\r\n", CLOSE)
+async def post(port: int, name: str, path: str = "/v1/documents", key: str = "") -> bytes:
+    end = f"\r\nIdempotency-Key: {key}".encode() + CLOSE if key else CLOSE
+    request = head(len(line(name)), path, "application/json").replace(b"\r\n\r\n", end)
     return await say(port, request + line(name))
 
 
@@ -61,9 +64,8 @@ async def test_a_failed_commit_loses_nothing_and_is_not_the_end(
     def write(store: Store, *_: object, **__: object) -> None:
         raise output_error(store.path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
-    monkeypatch.setattr("stream_lsh.serve.writer.IDLE_SECONDS", 0.01)
     async with serving(tmp_path, Limits(free_bytes=RESERVED)) as (port, service):
-        assert await added(port, "before")
+        assert b" 200 " in await post(port, "before", key="first")
         with monkeypatch.context() as patched:
             patched.setattr(Store, "write", write)
             assert b" 507 " in await post(port, "late")
@@ -72,10 +74,21 @@ async def test_a_failed_commit_loses_nothing_and_is_not_the_end(
                 assert b" 507 " in await post(port, "late")
             assert service.engine.index.read_only
         monkeypatch.setattr("stream_lsh.serve.disk.Disk.full", False)
-        while not await added(port, "late"):
-            pass
+        assert b" 200 " in await post(port, "before", key="first")  # the answer that is stored
+        assert await added(port, "late")
         assert await there(port, "before")
         assert service.engine.seq == 2
+
+
+async def test_reads_do_not_keep_an_idle_service_from_erasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_lsh.serve.writer.IDLE_SECONDS", 0.05)
+    async with serving(tmp_path, on_conflict="update", erase_hours=0) as (port, service):
+        assert b" 200 " in await post(port, "gone", key="first") and await added(port, "kept")
+        request = b"DELETE /v1/documents/gone HTTP/1.1\r\nHost: localhost" + CLOSE
+        assert b" 200 " in await say(port, request)
+        while (left := erasure(service.engine.index.store)).waiting or not left.erased:
+            assert await there(port, "kept")
+        assert not list(service.engine.index.store.names(RETRIES)), "an answer names the erased id"
 
 
 async def test_a_service_starts_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

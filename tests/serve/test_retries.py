@@ -12,6 +12,7 @@ from support.serving import JSON, NDJSON, Serving
 
 from stream_lsh.embedded import erasure
 from stream_lsh.embedded.information import reading
+from stream_lsh.embedded.stored_answers import RETRIES
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.serve.pipeline.recent_answers import RecentAnswers
 from stream_lsh.serve.problems import Problem
@@ -90,7 +91,7 @@ def test_key_of_many_lines_survives_a_kill(tmp_path: Path) -> None:
         serving.stop()
         erasure.erase(tmp_path / "index", everything=True)
         with reading(tmp_path / "index") as store:
-            assert not list(store.names(erasure.RETRIES))
+            assert not list(store.names(RETRIES))
 
 
 def test_condition_on_the_version(served: Serving) -> None:
