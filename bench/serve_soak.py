@@ -34,7 +34,7 @@ from stream_lsh.kafka.tools.broker import free_port
 EXAMPLE = "python -m bench.serve_soak --documents 1000000 --rate 2000 --out results"
 COLUMNS = {
     "documents": "documents", "rate": "documents/s", "p50": "POST median ms", "p99": "99 % ms",
-    "groups_p50": "groups median ms", "groups_p99": "99 % ms ", "memory_mb": "memory MB", "cores": "its cores",
+    "groups_p50": "groups median ms", "groups_p99": "99 % ms ", "memory_mb": "memory MB", "own_mb": "without files MB", "cores": "its cores",
     "failures": "failures",
 }  # fmt: skip
 PAGE = ("/v1/groups?order=growing&limit=20", "/v1/stats?seconds=60", "/v1/groups?order=newest&limit=20")
@@ -107,7 +107,7 @@ def row(process: Process, times: Times, documents: int, took: float) -> dict[str
     return {
         "documents": documents, "rate": len(times.posts) / took, "p50": statistics.median(posts),
         "p99": posts[int(0.99 * len(posts))], "groups_p50": statistics.median(groups),
-        "groups_p99": groups[int(0.99 * len(groups))], "memory_mb": process.megabytes(), "cores": process.cores,
+        "groups_p99": groups[int(0.99 * len(groups))], "memory_mb": process.megabytes(), "own_mb": process.megabytes("anonymous"), "cores": process.cores,
         "failures": times.failures,
     }  # fmt: skip
 
