@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -135,9 +134,6 @@ class Client:
         feed, failures = Feed(after), 0
         params, silent = {"kinds": ",".join(kinds)}, httpx.Timeout(self._http.timeout.connect, read=SILENT_SECONDS)
 
-        def stream() -> AbstractContextManager[httpx.Response]:
-            return self._http.stream("GET", "/v1/events", params=params, headers=feed.headers, timeout=silent)
-
         while True:
             error: RequestError | Unreachable = Unreachable("GET /v1/events: the stream ended")
             try:
@@ -147,10 +143,9 @@ class Client:
                     if not said.is_success:
                         said.read()
                         raise calls.problem_of(said)
-                    for line in said.iter_lines():
+                    for block in said.iter_bytes():
                         failures = 0
-                        if (event := feed.event(line)) is not None:
-                            yield event
+                        yield from feed.events(block)
             except httpx.TransportError as lost:
                 error = Unreachable(f"GET /v1/events: {lost!r}")
             except RequestError as refused:

@@ -117,6 +117,13 @@ def test_operations_have_typed_results(served: Serving, kind: Callable[[str], An
     assert [one.deleted for one in client.delete_many([f"{name}/1", f"{name} 2"])] == [False, True]
 
 
+def test_events_of_ids_with_other_ends_of_lines(served: Serving, kind: Callable[[str], Any]) -> None:
+    ids = [f"{kind.__name__}{end}b" for end in ("\u2028", "\x85", "\x1e", "\r", "\ud800")]
+    seqs = [kind(served.url).add(document(id, "events")).seq for id in ids]
+    events = kind(served.url).events("verdict", after=f"{seqs[0]}.0")
+    assert [event.data["id"] for event in islice(events, len(ids))] == ids
+
+
 @contextmanager
 def losing(url: str, lost: Callable[[], object]) -> Iterator[str]:
     """A proxy that loses the first answer to each path; lost: called then."""
