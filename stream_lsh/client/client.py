@@ -76,7 +76,12 @@ class Client:
         return self._result(calls.add(document, durable, version, new, key))
 
     def add_many(self, documents: Iterable[Mapping[str, Any]], *, durable: bool = True) -> Iterator[Verdict]:
-        """Check documents and add them, in requests of 1,000 lines. A rejected one has a verdict with its reason."""
+        """Check documents and add them, in requests of 1,000 lines. A rejected one has a verdict with its reason.
+
+        Raises:
+            RequestError: also if a document above 8 MiB is larger than the service allows.
+            VerdictPending: only on Kafka: a verdict is not there in time. `answers` has the others of its request.
+        """
         for lines in calls.batches(documents):
             yield from self._result(calls.add_lines(lines, durable))
 
@@ -96,7 +101,7 @@ class Client:
         return self._result(calls.delete(id, durable, version, key))
 
     def delete_many(self, ids: Iterable[Id], *, durable: bool = True) -> Iterator[Verdict]:
-        """Delete documents."""
+        """Delete documents. Raises VerdictPending as `add_many`."""
         for lines in calls.batches(ids):
             yield from self._result(calls.delete_lines(lines, durable))
 
