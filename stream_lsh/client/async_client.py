@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -110,9 +109,6 @@ class AsyncClient:
         feed, failures = Feed(after), 0
         params, silent = {"kinds": ",".join(kinds)}, httpx.Timeout(self._http.timeout.connect, read=SILENT_SECONDS)
 
-        def stream() -> AbstractAsyncContextManager[httpx.Response]:
-            return self._http.stream("GET", "/v1/events", params=params, headers=feed.headers, timeout=silent)
-
         while True:
             error: RequestError | Unreachable = Unreachable("GET /v1/events: the stream ended")
             try:
@@ -122,9 +118,9 @@ class AsyncClient:
                     if not said.is_success:
                         await said.aread()
                         raise calls.problem_of(said)
-                    async for line in said.aiter_lines():
+                    async for block in said.aiter_bytes():
                         failures = 0
-                        if (event := feed.event(line)) is not None:
+                        for event in feed.events(block):
                             yield event
             except httpx.TransportError as lost:
                 error = Unreachable(f"GET /v1/events: {lost!r}")

@@ -31,6 +31,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 JSON, NDJSON = "application/json", "application/x-ndjson"
 LINES, LINES_BYTES = 1000, 4 << 20  # of a request of many lines
+KEYED_BYTES = 8 << 20  # limit of the service for lines with an idempotency key
 COMPRESSED_BYTES = 16 << 10  # from which a body is compressed
 Id = str | int
 
@@ -60,11 +61,13 @@ def check(document: Mapping[str, Any]) -> Call[Verdict]:
 
 
 def add_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
-    return _body("/v1/documents", NDJSON, b"".join(lines), _lines_of(Verdict), _key(None), _durable(durable))
+    if len(lines) == 1 and len(lines[0]) > KEYED_BYTES:  # `batches` makes no larger request of several lines
+        return _body("/v1/documents", JSON, lines[0], _one_line, _key(None), _durable(durable))
+    return _body("/v1/documents", NDJSON, b"".join(lines), _verdicts, _key(None), _durable(durable))
 
 
 def check_lines(lines: Sequence[bytes]) -> Call[list[Verdict]]:
-    return _body("/v1/check", NDJSON, b"".join(lines), _lines_of(Verdict))
+    return _body("/v1/check", NDJSON, b"".join(lines), _verdicts)
 
 
 def delete(id: Id, durable: bool, version: int | None, key: str | None) -> Call[Verdict]:
@@ -73,7 +76,7 @@ def delete(id: Id, durable: bool, version: int | None, key: str | None) -> Call[
 
 
 def delete_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
-    return _body("/v1/deletions", NDJSON, b"".join(lines), _lines_of(Verdict), _key(None), _durable(durable))
+    return _body("/v1/deletions", NDJSON, b"".join(lines), _verdicts, _key(None), _durable(durable))
 
 
 def get(id: Id, text: bool) -> Call[Document | None]:
@@ -175,7 +178,7 @@ def _model_of(model: type[M]) -> Callable[[httpx.Response], M]:
 
 def _verdict(answer: httpx.Response) -> Verdict:
     if answer.status_code == httpx.codes.ACCEPTED:
-        raise VerdictPending(Accepted.model_validate(answer.json()))
+        raise VerdictPending([Accepted.model_validate(answer.json())])
     return _model_of(Verdict)(answer)
 
 
@@ -197,15 +200,24 @@ def _objects(answer: httpx.Response) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def _lines_of(model: type[M]) -> Callable[[httpx.Response], list[M]]:
-    def read(answer: httpx.Response) -> list[M]:
-        found = list(_objects(answer))
-        for accepted in found:
-            if "taken" in accepted:
-                raise VerdictPending(Accepted.model_validate(accepted))
-        return [model.model_validate(line) for line in found]
+def _verdicts(answer: httpx.Response) -> list[Verdict]:
+    found = [
+        Accepted.model_validate(line) if "taken" in line else Verdict.model_validate(line) for line in _objects(answer)
+    ]
+    verdicts = [one for one in found if isinstance(one, Verdict)]
+    if len(verdicts) < len(found):
+        raise VerdictPending(found)
+    return verdicts
 
-    return read
+
+def _one_line(answer: httpx.Response) -> list[Verdict]:
+    """The verdict on one document, as that on a line: it may be a rejection."""
+    try:
+        return [_verdict(answer)]
+    except RequestError as error:
+        if error.problem.verdict is None:
+            raise
+        return [error.problem.verdict]
 
 
 def _documents(answer: httpx.Response) -> list[Document | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -77,7 +76,12 @@ class Client:
         return self._result(calls.add(document, durable, version, new, key))
 
     def add_many(self, documents: Iterable[Mapping[str, Any]], *, durable: bool = True) -> Iterator[Verdict]:
-        """Check documents and add them, in requests of 1,000 lines. A rejected one has a verdict with its reason."""
+        """Check documents and add them, in requests of 1,000 lines. A rejected one has a verdict with its reason.
+
+        Raises:
+            RequestError: also if a document above 8 MiB is larger than the service allows.
+            VerdictPending: only on Kafka: a verdict is not there in time. `answers` has the others of its request.
+        """
         for lines in calls.batches(documents):
             yield from self._result(calls.add_lines(lines, durable))
 
@@ -97,7 +101,7 @@ class Client:
         return self._result(calls.delete(id, durable, version, key))
 
     def delete_many(self, ids: Iterable[Id], *, durable: bool = True) -> Iterator[Verdict]:
-        """Delete documents."""
+        """Delete documents. Raises VerdictPending as `add_many`."""
         for lines in calls.batches(ids):
             yield from self._result(calls.delete_lines(lines, durable))
 
@@ -135,9 +139,6 @@ class Client:
         feed, failures = Feed(after), 0
         params, silent = {"kinds": ",".join(kinds)}, httpx.Timeout(self._http.timeout.connect, read=SILENT_SECONDS)
 
-        def stream() -> AbstractContextManager[httpx.Response]:
-            return self._http.stream("GET", "/v1/events", params=params, headers=feed.headers, timeout=silent)
-
         while True:
             error: RequestError | Unreachable = Unreachable("GET /v1/events: the stream ended")
             try:
@@ -147,10 +148,9 @@ class Client:
                     if not said.is_success:
                         said.read()
                         raise calls.problem_of(said)
-                    for line in said.iter_lines():
+                    for block in said.iter_bytes():
                         failures = 0
-                        if (event := feed.event(line)) is not None:
-                            yield event
+                        yield from feed.events(block)
             except httpx.TransportError as lost:
                 error = Unreachable(f"GET /v1/events: {lost!r}")
             except RequestError as refused:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stream_lsh.errors import StreamLshError
-from stream_lsh.serve.schemas import Accepted, Problem
+from stream_lsh.serve.schemas import Accepted, Problem, Verdict
 
 
 class RequestError(StreamLshError):
@@ -31,15 +33,18 @@ class RequestError(StreamLshError):
 
 
 class VerdictPending(StreamLshError):
-    """Only with a pipeline on Kafka: the document is accepted, and its verdict is not there in time.
+    """Only with a pipeline on Kafka: a document is accepted, and its verdict is not there in time.
 
     Attributes:
-        accepted: the answer; `accepted.look` is the address at which the verdict will be.
+        accepted: the answer of the first such document; `accepted.look` is the address at which the verdict will be.
+        answers: those of all documents of the request, in order, each a Verdict or an Accepted. `add_many` and
+            `delete_many` have sent none of the documents after them.
     """
 
-    def __init__(self, accepted: Accepted) -> None:
-        super().__init__(accepted.detail)
-        self.accepted = accepted
+    def __init__(self, answers: Sequence[Verdict | Accepted]) -> None:
+        self.accepted = next(answer for answer in answers if isinstance(answer, Accepted))
+        self.answers = answers
+        super().__init__(self.accepted.detail)
 
 
 class Unreachable(StreamLshError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ class Event:
 
 
 class Feed:
-    """The events in the lines of a stream, which may be cut off and begun again.
+    """The events in the bytes of a stream, which may be cut off and begun again.
 
     Attributes:
         place: after which the stream continues; None = from now on.
@@ -34,14 +35,25 @@ class Feed:
     def __init__(self, place: str | None) -> None:
         self.place = place
         self._fields: dict[str, str] = {}
+        self._begun: list[bytes] = []  # of a line without its end
 
     @property
     def headers(self) -> dict[str, str]:
         """The headers of a request that continues the stream."""
-        self._fields = {}
+        self._fields, self._begun = {}, []
         return {} if self.place is None else {"Last-Event-ID": self.place}
 
-    def event(self, line: str) -> Event | None:
+    def events(self, block: bytes) -> Iterator[Event]:
+        """The events that end in the next bytes of the stream. Ids may have characters that end lines in Unicode, so
+        only a newline ends a line."""
+        end, *others = block.split(b"\n")
+        self._begun.append(end)
+        for begin in others:
+            line, self._begun = b"".join(self._begun), [begin]
+            if (event := self._event(line.decode())) is not None:
+                yield event
+
+    def _event(self, line: str) -> Event | None:
         """The event that ends with a line without its newline, if one does."""
         if line:
             if not line.startswith(":"):

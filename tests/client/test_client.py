@@ -16,8 +16,8 @@ import pytest
 from pydantic import BaseModel
 from support.serving import JSON, Serving
 
-from stream_lsh.client import AsyncClient, Client, RequestError, Unreachable
-from stream_lsh.client.calls import stats
+from stream_lsh.client import AsyncClient, Client, RequestError, Unreachable, VerdictPending
+from stream_lsh.client.calls import KEYED_BYTES, add_lines, stats
 from stream_lsh.client.exchange import exchange
 
 TEXT = "The council has voted for the {0} bridge over the {0} river; work begins in {0} and takes two {1}."
@@ -117,6 +117,13 @@ def test_operations_have_typed_results(served: Serving, kind: Callable[[str], An
     assert [one.deleted for one in client.delete_many([f"{name}/1", f"{name} 2"])] == [False, True]
 
 
+def test_events_of_ids_with_other_ends_of_lines(served: Serving, kind: Callable[[str], Any]) -> None:
+    ids = [f"{kind.__name__}{end}b" for end in ("\u2028", "\x85", "\x1e", "\r", "\ud800")]
+    seqs = [kind(served.url).add(document(id, "events")).seq for id in ids]
+    events = kind(served.url).events("verdict", after=f"{seqs[0]}.0")
+    assert [event.data["id"] for event in islice(events, len(ids))] == ids
+
+
 @contextmanager
 def losing(url: str, lost: Callable[[], object]) -> Iterator[str]:
     """A proxy that loses the first answer to each path; lost: called then."""
@@ -188,3 +195,21 @@ def test_lines_are_sent_in_parts(tmp_path: Path) -> None:
     with Serving(tmp_path / "index") as serving, Client(serving.url) as client:
         texts = ({"id": i, "text": f"{i} {TEXT.format(i, i)}"} for i in range(2500))
         assert [verdict.seq for verdict in client.add_many(texts)] == list(range(2500))
+
+
+def test_large_documents_are_sent_with_a_key(tmp_path: Path) -> None:
+    """Of lines the service takes a key only up to KEYED_BYTES."""
+    large = "word " * (KEYED_BYTES // 5 + 1)
+    with Serving(tmp_path / "index") as serving, Client(serving.url) as client:
+        said = list(client.add_many({"id": "large", "text": begin + large} for begin in ("one ", "another ")))
+    assert [(verdict.kind, verdict.reason) for verdict in said] == [("unique", None), ("rejected", "id_reused")]
+
+
+def test_late_verdict_comes_with_the_other_answers() -> None:
+    verdict = {"id": 1, "seq": 0, "kind": "unique", "duplicate_of": None, "similarity": None, "group": 0, "matches": []}
+    source = {"topic": "documents", "partition": 0, "offset": 7}
+    late = {"id": 2, "taken": True, "source": source, "look": "/v1/documents/2?id_type=json", "detail": "late"}
+    content = "".join(json.dumps(line) + "\n" for line in (verdict, late, {**verdict, "id": 3}))
+    with pytest.raises(VerdictPending) as pending:
+        add_lines([b"{}\n"] * 3, True).read(httpx.Response(200, content=content))
+    assert (pending.value.accepted.id, [answer.id for answer in pending.value.answers]) == (2, [1, 2, 3])

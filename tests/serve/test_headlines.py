@@ -1,5 +1,6 @@
 """What lists show of documents: headline, source and time, by id."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,14 @@ from typing import Any
 import pytest
 from support.serving import JSON, Serving
 
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.serve import intake
 from stream_lsh.serve.headline import MOST_CHARACTERS, headline
+from stream_lsh.serve.pipeline import headlines
+from stream_lsh.serve.pipeline.originals import Original, Originals
+from stream_lsh.serve.pipeline.service import PipelineService
+from stream_lsh.serve.problems import Problem
 
 BRIDGE = "The council has voted for the new bridge over the river; work begins in spring and takes two years."
 OPTIONS = ("--text-field", "title", "--text-field", "body", "--source-field", "from", "--time-field", "ts")
@@ -57,3 +65,50 @@ def test_headlines_are_short_lines() -> None:
     long = headline("word " * 99)
     assert long is not None and long.endswith("word…") and len(long) <= MOST_CHARACTERS
     assert headline("字" * 999) == "字" * (MOST_CHARACTERS - 1) + "…"
+
+
+@pytest.fixture
+def pipeline(monkeypatch: pytest.MonkeyPatch) -> PipelineService:
+    """A pipeline in which the record of `late` is never read, and that of `lost` cannot be read."""
+
+    async def read(_: Originals, topic: str, partition: int, offset: int) -> Original:
+        if topic == "late":
+            await asyncio.Event().wait()
+        if topic == "lost":
+            raise BrokerError("no broker")
+        return Original("One\ntwo")
+
+    def known(_: PipelineService, id: str) -> dict[str, Any]:
+        return {"source": {"topic": id, "partition": 0, "offset": 0}, "time": 7}
+
+    monkeypatch.setattr(Originals, "_record", read)
+    monkeypatch.setattr(PipelineService, "_known", known)
+    return PipelineService(KafkaSettings())
+
+
+async def test_headlines_of_a_pipeline_do_not_wait_for_all(
+    pipeline: PipelineService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headlines, "SECONDS", 0)
+    assert [one.headline for one in await pipeline.headlines(["late", "a", "lost"])] == [None, "One", None]
+
+
+async def test_reads_of_a_pipeline_that_wait_are_limited(
+    pipeline: PipelineService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headlines, "MOST_HEADLINES", 2)
+    monkeypatch.setattr(intake, "MOST_READS", 1)
+    pipeline.intake.ready = True
+    waiting = [asyncio.create_task(pipeline.headlines(["late", "late"]))]
+    await asyncio.sleep(0)
+    with pytest.raises(Problem, match="2 headlines wait"):
+        await pipeline.headlines(["a"])
+    pipeline.intake.admit_read()  # texts do not wait for headlines
+    waiting.append(asyncio.create_task(pipeline.document("late", text=True)))
+    await asyncio.sleep(0)
+    with pytest.raises(Problem, match="1 reads wait"):
+        pipeline.intake.admit_read()
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert [one.headline for one in await pipeline.headlines(["a", "b"])] == ["One", "One"]

@@ -14,6 +14,7 @@ from stream_lsh.embedded import erasure
 from stream_lsh.embedded.information import reading
 from stream_lsh.embedded.stored_answers import RETRIES
 from stream_lsh.index.store.rocksdb import Store
+from stream_lsh.serve.pipeline import recent_answers
 from stream_lsh.serve.pipeline.recent_answers import RecentAnswers
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import Retries, Retry
@@ -149,3 +150,25 @@ async def test_key_on_kafka_sends_once() -> None:
     assert (sent, first.repeated, again.repeated) == (2, False, True)
     with pytest.raises(Problem):
         await recent.answer(Retry.of("key", "", b"another"), send)
+
+
+async def test_key_on_kafka_that_is_dropped_under_way_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size would stay, until there was no room for any answer."""
+    monkeypatch.setattr(recent_answers, "MOST_BYTES", 100)
+    recent, acknowledged = RecentAnswers(), asyncio.Event()
+
+    async def send() -> Answers:
+        return Answers([b"x" * 60], {})
+
+    async def send_late() -> Answers:
+        await acknowledged.wait()
+        return await send()
+
+    late = [asyncio.create_task(recent.answer(Retry.of(f"late {n}", "", b"a"), send_late)) for n in range(3)]
+    await asyncio.sleep(0)
+    for key in ("first", "second"):  # the older ones are dropped
+        await recent.answer(Retry.of(key, "", b"a"), send)
+    acknowledged.set()
+    await asyncio.gather(*late)
+    retry = Retry.of("last", "", b"a")
+    assert [(await recent.answer(retry, send)).repeated for _ in "12"] == [False, True]

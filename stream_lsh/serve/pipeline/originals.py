@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition, errors
 
@@ -30,20 +31,35 @@ class Original(NamedTuple):
 
 
 class Originals:
-    """Reads documents by their source position."""
+    """Reads documents by their source position.
+
+    Attributes:
+        waiting: number of reads without an answer.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._fields = settings.document_fields
         self._places = asyncio.Semaphore(AT_ONCE)
+        self.waiting = 0
 
-    async def text(self, topic: str, partition: int, offset: int) -> Original:
+    async def of(self, source: Mapping[str, Any]) -> Original:
         """What the record of a document has.
+
+        Args:
+            source: topic, partition and offset.
 
         Raises:
             Problem: it is deleted.
             BrokerError: Kafka cannot be reached.
         """
+        self.waiting += 1
+        try:
+            return await self._record(source["topic"], source["partition"], source["offset"])
+        finally:
+            self.waiting -= 1
+
+    async def _record(self, topic: str, partition: int, offset: int) -> Original:
         place = TopicPartition(topic, partition)
         options = {"group_id": None, "max_partition_fetch_bytes": largest_record(self._settings)}
         try:

@@ -34,15 +34,17 @@ class RecentAnswers:
             retry.check(known[0])
             return replace(await asyncio.shield(known[1]), repeated=True)
         task = asyncio.create_task(send())
-        self._known[key] = retry.request, task
+        self._known[key] = mine = retry.request, task
         try:
             found = await asyncio.shield(task)
         except BaseException:
-            self._drop(key)
+            if self._known.get(key) is mine:
+                self._drop(key)
             raise
-        self._sizes[key] = size = sum(map(len, found.lines))
-        self._bytes += size
-        while len(self._known) > MOST_ANSWERS or self._bytes > MOST_BYTES:
+        if self._known.get(key) is mine:  # it may be dropped while it is under way
+            self._sizes[key] = size = sum(map(len, found.lines))
+            self._bytes += size
+        while self._known and (len(self._known) > MOST_ANSWERS or self._bytes > MOST_BYTES):
             self._drop(next(iter(self._known)))
         return found
 

@@ -31,10 +31,11 @@ from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.progress import Step
 from stream_lsh.serve.comparing import compared_documents, side_by_side
 from stream_lsh.serve.events import Place, place_of, written
-from stream_lsh.serve.headline import UNKNOWN, Headline, has_headlines, headline
+from stream_lsh.serve.headline import Headline
 from stream_lsh.serve.interface import LIMITS, Interface, Limits, RaisedAlert, as_number, shown
 from stream_lsh.serve.pipeline.copying import GroupCopy
 from stream_lsh.serve.pipeline.following import follow
+from stream_lsh.serve.pipeline.headlines import Headlines
 from stream_lsh.serve.pipeline.originals import Original, Originals
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.serve.pipeline.recent_answers import RecentAnswers
@@ -70,6 +71,8 @@ class PipelineService(Interface):
         self._outputs = Outputs(self.ring, self._verdicts, self.tally, limits.kept_events)
         self._sending = Sending(settings)
         self._originals = Originals(settings)
+        self._headlines = Headlines(settings, self._known, self.intake.crowded)
+        self.intake.reading = lambda: self._originals.waiting
         self._reader = Reader(settings, None, LeftOut())
         self._signer = signer_of(settings.signing)
         self._late: OrderedDict[str | int, None] = OrderedDict()
@@ -286,8 +289,7 @@ class PipelineService(Interface):
         )  # fmt: skip
 
     async def _text(self, found: dict[str, Any]) -> Original:
-        source = found["source"]
-        return await self._originals.text(source["topic"], source["partition"], source["offset"])
+        return await self._originals.of(found["source"])
 
     async def compared(self, a: str | int, b: str | int) -> dict[str, Any]:
         """A comparison by the records on the documents topic; as in `Interface`. Raises Problem also for tf-idf."""
@@ -306,17 +308,7 @@ class PipelineService(Interface):
             )  # fmt: skip
 
     async def headlines(self, ids: Sequence[str | int]) -> list[Headline]:
-        async def one(id: str | int) -> Headline:
-            try:
-                found = self._known(id)
-                original = await self._text(found)
-            except Problem:
-                return UNKNOWN
-            text = original.text if has_headlines(self.settings) else ""
-            source = json.loads(original.source) if original.source else None
-            return Headline(headline(text), source, found["time"])
-
-        return list(await asyncio.gather(*map(one, ids)))
+        return await self._headlines.read(ids)
 
     def _compare(self, a: dict[str, Any], b: dict[str, Any], apart: bool) -> dict[str, Any]:
         return side_by_side(self.settings, a, b, compared_documents(self._signer, self.settings, a, b), apart)
