@@ -34,8 +34,8 @@ from stream_lsh.kafka.tools.broker import free_port
 EXAMPLE = "python -m bench.serve_soak --documents 1000000 --rate 2000 --out results"
 COLUMNS = {
     "documents": "documents", "rate": "documents/s", "p50": "POST median ms", "p99": "99 % ms",
-    "groups_p50": "groups median ms", "groups_p99": "99 % ms ", "memory_mb": "memory MB", "own_mb": "without files MB", "cores": "its cores",
-    "failures": "failures",
+    "groups_p50": "groups median ms", "groups_p99": "99 % ms ", "memory_mb": "memory MB", "own_mb": "without files MB",
+    "cores": "its cores", "failures": "failures",
 }  # fmt: skip
 PAGE = ("/v1/groups?order=growing&limit=20", "/v1/stats?seconds=60", "/v1/groups?order=newest&limit=20")
 PARTS = 10
@@ -107,18 +107,20 @@ def row(process: Process, times: Times, documents: int, took: float) -> dict[str
     return {
         "documents": documents, "rate": len(times.posts) / took, "p50": statistics.median(posts),
         "p99": posts[int(0.99 * len(posts))], "groups_p50": statistics.median(groups),
-        "groups_p99": groups[int(0.99 * len(groups))], "memory_mb": process.megabytes(), "own_mb": process.megabytes("anonymous"), "cores": process.cores,
-        "failures": times.failures,
+        "groups_p99": groups[int(0.99 * len(groups))], "memory_mb": process.megabytes(),
+        "own_mb": process.megabytes("anonymous"), "cores": process.cores, "failures": times.failures,
     }  # fmt: skip
 
 
 async def soak(process: Process, feed: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
     """The figures of each tenth of a run."""
-    words = [sys.executable, "-m", "bench.listeners", str(process.port), str(given.listeners), str(given.documents)]
-    hearing = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    assert hearing.stdout is not None
-    if given.listeners and await hearing.stdout.readline() != b"listening\n":
-        raise SystemExit("the listeners did not connect")
+    hearing = None
+    if given.listeners:
+        words = [sys.executable, "-m", "bench.listeners", str(process.port), str(given.listeners), str(given.documents)]
+        hearing = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+        assert hearing.stdout is not None
+        if await hearing.stdout.readline() != b"listening\n":
+            raise SystemExit("the listeners did not connect")
     found: list[dict[str, Any]] = []
     coming = varied(endless(feed))
     at_once = aiohttp.TCPConnector(limit=given.writers + given.pages)
@@ -137,9 +139,10 @@ async def soak(process: Process, feed: Path, given: argparse.Namespace) -> list[
             times.posts, times.groups = [], []
         for page in pages:
             page.cancel()
-    if given.listeners:
+    if hearing is not None:
+        assert hearing.stdout is not None
         print("listeners:", (await hearing.stdout.readline()).decode().strip(), flush=True)
-    await hearing.wait()
+        await hearing.wait()
     return found
 
 

@@ -27,7 +27,7 @@ class AsyncClient:
     def __init__(
         self, url: str, *, token: str | None = None, attempts: int = 6, timeout: float = 60.0, verify: Any = True
     ) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = calls.authorization(token)
         self._http = httpx.AsyncClient(base_url=url, headers=headers, timeout=timeout, verify=verify)
         self._attempts = attempts
 

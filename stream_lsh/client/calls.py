@@ -88,7 +88,7 @@ def get_lines(lines: Sequence[bytes], text: bool) -> Call[list[Document | None]]
 
 
 def compare(a: Id, b: Id) -> Call[Comparison]:
-    params = {"a": json.dumps(a), "b": json.dumps(b), "id_type": "json"}
+    params = {"a": _written(a), "b": _written(b), "id_type": "json"}
     return Call("GET", "/v1/compare", _model_of(Comparison), params)
 
 
@@ -159,7 +159,26 @@ def _durable(durable: bool) -> dict[str, str]:
 
 
 def _path(id: Id) -> str:
-    return f"/v1/documents/{quote(json.dumps(id), safe='').replace('.', '%2E')}"
+    return f"/v1/documents/{quote(_written(id), safe='').replace('.', '%2E')}"
+
+
+def _written(id: Id) -> str:
+    """An id as JSON, as short as it can be: the length of an address is limited."""
+    written = json.dumps(id, ensure_ascii=False)
+    return json.dumps(id) if any("\ud800" <= char <= "\udfff" for char in written) else written
+
+
+def authorization(token: str | None) -> dict[str, str]:
+    """The header with a token, which may have white space around it, as the end of a file.
+
+    Raises:
+        ValueError: it cannot be a token; the message does not have it.
+    """
+    if token is None:
+        return {}
+    if not (token := token.strip()).isascii() or not token.isprintable() or " " in token:
+        raise ValueError("token: give the token that `stream-lsh serve token add` has printed")
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _json(value: Any) -> bytes:

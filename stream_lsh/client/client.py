@@ -39,7 +39,7 @@ class Client:
     def __init__(
         self, url: str, *, token: str | None = None, attempts: int = 6, timeout: float = 60.0, verify: Any = True
     ) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = calls.authorization(token)
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=verify)
         self._attempts = attempts
 

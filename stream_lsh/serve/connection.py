@@ -255,7 +255,11 @@ class Limited:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection: Connection = scope["state"].pop(_KEY)
 
+        begun = False
+
         async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
             connection.answering()
             await send(message)
 
@@ -265,6 +269,11 @@ class Limited:
                 await problem.response()(scope, receive, sending)
             else:
                 await self._app(scope, receive, sending)
+        except asyncio.CancelledError:  # the server stops, and the request has taken too long
+            if begun:
+                raise
+            problem = Problem(503, "the service is stopping", headers={"Retry-After": "5", "Connection": "close"})
+            await problem.response()(scope, receive, sending)
         finally:
             connection.answered()
 
