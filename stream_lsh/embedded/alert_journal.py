@@ -95,13 +95,14 @@ class AlertJournal:
 
     def erase(self, time: int) -> None:
         """Delete all that was written by this time, seconds since 1970: it may name what is to be erased. The sweep at
-        the end of erasing removes it from the disk.
+        the end of erasing removes it from the disk. After the clock was set back, some later alerts go too.
 
         Raises:
             OutputError: the disk is full, or refuses.
         """
         with self._lock:
-            old = sum(entry.time < 1000 * (time + 1) for entry in self._entries)
+            written = (place for place, entry in enumerate(self._entries, 1) if entry.time < 1000 * (time + 1))
+            old = max(written, default=0)
             end = _key(self._entries[old].number) if old < len(self._entries) else _END
             self._drop(old)
         if old:

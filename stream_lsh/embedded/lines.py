@@ -69,6 +69,11 @@ class LineSplitter:
         """Behind the last complete line."""
         return Position(self._offset, self._line, self._checksums.begun if self._checksums is not None else 0)
 
+    @property
+    def held(self) -> int:
+        """Bytes in memory of the line that has begun."""
+        return self._size if self._size <= self._limit else sum(map(len, self._pieces))
+
     def split(self, blocks: Iterable[bytes]) -> Iterator[Lines]:
         """The lines of each block as soon as it is there."""
         for block in blocks:

@@ -89,7 +89,7 @@ class Webhook:
             status, after = response.status, retry_after(response.headers.get("Retry-After"), time.time())
             with suppress(OSError, http.client.HTTPException):
                 response.read(_READ)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: no name of a host, as a..b
             overdue = late.is_set() or isinstance(error, TimeoutError)
             return Answer(False, f"no answer within {self._timeout:g} s" if overdue else _reason(error), again=True)
         finally:

@@ -22,6 +22,9 @@ from stream_lsh.serve.requests import Counting
 from stream_lsh.serve.security import Guard
 
 PAGE = Path(__file__).with_name("page")
+ROUTERS = (
+    documents.router, headlines.router, looking.router, alerting.router, backups.router, looking.plain
+)  # fmt: skip
 DESCRIPTION = """
 Documents in, verdicts out: is this document nearly the same as an earlier one?
 
@@ -38,21 +41,17 @@ def make_app(service: Interface) -> FastAPI:
         openapi_url="/v1/openapi.json", generate_unique_id_function=operation_id,
         middleware=[
             Middleware(Counting, requests=service.tally.requests),
-            Middleware(Heads),
             *([Middleware(Proxies, trusted=limits.proxies)] if limits.proxies else []),
             Middleware(RequestLog),
+            Middleware(Heads),
             Middleware(Guard, origins=limits.origins, hosts=hosts),
         ],
     )  # fmt: skip
     app.state.service = service
     explain(app)
-    describe(app)
-    app.include_router(documents.router)
-    app.include_router(headlines.router)
-    app.include_router(looking.router)
-    app.include_router(alerting.router)
-    app.include_router(backups.router)
-    app.include_router(looking.plain)
+    describe(app, ROUTERS)
+    for router in ROUTERS:
+        app.include_router(router)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:

@@ -19,6 +19,7 @@ class Heads:
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
+        scope.setdefault("state", {})  # which the request log reads
         ended, asked = False, {**scope, "method": "GET"}
 
         async def headers(message: Message) -> None:

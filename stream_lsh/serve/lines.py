@@ -27,7 +27,7 @@ UNDER_WAY = 2  # parts of a request that may wait for the writer
 KEYED_BYTES = 8 << 20  # of a request with an idempotency key, which is read completely before its first line is judged
 Answer = Callable[[Lines, Retry | None], Coroutine[Any, Any, Answers]]
 RetryOf = Callable[[bytes], Retry | None]
-_Part = tuple[int, asyncio.Task[Answers]]  # bytes of its lines, and their answers
+_Part = tuple[int, asyncio.Task[Answers]]  # bytes of the request that it holds, and the answers to its lines
 
 
 def one_line(data: bytes) -> Lines:
@@ -113,11 +113,12 @@ class LinesResponse(Response):
             self._said.put_nowait(None)
 
     async def _read(self, under_way: deque[_Part]) -> None:
-        documents = part = 0
+        documents = part = unparted = end = 0
         async for block in self._blocks():
             while under_way and not self._holding.fits(len(block)):
                 await self._tell(under_way)
             self._holding.take(len(block))
+            unparted += len(block)
             for lines in self._splitter.split([block]):
                 documents += len(lines.starts)
                 if documents > self._most_documents:
@@ -125,12 +126,16 @@ class LinesResponse(Response):
                         413, f"the request has more than {self._most_documents:,} documents; send less at a time",
                         field="body", headers={"Connection": "close"},
                     )  # fmt: skip
-                size = int((lines.ends - lines.starts).sum()) + len(lines.starts)
+                size = min(lines.position.offset - end, unparted)  # a line that is too large is not there completely
+                end, unparted = lines.position.offset, unparted - size
                 retry = None if self._retry is None else replace(self._retry, part=part)
                 part += 1
                 under_way.append((size, asyncio.create_task(self._answer(lines, retry))))
                 if len(under_way) > UNDER_WAY:
                     await self._tell(under_way)
+            kept = self._splitter.held
+            self._holding.release(unparted - kept)  # blank lines, and what is cut from lines that are too large
+            end, unparted = self._splitter.position.offset, kept
 
     async def _tell(self, under_way: deque[_Part]) -> None:
         size, task = under_way.popleft()

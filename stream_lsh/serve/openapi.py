@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -13,9 +14,11 @@ from pydantic.json_schema import models_json_schema
 from stream_lsh.serve import schemas
 from stream_lsh.serve.codes import CODES
 from stream_lsh.serve.problems import MEDIA_TYPE
+from stream_lsh.serve.security import DELETE, WRITE
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
-GENERAL = {400, 401, 403, 503}  # problems of every operation
+GENERAL = {400, 401, 403, 431, 500, 503}  # problems of every operation
+WRITES = {429, 507}  # of every operation that writes
 Responses = dict[int | str, dict[str, Any]]
 _REF = "#/components/schemas/{model}"
 _FIELDS = (
@@ -106,7 +109,7 @@ def _problem(status: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "description": ", ".join(codes), "content": {MEDIA_TYPE: {"schema": _ref(schemas.Problem)}}
     }  # fmt: skip
-    if status in (429, 503):
+    if status in (429, 503, 507):
         found["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}
     return found
 
@@ -116,8 +119,8 @@ def operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def describe(app: FastAPI) -> None:
-    """Add the models to an app's OpenAPI document."""
+def describe(app: FastAPI, routers: Sequence[APIRouter]) -> None:
+    """Add the models, and the problems of writing, to the OpenAPI document of an app with these routers."""
     models = [model for model in vars(schemas).values() if isinstance(model, type) and issubclass(model, schemas.Model)]
 
     def openapi() -> dict[str, Any]:
@@ -127,6 +130,11 @@ def describe(app: FastAPI) -> None:
             )  # fmt: skip
             _, defined = models_json_schema([(model, "serialization") for model in models], ref_template=_REF)
             found.setdefault("components", {}).setdefault("schemas", {}).update(defined["$defs"])
+            for route in (route for router in routers for route in router.routes):
+                if isinstance(route, APIRoute) and (WRITE in route.dependencies or DELETE in route.dependencies):
+                    for method in route.methods or ():
+                        described = found["paths"][route.path_format][method.lower()]["responses"]
+                        described |= {str(status): _problem(status) for status in WRITES}
             app.openapi_schema = found
         return app.openapi_schema
 

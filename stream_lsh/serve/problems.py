@@ -85,10 +85,6 @@ def explain(app: FastAPI) -> None:
     async def _(_: Request, error: StreamLshError) -> Response:
         return Problem.of(error).response()
 
-    @app.exception_handler(Exception)
-    async def _(_: Request, error: Exception) -> Response:
-        return Problem(500, f"unexpected error ({type(error).__name__}); see the log").response()
-
     @app.exception_handler(RequestValidationError)
     async def _(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]

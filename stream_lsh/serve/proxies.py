@@ -12,7 +12,7 @@ from stream_lsh.errors import UsageError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _ADDRESS, _SCHEME, _HOST = "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"
-_LONGEST = 300  # bytes of a header that is used
+_LONGEST = 300  # bytes of a header that are used, its last ones
 
 
 def network_of(text: str) -> Network:
@@ -60,9 +60,11 @@ class Proxies:
 
 
 def _values(headers: Headers, name: str) -> list[str]:
-    """The values of a header, each proxy's behind the others."""
+    """The values of a header, each proxy's behind the others; of a long one the last that are whole."""
     text = ",".join(headers.getlist(name))
-    return [] if len(text) > _LONGEST else [value.strip() for value in text.split(",") if value.strip()]
+    if len(text) > _LONGEST:
+        text = text[-_LONGEST - 1 :].partition(",")[2]
+    return [value.strip() for value in text.split(",") if value.strip()]
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

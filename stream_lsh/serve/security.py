@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Permission, Token
 
+_LOG = logging.getLogger("stream_lsh.serve")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -25,6 +27,7 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
 }
+_EXPOSED = "ETag, Location, Retry-After, WWW-Authenticate, X-Request-Id"  # headers that pages of other sites may read
 
 
 async def service_of(request: Request) -> Interface:  # async, because FastAPI runs other functions in a thread
@@ -78,8 +81,8 @@ def check_permission(request: Request, permission: Permission) -> None:
 
 
 class Guard:
-    """Adds headers to every response. Without tokens it refuses pages of other sites: a browser on this machine can
-    connect to loopback addresses.
+    """Adds headers to every response, and answers unexpected errors. Without tokens it refuses pages of other sites: a
+    browser on this machine can connect to loopback addresses.
 
     Args:
         hosts: names that Host headers may have, beside those of loopback; None = any. Health has no such limit: load
@@ -95,7 +98,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers, origin = Headers(scope=scope), None
+        headers, origin, begun = Headers(scope=scope), None, False
         free = scope.get("state", {}).get("local") or scope["path"].startswith("/health/")
         problem = None if free else self._problem(headers)
 
@@ -103,13 +106,16 @@ class Guard:
             origin = found
 
         async def guarded(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 said = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     said.setdefault(name, value)
                 said.setdefault("cache-control", "no-store")
                 if origin is not None:
                     said["access-control-allow-origin"] = origin
+                    said["access-control-expose-headers"] = _EXPOSED
                     said["vary"] = "Origin"
                     said["cross-origin-resource-policy"] = "cross-origin"
             await send(message)
@@ -119,7 +125,14 @@ class Guard:
         elif origin is not None and scope["method"] == "OPTIONS":
             await self._preflight(guarded)
         else:
-            await self._app(scope, receive, guarded)
+            try:
+                await self._app(scope, receive, guarded)
+            except Exception as error:
+                if begun:
+                    raise
+                _LOG.exception("unexpected error")
+                problem = Problem(500, f"unexpected error ({type(error).__name__}); see the log")
+                await problem.response()(scope, receive, guarded)
 
     def _problem(self, headers: Headers) -> Problem | None:
         host = headers.get("host", "")
@@ -139,7 +152,8 @@ class Guard:
             (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE"),
             (
                 b"access-control-allow-headers",
-                b"authorization, content-type, idempotency-key, if-match, if-none-match, last-event-id",
+                b"authorization, content-encoding, content-type, idempotency-key, if-match, if-none-match, "
+                b"last-event-id, x-request-id",
             ),
             (b"access-control-max-age", b"600"),
         ]

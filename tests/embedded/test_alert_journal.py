@@ -71,6 +71,15 @@ def test_oldest_alerts_are_dropped_at_the_limit(tmp_path: Path) -> None:
         assert numbers(engine.alert_journal) == numbers(AlertJournal(engine.index.store)) == [5]
 
 
+def test_erasing_after_the_clock_was_set_back_removes_all_up_to_its_time(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        for number, now in enumerate((2000, 1000, 3000)):
+            copied(engine, number, 1)
+            engine.commit(now=now)
+        engine.alert_journal.erase(1100)
+        assert numbers(engine.alert_journal) == numbers(AlertJournal(engine.index.store)) == [2]
+
+
 def test_erasing_removes_alerts_that_may_name_the_document(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         copied(engine, 1, 2)

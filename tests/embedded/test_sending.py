@@ -136,6 +136,11 @@ def test_a_receiver_that_is_not_there(alerts: Path) -> None:
     assert {letter["reason"] for letter in dead(alerts)} == {"Connection refused"}
 
 
+def test_a_host_that_is_no_name_is_a_failure_as_others() -> None:
+    answer = Webhook("http://a..b", None, 60.0).post(b"{}", "key")
+    assert (answer.taken, answer.again) == (False, True) and "idna" in answer.said
+
+
 def test_half_a_line_of_the_position_or_of_the_dead_letters_is_written_again(alerts: Path) -> None:
     with receiving(lambda _: 400) as receiver:
         sent(alerts, receiver.url)

@@ -68,6 +68,15 @@ async def test_documents_sent_before_a_client_disconnects_are_accepted(tmp_path:
     assert service.engine.seq == 3
 
 
+async def test_what_is_not_in_memory_of_a_request_does_not_count(tmp_path: Path) -> None:
+    async with serving(tmp_path, max_document_bytes=1 << 12) as (port, service):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head(16 << 20) + b"\n" * (4 << 20) + b"x" * (4 << 20) + b"\n" + line("one"))
+        await until(lambda: service.engine.seq == 2)  # the line that is too large, and one
+        assert service.intake.taken and service.intake.bytes < 2 << 20
+        writer.transport.abort()
+
+
 NONSENSE: list[tuple[bytes, int]] = [
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
     (b"GET / HTTP/9.9\r\n\r\n", 400),

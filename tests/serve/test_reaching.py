@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from support import raw_clients
 from support.missing import missing
 from support.serving import JSON, Serving, entry, events
 from support.waiting import until
@@ -34,12 +35,20 @@ async def shown(request: Request) -> JSONResponse:
     return JSONResponse({"url": str(request.url), "client": request.client.host if request.client else None})
 
 
-async def asked(*middleware: Middleware, client: str = "10.0.0.9", **headers: str) -> httpx.Response:
+async def broken(_: Request) -> JSONResponse:
+    raise ZeroDivisionError
+
+
+async def asked(
+    *middleware: Middleware, client: str = "10.0.0.9", method: str = "GET", path: str = "/seen", **headers: str
+) -> httpx.Response:
     """The answer of an app behind some middleware, which says what it was asked for."""
-    app = Starlette(routes=[Route("/health/ready", shown), Route("/seen", shown)], middleware=middleware)
+    routes = [Route("/health/ready", shown), Route("/seen", shown), Route("/broken", broken)]
+    app = Starlette(routes=routes, middleware=middleware)
     transport = httpx.ASGITransport(app, client=(client, 1234))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8765") as sender:
-        return await sender.get("/seen", headers={name.replace("_", "-"): value for name, value in headers.items()})
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await sender.request(method, path, headers=said)
 
 
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//", "null", "https://evil.example"])
@@ -73,6 +82,44 @@ async def test_only_trusted_proxies_are_believed() -> None:
         assert seen == {"url": "https://news.example/seen", "client": "203.0.113.7"}
     seen = (await asked(proxies, client="203.0.113.7", **FORWARDED)).json()
     assert seen == {"url": "http://localhost:8765/seen", "client": "203.0.113.7"}
+    for begins in ("6.6.6.6, " * 100, "6" * 1000 + ","):  # a client cannot hide behind a long header
+        long = {**FORWARDED, "x_forwarded_for": begins + FORWARDED["x_forwarded_for"]}
+        assert (await asked(proxies, **long)).json()["client"] == "203.0.113.7"
+
+
+DESK = "https://desk.example"
+
+
+async def test_pages_of_allowed_sites_send_and_read_the_headers_of_the_api() -> None:
+    guard = Middleware(Guard, origins=(DESK,), hosts=None)
+    asks = await asked(guard, method="OPTIONS", origin=DESK)
+    assert "content-encoding" in asks.headers["access-control-allow-headers"].split(", ")
+    exposed = (await asked(guard, origin=DESK)).headers["access-control-expose-headers"].split(", ")
+    assert {"ETag", "Retry-After", "X-Request-Id"} <= set(exposed)
+
+
+async def test_unexpected_error_is_logged_and_has_the_headers_of_every_response(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guards = Middleware(RequestLog), Middleware(Guard, origins=(DESK,), hosts=None)
+    answer = await asked(*guards, path="/broken", origin=DESK, x_request_id="one")
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    assert (answer.headers["x-request-id"], answer.headers["access-control-allow-origin"]) == ("one", DESK)
+    assert "content-security-policy" in answer.headers and "ZeroDivisionError" in caplog.text
+
+
+async def test_head_is_logged_as_such_and_writes_are_described_with_a_full_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with raw_clients.serving(tmp_path) as (port, _), httpx.AsyncClient(base_url=f"http://localhost:{port}") as it:
+        with caplog.at_level(logging.INFO, "stream_lsh.serve.requests"):
+            await it.head("/v1/nothing")
+        paths = (await it.get("/v1/openapi.json")).json()["paths"]
+    assert " method=HEAD " in caplog.text
+    deletion = paths["/v1/documents/{id}"]["delete"]
+    for operation in (deletion, *(paths[f"/v1/{path}"]["post"] for path in ("documents", "deletions", "backups"))):
+        assert {"429", "431", "500", "507"} <= set(operation["responses"])
+    assert "507" not in paths["/v1/check"]["post"]["responses"]
 
 
 async def test_log_has_writes_and_refusals_without_ids(caplog: pytest.LogCaptureFixture) -> None:
