@@ -75,6 +75,12 @@ def test_commands_back_up_and_restore(tmp_path: Path) -> None:
     (index / WEBHOOKS / "desk.json").write_text("{}")
     assert "has the index after 200 documents" in run("backup", tmp_path / "a", "--index", index).stderr
     assert (tmp_path / "a" / WEBHOOKS / "desk.json").read_text() == "{}"
+    rows = tmp_path / "a" / "segments" / "000000" / "rows-0.bin"
+    head = rows.read_bytes()
+    rows.write_bytes(b"XXXXXXXX" + head[8:])
+    with pytest.raises(StoreError, match="is damaged"):
+        restore(tmp_path / "a", tmp_path / "broken")
+    rows.write_bytes(head)
     with Serving(index) as serving:
         serving.add({"id": "new", "text": "another text, which is added by a service"})
         assert "has the index after 201 documents" in run("backup", tmp_path / "b", "--index", index).stderr
