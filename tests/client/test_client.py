@@ -10,13 +10,14 @@ from inspect import isasyncgen
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
 from pydantic import BaseModel
 from support.serving import JSON, Serving
 
-from stream_lsh.client import AsyncClient, Client, RequestError, Unreachable, VerdictPending
+from stream_lsh.client import AsyncClient, Client, RequestError, Unreachable, VerdictPending, calls
 from stream_lsh.client.calls import KEYED_BYTES, add_lines, stats
 from stream_lsh.client.exchange import exchange
 
@@ -213,3 +214,11 @@ def test_late_verdict_comes_with_the_other_answers() -> None:
     with pytest.raises(VerdictPending) as pending:
         add_lines([b"{}\n"] * 3, True).read(httpx.Response(200, content=content))
     assert (pending.value.accepted.id, [answer.id for answer in pending.value.answers]) == (2, [1, 2, 3])
+
+
+def test_addresses_are_short_and_tokens_are_those_of_a_file() -> None:
+    assert len(unquote(calls.get("日" * 683, False).path)) < 800
+    assert calls.authorization("lsh_abc\n") == {"Authorization": "Bearer lsh_abc"}
+    with pytest.raises(ValueError, match="token add") as caught:
+        calls.authorization("not a token")
+    assert "not a" not in str(caught.value)

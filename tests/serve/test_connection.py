@@ -139,3 +139,13 @@ def test_overridden_parts_of_uvicorn_are_as_expected() -> None:
     )
     uses = {"transport", "loop"}
     assert theirs & mine - OVERRIDDEN == uses, "a name has another meaning in uvicorn, or is missing there"
+
+
+async def test_a_request_that_is_cut_off_by_a_stop_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("server", "intake"):
+        monkeypatch.setattr(f"stream_lsh.serve.{module}.STOP_SECONDS", -4)  # and five more until it is cut off
+    async with serving(tmp_path) as (port, _):
+        cut = asyncio.create_task(say(port, head(len(line("late")), kind="application/json") + b'{"id"'))
+        await asyncio.sleep(0.3)
+    said = await cut
+    assert b" 503 " in said.partition(b"\r\n")[0] and b"the service is stopping" in said
