@@ -29,7 +29,9 @@ class Holding:
     def take(self, size: int) -> None:
         """Hold more of the body. Raises Problem if it does not fit."""
         if not self.fits(size):
-            raise self._intake.crowded(f"requests in progress have {self._intake.bytes:,} bytes in memory")
+            problem = self._intake.crowded(f"requests in progress have {self._intake.bytes:,} bytes in memory")
+            problem.headers["Connection"] = "close"  # the rest of the body is not read
+            raise problem
         self.add(size)
 
     def add(self, size: int) -> None:

@@ -22,6 +22,7 @@ from stream_lsh.errors import StoreError
 from stream_lsh.settings.model import Settings
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(2, 6, 12))
 @pytest.mark.parametrize("given", [{}, {"window": "30m"}, {"shards": 3, "window": "5h"}], ids=str)
 def test_tables_kept_up_with_commits_are_those_of_a_scan(

@@ -106,7 +106,7 @@ async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None
     source.write_text('{"id": "a", "title": "Über", "text": "x\\ny"}\n{"id": "b", "title": "t"}\nnonsense\n')
     sent, feeder = await feed(settings, source)
     assert sent.documents == 1
-    assert [(record.key, record.value) for record in await records(settings, 1)] == [(b"a", "Über x\ny".encode())]
+    assert [(record.key, record.value) for record in await records(settings, 1)] == [(b"a", "Über\nx\ny".encode())]
     assert feeder.excluded.count == 2
     assert feeder.excluded.messages[0] == f'{source}, line 2: there is no field "text"'
     assert feeder.excluded.messages[1].startswith(f"{source}, line 3: ")
