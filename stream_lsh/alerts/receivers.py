@@ -14,7 +14,7 @@ from stream_lsh.alerts.rules import Rule
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.errors import UsageError
 from stream_lsh.settings.errors import explain
-from stream_lsh.settings.sources import read_toml
+from stream_lsh.settings.sources import read_tables
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
 
@@ -64,20 +64,13 @@ def read_receivers(path: Path, rules: Sequence[Rule]) -> tuple[Receiver, ...]:
     Raises:
         UsageError: naming the file, the receiver, the key and what is allowed.
     """
-    found = read_toml(path, "webhooks file")
-    where = f"webhooks file {path}"
-    tables = found.get("webhook")
-    if others := found.keys() - {"webhook"}:
-        raise UsageError(f"{where}: there is no {sorted(others)[0]!r}; receivers are tables [[webhook]]")
-    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise UsageError(f"{where} has no receivers: each is a table [[webhook]] with name and url")
     receivers, known, names = [], {rule.name for rule in rules}, set[str]()
-    for number, table in enumerate(tables, 1):
-        receiver = _receiver(table, f"{where}, webhook {number}")
+    for table, where in read_tables(path, "webhooks file", "webhook", "receivers", "name and url"):
+        receiver = _receiver(table, where)
         if receiver.name in names:
-            raise UsageError(f"{where}, webhook {number}: name = {receiver.name!r} is there twice; give each its own")
+            raise UsageError(f"{where}: name = {receiver.name!r} is there twice; give each its own")
         if unknown := sorted(set(receiver.rules or ()) - known):
-            raise UsageError(f"{where}, webhook {number}: there is no rule {unknown[0]!r} in the rules file")
+            raise UsageError(f"{where}: there is no rule {unknown[0]!r} in the rules file")
         names.add(receiver.name)
         receivers.append(receiver)
     return tuple(receivers)

@@ -15,7 +15,7 @@ from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import seconds_of
 from stream_lsh.errors import UsageError
 from stream_lsh.settings.errors import explain, near
-from stream_lsh.settings.sources import read_toml
+from stream_lsh.settings.sources import read_tables
 
 Source = Annotated[str, Field(min_length=1)] | int
 
@@ -116,18 +116,12 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
     Raises:
         UsageError: naming the file, the rule, the key and what is allowed.
     """
-    found = read_toml(path, "rules file")
-    where = f"rules file {path}"
-    tables = found.get("rule")
-    if others := found.keys() - {"rule"}:
-        raise UsageError(f"{where}: there is no {sorted(others)[0]!r}; rules are tables [[rule]]")
-    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise UsageError(f"{where} has no rules: each is a table [[rule]] with name, kind and what its kind needs")
-    rules = tuple(_rule(table, f"{where}, rule {number}") for number, table in enumerate(tables, 1))
+    tables = read_tables(path, "rules file", "rule", "rules", "name, kind and what its kind needs")
+    rules = tuple(_rule(table, where) for table, where in tables)
     names: set[str] = set()
-    for number, rule in enumerate(rules, 1):
+    for rule, (_, where) in zip(rules, tables, strict=True):
         if rule.name in names:
-            raise UsageError(f"{where}, rule {number}: name = {rule.name!r} is there twice; give each its own")
+            raise UsageError(f"{where}: name = {rule.name!r} is there twice; give each its own")
         names.add(rule.name)
     return rules
 

@@ -97,6 +97,24 @@ def read_toml(path: Path, what: str) -> Mapping[str, Any]:
         raise UsageError(f"{what} {path} is not TOML: {error}") from None
 
 
+def read_tables(path: Path, what: str, key: str, plural: str, needs: str) -> list[tuple[Mapping[str, Any], str]]:
+    """The tables [[key]] of a file that has nothing else, each with its place for messages.
+
+    Args:
+        what: the file is, as in `read_toml`. plural, needs: what the tables are, and what each has, for messages.
+
+    Raises:
+        UsageError: as `read_toml`; or there are none, or something else.
+    """
+    found = read_toml(path, what)
+    tables = found.get(key)
+    if others := found.keys() - {key}:
+        raise UsageError(f"{what} {path}: there is no {sorted(others)[0]!r}; {plural} are tables [[{key}]]")
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise UsageError(f"{what} {path} has no {plural}: each is a table [[{key}]] with {needs}")
+    return [(table, f"{what} {path}, {key} {number}") for number, table in enumerate(tables, 1)]
+
+
 def gathered(
     model: type[BaseModel], config: Path | None, defaults: Mapping[str, Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
