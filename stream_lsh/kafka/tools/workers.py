@@ -75,7 +75,7 @@ def service_health(host: str, port: int, https: bool) -> tuple[bool, str] | None
         found = json.loads(_get(f"http{'s' * https}://{_bracketed(host)}:{port}/health/ready", opener))
     except (OSError, ValueError, http.client.HTTPException):
         return None
-    if not isinstance(found, dict) or not {"status", "health"} & found.keys():
+    if not isinstance(found, dict) or "status" not in found:
         return None
     return found.get("status") == "ready", str(found.get("detail", found["status"]))
 
