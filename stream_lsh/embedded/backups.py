@@ -15,12 +15,10 @@ from pathlib import Path
 
 from stream_lsh.embedded.information import information, reading
 from stream_lsh.errors import OutputError, StoreError, UsageError
-from stream_lsh.index.index import Index
 from stream_lsh.index.segments.segment import folder_of
 from stream_lsh.index.store.errors import remedy
 from stream_lsh.index.store.files import disk_bytes, looking, make_folder, sync_folder
 from stream_lsh.index.store.rocksdb import Store
-from stream_lsh.settings.model import Settings
 
 STORE = "db"
 WEBHOOKS = "webhooks"  # folder with what a service has sent to each receiver of alerts
@@ -96,10 +94,6 @@ def restore(source: Path, folder: Path) -> Backup:
         problems = information(part, check=True)["health"]["problems"]  # type: ignore[index]
         if problems:
             raise StoreError(f"the backup in {source} is damaged: {problems[0]}")
-        try:
-            Index(Settings(), part, read_only=True).close()
-        except StoreError as error:
-            raise StoreError(f"the backup in {source} is damaged: {error}") from None
         _finish(part, folder)
     except OSError as error:
         raise OutputError(f"{folder} cannot be written: {error.strerror or error}; {remedy(error)}") from None

@@ -13,7 +13,7 @@ from support.serving import JSON, Serving
 
 from stream_lsh.api.deduplicator import Deduplicator
 from stream_lsh.documents.document import Document
-from stream_lsh.embedded.backups import WEBHOOKS, restore
+from stream_lsh.embedded.backups import WEBHOOKS, backup_of, restore
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.settings.model import Settings
@@ -75,12 +75,6 @@ def test_commands_back_up_and_restore(tmp_path: Path) -> None:
     (index / WEBHOOKS / "desk.json").write_text("{}")
     assert "has the index after 200 documents" in run("backup", tmp_path / "a", "--index", index).stderr
     assert (tmp_path / "a" / WEBHOOKS / "desk.json").read_text() == "{}"
-    rows = tmp_path / "a" / "segments" / "000000" / "rows-0.bin"
-    head = rows.read_bytes()
-    rows.write_bytes(b"XXXXXXXX" + head[8:])
-    with pytest.raises(StoreError, match="is damaged"):
-        restore(tmp_path / "a", tmp_path / "broken")
-    rows.write_bytes(head)
     with Serving(index) as serving:
         serving.add({"id": "new", "text": "another text, which is added by a service"})
         assert "has the index after 201 documents" in run("backup", tmp_path / "b", "--index", index).stderr
@@ -97,3 +91,15 @@ def test_commands_back_up_and_restore(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="damaged"):
         restore(tmp_path / "a", tmp_path / "damaged")
     assert not (tmp_path / "damaged").exists()
+
+
+@pytest.mark.parametrize("memtable", [64, 65536])
+def test_damaged_row_files_are_not_restored(tmp_path: Path, memtable: int) -> None:
+    """Also if they have no rows yet."""
+    with Deduplicator(Settings(memtable_documents=memtable), index=tmp_path / "index") as deduplicator:
+        list(deduplicator.process(Document(i, f"the text number {i} of a feed") for i in range(200)))
+    backup_of(tmp_path / "index", tmp_path / "copy")
+    rows = tmp_path / "copy" / "segments" / "000000" / "rows-0.bin"
+    rows.write_bytes(b"XXXXXXXX" + rows.read_bytes()[8:])
+    with pytest.raises(StoreError, match="is damaged"):
+        restore(tmp_path / "copy", tmp_path / "restored")

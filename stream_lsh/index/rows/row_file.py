@@ -80,10 +80,15 @@ class RowFile:
             if flushed and not path.exists():
                 raise DamagedError(f"{path} is missing; {REMEDY}")
             flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
-            self.file = -1 if read_only and not flushed else os.open(path, flags | os.O_CLOEXEC, 0o644)
+            try:
+                self.file = os.open(path, flags | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                if flushed or not read_only:
+                    raise
+                self.file = -1
         try:
             with plainly(path):
-                self._check()
+                self._check(read_only)
                 if not (read_only or flushed):
                     sync_folder(path.parent)  # no commit may list rows of a file whose name a power cut loses
                 if not read_only:  # what a crash left behind may be rows that are erased elsewhere
@@ -92,13 +97,15 @@ class RowFile:
             self.close()
             raise
 
-    def _check(self) -> None:
+    def _check(self, read_only: bool) -> None:
         """Check header and length; write the header of a new file."""
         if self.file < 0:
             return
         expected = {"format": FORMAT, "width": self.shape.width, "components": self.shape.size}
         try:
             if os.fstat(self.file).st_size == 0 and not self.flushed:
+                if read_only:
+                    return
                 os.pwrite(self.file, orjson.dumps(expected).ljust(PAGE, b" "), 0)
             header = orjson.loads(os.pread(self.file, PAGE, 0))
         except orjson.JSONDecodeError as error:
