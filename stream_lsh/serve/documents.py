@@ -23,6 +23,7 @@ from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import HEADER, Retry
 from stream_lsh.serve.schemas import Comparison, Document, Verdict
 from stream_lsh.serve.security import DELETE, READ, WRITE, Served, check_permission
+from stream_lsh.serve.tokens import Permission
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
 
 LOOKUPS = 64  # documents that are looked up at once, so that other reads have their turn
@@ -98,7 +99,8 @@ async def _judged(
         async def answer(lines: Lines, retry: Retry | None) -> Answers:
             return await service.answer(work(lines, retry, None))
 
-        return LinesResponse(request, service, answer, settings.max_document_bytes, retry_of)
+        permission: Permission = "read" if work is _check else "write"
+        return LinesResponse(request, service, answer, settings.max_document_bytes, permission, retry_of)
     condition = Condition.of(request)
     with service.intake.taking() as holding:
         data = await body(request, settings.max_document_bytes, holding)
@@ -170,7 +172,7 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
     async def answer(lines: Lines, retry: Retry | None) -> Answers:
         return await service.answer(Delete(_ids(lines), durable, retry))
 
-    return LinesResponse(request, service, answer, MAX_ID_BYTES, _retry_of(request))
+    return LinesResponse(request, service, answer, MAX_ID_BYTES, "delete", _retry_of(request))
 
 
 @router.post(
@@ -196,7 +198,7 @@ async def look_up_documents(request: Request, service: Served, text: Text = Fals
             said += await asyncio.gather(*map(found, ids[at : at + LOOKUPS]))
         return Answers(said, {})
 
-    return LinesResponse(request, service, answer, MAX_ID_BYTES)
+    return LinesResponse(request, service, answer, MAX_ID_BYTES, "read")
 
 
 def _ids(lines: Lines) -> list[str | int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import NDJSON
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.retries import Retry
+from stream_lsh.serve.tokens import Permission
 from stream_lsh.serve.writer import BATCH, Answers
 
 UNDER_WAY = 2  # parts of a request that may wait for the writer
@@ -56,6 +58,7 @@ class LinesResponse(Response):
         service: Interface,
         answer: Answer,
         max_line: int,
+        permission: Permission,
         retry_of: RetryOf | None = None,
     ) -> None:
         super().__init__()
@@ -69,10 +72,19 @@ class LinesResponse(Response):
         self._said: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._problem: Problem | None = None
         self._intake = service.intake
+        self._tokens = service.tokens
+        self._permission: Permission = permission
+        self._revoked = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._intake.taking() as self._holding:
+        token, tokens = scope.get("state", {}).get("token"), self._tokens
+        held = tokens.stream(token, self._permission, self._revoke) if tokens is not None and token else nullcontext()
+        with held, self._intake.taking() as self._holding:
             await self._serve(scope, receive, send)
+
+    def _revoke(self) -> None:
+        """Its token can no longer do this: later lines are refused."""
+        self._revoked = True
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         taking = asyncio.create_task(self._take())
@@ -115,6 +127,11 @@ class LinesResponse(Response):
     async def _read(self, under_way: deque[_Part]) -> None:
         documents = part = unparted = end = 0
         async for block in self._blocks():
+            if self._revoked:
+                raise Problem(
+                    401, "the token was revoked or has expired while its request was sent",
+                    headers={"Connection": "close"},
+                )  # fmt: skip
             while under_way and not self._holding.fits(len(block)):
                 await self._tell(under_way)
             self._holding.take(len(block))

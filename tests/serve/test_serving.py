@@ -16,6 +16,7 @@ from support.commands import run
 from support.json_lines import read_lines, write_lines
 from support.pages import METRICS, rows
 from support.serving import JSON, NDJSON, Serving, entry, events, write
+from support.waiting import until
 
 from stream_lsh.cli import main
 from stream_lsh.serve.problems import MEDIA_TYPE
@@ -393,6 +394,24 @@ def test_tokens_say_who_may_do_what(tmp_path: Path) -> None:
         assert b"secret" not in b"".join(path.read_bytes() for path in serving.state.rglob("*") if path.is_file())
         code, said = serving.stop()
         assert (code, "was read again: 2 tokens" in said, "secret" in said) == (0, True, False)
+
+
+def test_a_revoked_token_adds_nothing_more(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    write(tokens, entry("desk", "secret-desk", "write") + entry("screen", "secret-screen", "read"))
+    desk, screen = ({"Authorization": f"Bearer secret-{name}"} for name in ("desk", "screen"))
+    with Serving(tmp_path / "index", "--token-file", str(tokens)) as serving:
+
+        def lines() -> Iterator[bytes]:
+            yield json.dumps({"id": "before", "text": BRIDGE}).encode() + b"\n"
+            write(tokens, entry("screen", "secret-screen", "read"))
+            until(lambda: serving.client.delete("/v1/documents/0", headers=desk).status_code == 401)
+            yield json.dumps({"id": "after", "text": BRIDGE}).encode() + b"\n"
+
+        said = serving.client.post("/v1/documents", headers={**NDJSON, **desk}, content=lines()).text.splitlines()
+        assert json.loads(said[0])["id"] == "before" and json.loads(said[1])["problem"]["status"] == 401
+        assert serving.client.get("/v1/documents/after", headers=screen).status_code == 404
+        assert "was read again: 1 token" in serving.stop()[1]
 
 
 @pytest.mark.parametrize(
