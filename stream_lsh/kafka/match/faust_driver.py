@@ -19,6 +19,7 @@ from faust.tables.manager import TableManager as FaustTableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, EventT, Message
 from mode import Service
+from mode.threads import WorkerThread
 from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
 from stream_lsh.errors import ForeignError
@@ -27,8 +28,9 @@ from stream_lsh.kafka.client.clients import FETCH_BYTES, NEVER_MS, Throttle, sto
 from stream_lsh.kafka.consumer.position import Bounds, bounds
 from stream_lsh.kafka.match.watchdog import Seen, Shard
 from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run import logs
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.restarts import Unanswered
+from stream_lsh.kafka.run.restarts import Unanswered, may_pass
 from stream_lsh.kafka.settings import KafkaSettings
 
 log = logging.getLogger("stream_lsh.kafka.match")
@@ -110,6 +112,16 @@ class FlowControl(FlowControlEvent):
             super().resume()
 
 
+class _Thread(WorkerThread):
+    """Prints no traceback when its service cannot start, or is cancelled: the caller of the app gets the error."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except (Exception, asyncio.CancelledError) as error:
+            log.debug("the thread of the consumer has ended", exc_info=error)
+
+
 class ConsumerThread(driver.AIOKafkaConsumerThread):
     """The thread with the aiokafka consumer.
 
@@ -118,8 +130,13 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             not answer. Not taken from the consumer, whose progress they are to check.
     """
 
+    Worker = _Thread
     app: Host
     frame_bounds: Mapping[TP, Bounds] = MappingProxyType({})
+
+    async def on_start(self) -> None:
+        logs.hush(self.thread_loop, may_pass)
+        await super().on_start()
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         # Faust does not support fetch_max_wait_ms, and not all of TLS and SASL.

@@ -80,8 +80,10 @@ def _handle(
 
 
 def _of_a_client(error: BaseException) -> bool:
-    """Whether the error was raised in the code of a Kafka client."""
-    trace, module = error.__traceback__, ""
+    """Whether the error comes from a Kafka client: of its code and ours, the innermost is the client's."""
+    trace, found = error.__traceback__, ""
     while trace is not None:
-        module, trace = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_next
-    return module.partition(".")[0] in CLIENTS
+        package = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        found = package if package in (*CLIENTS, __name__.partition(".")[0]) else found
+        trace = trace.tb_next
+    return found in CLIENTS

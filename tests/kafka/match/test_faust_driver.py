@@ -1,6 +1,7 @@
 """Where Faust's own behaviour would be wrong, without a broker: the option of a consumer, what is late."""
 
 import asyncio
+import gc
 import threading
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import aiokafka
 import pytest
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from faust.tables import recovery
 from faust.types import TP
 
@@ -52,6 +53,36 @@ async def test_options_of_the_consumer_and_its_quota(
     assert given["max_poll_interval_ms"] > 20 * 86_400_000
     assert given["rebalance_timeout_ms"] < 120_000  # a join does not wait as long
     assert given["heartbeat_interval_ms"] <= 500  # a standby learns that soon that the owner has gone
+
+
+async def test_a_thread_whose_consumer_fails_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    """Neither the end of the thread, nor a task of the client whose error nobody asks for."""
+
+    async def fail() -> None:
+        raise KafkaConnectionError("no broker")
+
+    class Failing:
+        async def start(self) -> None:
+            task = asyncio.create_task(fail())
+            await asyncio.sleep(0)
+            del task
+            gc.collect()
+            await fail()
+
+        async def stop(self) -> None: ...
+
+    unasked: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", unasked.append)
+    monkeypatch.setattr(ConsumerThread, "_create_worker_consumer", lambda *_: Failing())
+    caplog.set_level("CRITICAL", "stream_lsh.kafka.match.faust_driver")  # as a worker sets it for services of Faust
+    app = MatchApp(KafkaSettings(), Probe("match"))
+    thread = ConsumerThread(app.consumer, loop=asyncio.get_running_loop())
+    with pytest.raises(KafkaConnectionError):
+        await thread.start()
+    await thread.stop()
+    assert (caplog.messages, unasked) == ([], [])
 
 
 async def test_who_lets_go_second_waits_for_the_first(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import errors
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBatch
 from aiokafka.structs import TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
@@ -194,12 +196,17 @@ def test_what_clients_raise_in_their_own_tasks_and_callbacks(caplog: pytest.LogC
         async def again() -> None:
             accumulator.reenqueue(batch)
 
-        asyncio.get_running_loop().call_soon(accumulator.reenqueue, batch)
-        return asyncio.ensure_future(again())
+        async def cut_off() -> None:  # raised in asyncio, by a call of aiokafka
+            reader = asyncio.StreamReader()
+            reader.feed_eof()
+            await AIOKafkaConnection._read(lambda: SimpleNamespace(_reader=reader))
 
-    (callback, task) = said(leave, caplog)
+        asyncio.get_running_loop().call_soon(accumulator.reenqueue, batch)
+        return [asyncio.ensure_future(work()) for work in (again, cut_off)]
+
+    (callback, *tasks) = said(leave, caplog)
     assert callback[0] == "DEBUG" and callback[1].startswith("Exception in callback MessageAccumulator.reenqueue")
-    assert task == ("DEBUG", f"Task {NEVER}")
+    assert tasks == [("DEBUG", f"Task {NEVER}")] * 2
 
 
 def test_own_errors_in_tasks_and_callbacks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
