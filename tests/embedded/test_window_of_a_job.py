@@ -1,6 +1,8 @@
 """A window from the outside: the command line's job, what it says, and the interface in Python."""
 
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from support.jobs import read, write
 from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.cli import main
 from stream_lsh.documents.times import LAST_TIME, moment
+from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.report import Summary
 from stream_lsh.errors import UsageError
@@ -118,6 +121,38 @@ def test_stream_time_is_set_back(tmp_path: Path) -> None:
     assert found == wanted
     shown = CliRunner().invoke(main, ["info", "--index", index]).stdout
     assert re.findall(r"to (\S+),", shown)[-1] == re.findall(r"stream time +(\S+)", shown)[0] < moment(START + day)
+
+
+def test_setting_stream_time_back_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    def early() -> Iterator[Document]:
+        yield Document("b", "a text")
+        with pytest.raises(UsageError, match="ahead of the verdicts"):
+            deduplicator.set_stream_time(START)
+
+    with Deduplicator(Settings(window="2h"), index=tmp_path / "index") as deduplicator:
+        list(deduplicator.process([Document("a", TEXT, time=START + HOUR)]))
+        list(deduplicator.process(early()))
+    with Deduplicator(Settings(window="2h"), index=tmp_path / "index", commit="manual") as deduplicator:
+        verdicts = deduplicator.process([Document("c", "more"), Document("d", "still more")], batch=2)
+        next(verdicts)
+        with pytest.raises(UsageError, match="have not been taken"):
+            deduplicator.set_stream_time(START)
+        list(verdicts)
+        (copy,) = deduplicator.process([Document("e", TEXT, time=START + 150 * MINUTE)])
+        assert copy.kind == "exact_duplicate"  # an hour and a half later; after a change it would be more than two
+
+
+def test_the_command_that_sets_stream_time_erases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due may stand in outputs, too, which only a run knows."""
+    with Deduplicator(Settings(window="2h"), index=tmp_path / "index") as deduplicator:
+        list(deduplicator.process([Document("a", TEXT, time=START + HOUR), Document("b", "one more")]))
+        deduplicator.delete("a")
+    soon = time.time() + 48 * 3600
+    monkeypatch.setattr(time, "time", lambda: soon)
+    assert (
+        CliRunner().invoke(main, ["set-stream-time", moment(START), "--index", str(tmp_path / "index")]).exit_code == 0
+    )
+    assert information(tmp_path / "index")["erasing"]["waiting"] == 1  # type: ignore[index]
 
 
 def test_in_python(tmp_path: Path) -> None:

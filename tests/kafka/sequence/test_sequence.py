@@ -148,6 +148,15 @@ async def test_stream_time_is_set_back_at_its_place_in_the_log(make: Make) -> No
     assert ends == [(day, 0), (day + 1000, day), (day + 3000, day + 1000)]
 
 
+async def test_a_sequencer_without_its_partition_shows_no_stream_time() -> None:
+    probe = Probe("sequence")
+    stage = SequenceStage(KafkaSettings(window="1h", time_field="ts"), probe)
+    probe.stream_time(1_700_000_000_000, 0, 1000)
+    stage._forget()
+    gauges = probe.registry.stream_time, probe.registry.shift
+    assert [gauge.labels("sequence")._value.get() for gauge in gauges] == [0, 0]
+
+
 async def test_it_waits_for_the_judge(make: Make) -> None:
     settings = await make(partitions=1, decision_lag=6)
     topics = Topics.of(settings)

@@ -26,6 +26,7 @@ from stream_lsh.kafka.tools import reindex
 from stream_lsh.kafka.tools.reindex import Goal, _anything, follow, prepare, target
 from stream_lsh.kafka.tools.topics import create, show
 from stream_lsh.wire.frames import STARTS
+from stream_lsh.wire.set_back import SetBack
 
 
 def test_what_there_is_to_do() -> None:
@@ -133,6 +134,9 @@ async def test_other_work_under_the_prefix_is_refused(old: KafkaSettings) -> Non
     await prepare(new)
     await send(new, Topics.of(new).signatures, [frame(new, (0, 0, 1, STARTS))])
     await prepare(new)
+    await send(new, Topics.of(new).signatures, [SetBack(1).encode()])  # an order has no settings to compare
+    await prepare(new)
+    await send(new, Topics.of(new).signatures, [frame(new, (0, 0, 1, STARTS))])
     other = KafkaSettings.model_validate(
         {name: getattr(new, name) for name in KafkaSettings.model_fields} | {"threshold": 0.5}
     )
