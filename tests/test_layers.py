@@ -42,7 +42,7 @@ LAYERS = (
     ("kafka.sign",),  # signers read what the sequencer has accepted
     ("kafka.tools",),
     ("serve",),
-    ("client",),
+    ("client", "mcp"),
     ("evaluation",),
     ("demo",),
     ("cli",),

@@ -19,6 +19,7 @@ COMMANDS = {
     "restore": "Make an index of a backup.",
     "set-stream-time": "Set the stream time of an index back after wrong event times.",
     "serve": "Serve an index over HTTP, with a page that shows what happens.",
+    "mcp": "Serve an index to agents, as tools of the Model Context Protocol.",
     "groups": "Show the groups of an index: which documents spread.",
     "alerts": "Try the rules of alerts, or send alerts to a receiver.",
     "tune": "Choose bands and rows for a threshold and a recall.",

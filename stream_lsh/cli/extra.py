@@ -14,6 +14,7 @@ from stream_lsh.errors import StreamLshError
 PACKAGES = ("aiokafka", "faust", "prometheus_client", "aiohttp")
 SERVE_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
 TOKEN_PACKAGES = ("tomlkit",)
+MCP_PACKAGES = ("mcp",)
 
 
 def require_kafka(*packages: str) -> None:

@@ -1,0 +1,77 @@
+"""`stream-lsh mcp`: an index as tools for agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stream_lsh.cli.extra import MCP_PACKAGES, require
+from stream_lsh.cli.failures import complain
+from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.options import (
+    DOCUMENTS,
+    SECTIONS,
+    SIMILARITY,
+    config_option,
+    index_option,
+    load_settings,
+    quiet_option,
+    setting,
+)
+from stream_lsh.cli.query import values_of
+from stream_lsh.cli.stored import bound, stored_answers
+from stream_lsh.wording import count
+
+EXAMPLES = """
+stream-lsh mcp --index notes
+stream-lsh mcp --index notes --within agent=alice
+claude mcp add notes -- stream-lsh mcp --index notes
+"""
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Serve an index to an agent as tools of the Model Context Protocol, over standard input and output: check,
+add, similar, get, compare, groups, members, delete.
+
+A note is on the disk when add answers. A new index gets settings for short notes (--shingles chars:3, --threshold 0.5,
+--on-conflict update), unless others are given. A note whose id is there already is replaced.
+
+With --within the agent sees and changes only the notes with this value; their ids are their own. Values of a new index
+are fields of --match-within.
+
+One process writes to an index. `query`, `groups` and `info` can read it at the same time.""",
+    params=[
+        index_option(required=True),
+        Option(
+            ["--within"], metavar="FIELD=VALUE", multiple=True, section=DOCUMENTS,
+            help="the agent's value of a --match-within field; a number, true, false, null or a quoted string is JSON, "
+            "anything else is text; repeatable",
+        ),
+        *(setting(name) for name in (*SECTIONS[SIMILARITY], "match_within", "on_conflict")),
+        config_option(),
+        quiet_option(),
+    ],
+)  # fmt: skip
+@click.pass_context
+def mcp(context: click.Context, /, folder: Path, within: tuple[str, ...], quiet: bool, **_: object) -> None:
+    require("mcp", "mcp", MCP_PACKAGES)
+    values = values_of(within)
+    stored = stored_answers(folder)
+
+    # Here, because it takes numba and RocksDB with it.
+    from stream_lsh import Deduplicator, prepare
+    from stream_lsh.mcp.notes import FOR_NOTES, Notes
+    from stream_lsh.mcp.scope import Scope
+    from stream_lsh.mcp.server import serve
+
+    new = {**FOR_NOTES, **({"match_within": list(values)} if values else {})}
+    settings = load_settings(context, defaults=new if stored is None else bound(stored, context.params["measure"]))
+    prepare(settings)
+    with Deduplicator(settings, index=folder) as deduplicator:
+        notes = Notes(deduplicator, Scope(deduplicator.settings.match_within, values))
+        if not quiet:
+            complain(f"serving {folder} with {count(len(deduplicator), 'note')} on standard input and output")
+        serve(notes)

@@ -1,0 +1,167 @@
+"""The tools: what an agent can do with the notes of an index."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from stream_lsh import Deduplicator, Document, Match, Signer
+from stream_lsh.api.group import Group as StoredGroup
+from stream_lsh.errors import UsageError
+from stream_lsh.mcp.answers import Added, Checked, Compared, Deleted, Found, Group, Groups, Members, Note, Similar
+from stream_lsh.mcp.scope import Scope
+from stream_lsh.serve.comparing import Span, compare
+
+FOR_NOTES = {"shingles": "chars:3", "threshold": 0.5, "on_conflict": "update"}
+"""Settings of a new index unless others are given. Short texts have few words in common, even when one is a copy of the
+other with two words changed: see docs/explanation/defaults.md."""
+BEGINNING = 500  # characters of a text in lists
+PARTS, PART = 20, 200  # of a comparison: how many, and characters of each
+MOST = 100  # rows of an answer
+
+
+class Notes:
+    """The notes of one scope in an index.
+
+    Args:
+        deduplicator: the index, with texts and `measure = "jaccard"` or `"containment"`.
+
+    Raises:
+        UsageError: the index compares something else.
+    """
+
+    def __init__(self, deduplicator: Deduplicator, scope: Scope) -> None:
+        settings = deduplicator.settings
+        if settings.measure not in ("jaccard", "containment") or settings.set_field is not None:
+            raise UsageError(f"the index compares no texts (measure = {settings.measure}): notes are texts")
+        self._index = deduplicator
+        self._scope = scope
+        self._signer = Signer(settings.signing)
+
+    def check(self, text: str) -> Checked:
+        """Whether a note like this is there already. Nothing is stored."""
+        found = self._similar(text, MOST)
+        return Checked(new=not found, similar=found)
+
+    def add(self, text: str, id: str | None = None) -> Added:
+        """Store a note, and say whether a similar one is there. A note with the same id and another text is replaced.
+        Without id it gets a new one."""
+        chosen = uuid.uuid4().hex if id is None else id
+        self._changes(chosen)
+        document = Document(self._scope.stored(chosen), text, within=self._scope.within or None)
+        (verdict,) = self._index.process([document])
+        self._index.commit()
+        if verdict.kind == "rejected":
+            raise UsageError(f"the note was not stored: {verdict.detail}")
+        kind: Literal["unique", "near_duplicate", "exact_duplicate", "redelivered"] = verdict.kind  # type: ignore[assignment]
+        return Added(
+            id=chosen, kind=kind, group=verdict.group, new=kind == "unique",
+            similar=list(self._found(verdict.matches)),
+        )  # fmt: skip
+
+    def similar(self, text: str, limit: int = 10) -> Similar:
+        """Notes that are similar to a text, the most similar first. Nothing is stored."""
+        return Similar(similar=self._similar(text, limit))
+
+    def get(self, id: str) -> Note:
+        """A note with its whole text."""
+        found = self._index.get(self._scope.stored(id))
+        if found is None:
+            raise UsageError(f"there is no note {id!r}")
+        of = None if found.duplicate_of is None else self._scope.shown(found.duplicate_of)
+        return Note(id=id, text=found.text, kind=found.kind, duplicate_of=of, group=found.group)
+
+    def compare(self, first: str, second: str) -> Compared:
+        """How similar two notes are, by their ids, and what only one of them says."""
+        texts = [self._text(first), self._text(second)]
+        found, least = compare(self._signer, *texts), self._index.settings.least
+        apart = [list(_between(text, spans)) for text, spans in zip(texts, found.spans, strict=True)]
+        return Compared(
+            similarity=found.similarity, threshold=least, near_duplicates=found.similarity >= least,
+            only_in_first=apart[0], only_in_second=apart[1],
+        )  # fmt: skip
+
+    def groups(self, order: Literal["largest", "newest"] = "largest", limit: int = 10) -> Groups:
+        """Groups of two notes and more."""
+        _within(limit)
+        asked = limit
+        while True:
+            found = self._index.groups(order, asked)
+            ours = [group for group in found if self._ours(group)][:limit]
+            if len(ours) == limit or len(found) < asked:
+                return Groups(groups=list(map(self._row, ours)))
+            asked *= 4
+
+    def members(self, group: int) -> Members:
+        """The notes of a group."""
+        try:
+            found = self._index.members(group)
+        except UsageError:
+            found = []
+        members = [
+            Found(id=id, similarity=member.similarity or 1.0, text=self._beginning(member.id))
+            for member in found
+            if member.id is not None and member.removed_by is None
+            if (id := self._scope.shown(member.id)) is not None
+        ]
+        if not members:
+            raise UsageError(f"there is no group {group}")
+        return Members(members=members[:MOST])
+
+    def delete(self, id: str) -> Deleted:
+        """Delete a note."""
+        self._changes(id)
+        verdict = self._index.delete(self._scope.stored(id))
+        self._index.commit()
+        return Deleted(id=id, deleted=verdict.replaces is not None)
+
+    def _changes(self, id: str) -> None:
+        if not id:
+            raise UsageError("the id is empty")
+
+    def _similar(self, text: str, limit: int) -> list[Found]:
+        _within(limit)
+        return list(self._found(self._index.query(text, self._scope.within or None)))[:limit]
+
+    def _found(self, matches: Sequence[Match]) -> Iterator[Found]:
+        for match in matches:
+            if (id := self._scope.shown(match.id)) is not None:
+                yield Found(id=id, similarity=match.similarity, text=self._beginning(match.id))
+
+    def _beginning(self, stored: str | int) -> str | None:
+        found = self._index.get(stored)
+        return None if found is None or found.text is None else found.text[:BEGINNING]
+
+    def _text(self, id: str) -> str:
+        if (text := self.get(id).text) is None:
+            raise UsageError("the index keeps no texts (verify = signature), so that it cannot compare two notes")
+        return text
+
+    def _ours(self, group: StoredGroup) -> bool:
+        representative = group.representative
+        return representative is not None and self._scope.shown(representative.id) is not None
+
+    def _row(self, group: StoredGroup) -> Group:
+        representative = group.representative
+        assert representative is not None, "`_ours`"
+        id = self._scope.shown(representative.id)
+        assert id is not None, "`_ours`"
+        found = Found(id=id, similarity=1.0, text=self._beginning(representative.id))
+        return Group(group=group.group, notes=group.live_members, representative=found)
+
+
+def _within(limit: int) -> None:
+    if not 1 <= limit <= MOST:
+        raise UsageError(f"limit = {limit}: from 1 to {MOST}")
+
+
+def _between(text: str, spans: Sequence[Span]) -> Iterator[str]:
+    """What no span covers, from the beginning; at most PARTS parts of PART characters."""
+    begin, told = 0, 0
+    for start, end in [*spans, (len(text), len(text))]:
+        part = text[begin:start].strip()
+        begin = end
+        if part and told < PARTS:
+            told += 1
+            yield part[:PART]

@@ -1,0 +1,49 @@
+"""What one caller of a shared index sees: the notes of its own values of `match_within`, under ids of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from stream_lsh.errors import UsageError
+
+Value = str | int | None
+
+
+class Scope:
+    """Values of `match_within`, and the ids under which their notes are stored.
+
+    Two scopes never have an id in common: a stored id begins with the values, percent-encoded, each followed by a
+    slash. An index without `match_within` has one scope and no prefix.
+
+    Args:
+        fields: the index's `match_within`.
+        values: one of each field.
+
+    Raises:
+        UsageError: the values are not those of the fields.
+    """
+
+    def __init__(self, fields: Sequence[str], values: Mapping[str, Value]) -> None:
+        if set(fields) != set(values):
+            wanted = " ".join(f"--within {name}=VALUE" for name in fields) or "no --within"
+            raise UsageError(
+                f"the index matches within {', '.join(fields) or 'no field'}, and got values of "
+                f"{', '.join(values) or 'none'}; give {wanted}"
+            )
+        self.within = {name: values[name] for name in fields}
+        self.prefix = "".join(f"{_coded(value)}/" for value in self.within.values())
+
+    def stored(self, id: str) -> str:
+        """The id under which a note of this scope is stored."""
+        return self.prefix + id
+
+    def shown(self, id: str | int) -> str | None:
+        """The id that the caller knows; None if the note is of another scope."""
+        text = str(id)
+        return text[len(self.prefix) :] if text.startswith(self.prefix) else None
+
+
+def _coded(value: Value) -> str:
+    # A number and its digits are two values; a quoted string has no plus.
+    return quote(value, safe="") if isinstance(value, str) else f"+{value}"

@@ -1,0 +1,159 @@
+"""Notes of agents: what the tools answer, whose notes they see, and the protocol itself."""
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+from support.commands import run
+
+from stream_lsh import Deduplicator, Settings
+from stream_lsh.errors import UsageError
+from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes
+from stream_lsh.mcp.scope import Scope
+from stream_lsh.mcp.server import made
+
+DARK = "the user prefers dark mode in the editor, and a large font"
+DARKER = "the user prefers the dark mode in the editor and a large font"
+OTHER = "deploy to staging on friday after the tests have passed"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Any:
+    with Deduplicator(Settings(**FOR_NOTES), index=tmp_path / "index") as deduplicator:
+        yield Notes(deduplicator, Scope([], {}))
+
+
+@contextmanager
+def agents(tmp_path: Path, fields: list[str], *values: dict[str, Any]) -> Any:
+    with Deduplicator(Settings(**FOR_NOTES, match_within=fields), index=tmp_path / "index") as deduplicator:
+        yield [Notes(deduplicator, Scope(fields, value)) for value in values]
+
+
+def test_a_note_its_copy_and_another(notes: Notes) -> None:
+    first = notes.add(DARK)
+    assert first.new and first.kind == "unique" and first.similar == []
+    assert notes.check(DARKER).new is False and notes.check(OTHER).new
+    second, other = notes.add(DARKER, "b"), notes.add(OTHER, "c")
+    assert (second.kind, second.similar[0].id, second.similar[0].text) == ("near_duplicate", first.id, DARK)
+    assert (second.group, other.group) == (first.group, 2)
+    assert notes.similar(DARK, 1).similar[0].id == first.id
+    assert notes.get("b").duplicate_of == first.id and notes.get("b").text == DARKER
+    (group,) = notes.groups().groups
+    assert (group.group, group.notes, group.representative.id if group.representative else None) == (0, 2, first.id)
+    assert [member.id for member in notes.members(0).members] == [first.id, "b"]
+    assert notes.add(DARKER, "b").kind == "redelivered"
+    assert notes.add(OTHER + " of all branches", "b").similar[0].id == "c"  # it has another text now
+    assert notes.delete("b").deleted and not notes.delete("b").deleted
+    assert notes.check(DARKER).similar[0].id == first.id
+
+
+def test_a_note_is_there_after_a_crash(notes: Notes, tmp_path: Path) -> None:
+    """Durable when the tool answers."""
+    notes.add(DARK, "a")
+    with Deduplicator(index=tmp_path / "index", read_only=True) as reader:
+        assert "a" in reader
+
+
+def test_comparing_shows_what_only_one_says(notes: Notes) -> None:
+    notes.add(f"{OTHER} by anna", "a")
+    notes.add(f"{OTHER} by bert", "b")
+    found = notes.compare("a", "b")
+    assert found.near_duplicates and found.similarity == notes.compare("b", "a").similarity > found.threshold
+    assert any("anna"[1:] in part for part in found.only_in_first) and found.only_in_second != []
+    notes.add(" ".join(f"{i:x}" for i in range(9000)), "long")
+    notes.add("an end of " + OTHER, "short")
+    apart = notes.compare("long", "short")
+    assert len(apart.only_in_first) <= PARTS and max(map(len, apart.only_in_first)) <= 200
+    assert len(notes.similar(notes.get("long").text or "").similar[0].text or "") == BEGINNING
+
+
+def test_agents_see_and_change_only_their_own_notes(tmp_path: Path) -> None:
+    values: list[dict[str, Any]] = [
+        {"agent": "a", "team": 1},
+        {"agent": "a", "team": "1"},
+        {"agent": "a/+1", "team": 1},
+    ]
+    with agents(tmp_path, ["agent", "team"], *values) as (one, two, three):
+        for who in (one, two, three):
+            assert who.add(DARK, "x").new
+            assert who.add(DARKER, "y").similar[0].id == "x"
+            assert [group.notes for group in who.groups(limit=1).groups] == [2]
+        assert one.delete("x").deleted
+        assert two.get("x").text == DARK and three.similar(DARKER).similar[0].id == "x"
+        theirs = two.groups().groups[0].group
+        with pytest.raises(UsageError, match="there is no group"):
+            one.members(theirs)
+        with pytest.raises(UsageError, match="there is no note 'x'"):
+            one.get("x")
+
+
+def test_groups_of_a_small_scope_among_many(tmp_path: Path) -> None:
+    with agents(tmp_path, ["agent"], {"agent": "big"}, {"agent": "small"}) as (big, small):
+        for i in range(30):
+            for end in ("a", "b", "c"):
+                big.add(f"{i * 7919 % 1000} {i * 104729 % 977} words of the note number {i} end {end}")
+        small.add(DARK, "x"), small.add(DARKER, "y")
+        assert [group.notes for group in small.groups(limit=1).groups] == [2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "values"), [(["agent"], {}), ([], {"agent": "a"}), (["agent", "team"], {"agent": "a"})]
+)
+def test_a_scope_has_a_value_of_each_field(fields: list[str], values: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="the index matches within"):
+        Scope(fields, values)
+
+
+def test_an_index_without_texts_is_refused() -> None:
+    settings = Settings(measure="hamming", dimensions=64, max_distance=3)
+    with Deduplicator(settings) as deduplicator, pytest.raises(UsageError, match="notes are texts"):
+        Notes(deduplicator, Scope([], {}))
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("add", {"text": ""}, "the note was not stored: the text"),
+    ("add", {"text": "a text", "id": ""}, "the id is empty"),
+    ("add", {"text": "a text", "id": "x" * 5000}, "the id has more than 4096 bytes"),
+    ("add", {"text": "\ud800 half a character", "id": "x"}, "the note was not stored"),
+    ("similar", {"text": DARK, "limit": 0}, "limit = 0: from 1 to 100"),
+    ("groups", {"limit": 101}, "limit = 101"),
+    ("get", {"id": "nobody"}, "there is no note 'nobody'"),
+    ("compare", {"first": "nobody", "second": "nobody"}, "there is no note"),
+    ("members", {"group": 17}, "there is no group 17"),
+    ("check", {"text": " "}, "the text"),
+]
+
+
+@pytest.mark.parametrize(("tool", "given", "said"), BAD)
+async def test_bad_input_is_an_error_that_says_what(
+    notes: Notes, tool: str, given: dict[str, Any], said: str
+) -> None:  # fmt: skip
+    with pytest.raises(Exception, match=said):
+        await made(notes).call_tool(tool, given)
+    assert notes.groups().groups == []
+
+
+async def test_over_the_protocol(tmp_path: Path) -> None:
+    """A process that an agent starts; what it stored, another command finds."""
+    index = str(tmp_path / "notes")
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "stream_lsh", "mcp", "--index", index, "--within", "agent=alice"]
+    )
+    async with Client(command) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"check", "similar", "get", "compare", "groups", "members", "add", "delete"}
+        assert all(tool.description and tool.output_schema for tool in tools.values())
+        assert [name for name, tool in tools.items() if not (tool.annotations and tool.annotations.read_only_hint)] == [
+            "add", "delete",
+        ]  # fmt: skip
+        await client.call_tool("add", {"text": DARK, "id": "a"})
+        answer = await client.call_tool("add", {"text": DARKER})
+        assert answer.structured_content is not None and answer.structured_content["similar"][0]["id"] == "a"
+        bad = await client.call_tool("get", {"id": "nobody"})
+        assert bad.is_error and "there is no note 'nobody'" in bad.content[0].text  # type: ignore[union-attr]
+    assert "alice/a" in run("query", DARK, "--index", index, "--within", "agent=alice", "--json").stdout
+    refused = run("mcp", "--index", index, code=2)
+    assert "give --within agent=VALUE" in refused.stderr
