@@ -43,13 +43,19 @@ COPY_EACH = 10
 
 
 def varied(documents: Iterator[bytes]) -> Iterator[bytes]:
-    """Documents, of which each tenth is a near-copy of the one ten before."""
-    before: list[dict[str, Any]] = []
+    """Documents, of which each tenth is a near-copy of the one nine before. When the feed begins again, every second
+    document gets another text."""
+    before: list[str] = []  # texts that are no near-copies
     for number, line in enumerate(documents):
         document = orjson.loads(line)
-        if number % COPY_EACH == 0 and len(before) == COPY_EACH:
-            document["text"] = before[0]["text"] + " once more"
-        before = [*before[-COPY_EACH + 1 :], document]
+        turn = int(document["id"].rpartition("-")[2])
+        if number % COPY_EACH == COPY_EACH - 1:
+            document["text"] = before[0] + " once more"
+            before.clear()
+        else:
+            if turn and number % 2:
+                document["text"] = " ".join(f"{word}{turn}" for word in document["text"].split())
+            before.append(document["text"])
         yield orjson.dumps(document)
 
 

@@ -23,6 +23,7 @@ from stream_lsh.documents.fields import (
     Fields,
     Record,
     id_text,
+    json_text,
 )
 from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_numbers import gather_numbers
@@ -315,7 +316,7 @@ def _make_canonical(strings: list[bytes], which: NDArray[np.bool_]) -> None:
     """Rewrite some well-formed JSON strings without needless escapes."""
     for i in np.flatnonzero(which).tolist():
         try:
-            strings[i] = orjson.dumps(orjson.loads(strings[i]))
+            strings[i] = json_text(orjson.loads(strings[i]))
         except orjson.JSONDecodeError:
             strings[i] = json.dumps(json.loads(strings[i])).encode("ascii")
 

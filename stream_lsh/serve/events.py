@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, get_args
 
@@ -24,7 +25,10 @@ Place = tuple[int, int]
 Kinds = frozenset[Kind]
 Said = tuple[int, Kind, bytes]  # seq of the document that caused an event, its kind, its JSON
 AT_ONCE = 65_536  # bytes that a listener gets at once when it is behind
+TEXT_BYTES = 16 << 20  # of the texts that listeners share
 _SEQ = b'"seq":'
+# Of each object in memory, besides the bytes of its data.
+_EVENT_BYTES, _BLOCK_BYTES, _SHARED_BYTES = 200, 360, 320
 
 
 def place_of(text: str) -> Place:
@@ -64,18 +68,11 @@ class Block:
     begin: Place
     end: Place
     events: Sequence[Event]
-    _texts: dict[Kinds, bytes] = field(default_factory=dict)
 
     def text(self, kinds: Kinds, after: Place) -> bytes:
         """The events after a place, for a listener that has all events up to there. Ends with the place reached."""
-        if after > self.begin:
-            return self._joined(event for event in self.events if event.place > after and event.kind in kinds)
-        if kinds not in self._texts:
-            self._texts[kinds] = self._joined(event for event in self.events if event.kind in kinds)
-        return self._texts[kinds]
-
-    def _joined(self, events: Iterable[Event]) -> bytes:
-        return b"".join([event.text for event in events]) + b"id: %d.%d\n\n" % self.end
+        found = [event.text for event in self.events if event.place > after and event.kind in kinds]
+        return b"".join(found) + b"id: %d.%d\n\n" % self.end
 
 
 def block_of(done: Round, verified: str) -> Block | None:
@@ -122,18 +119,24 @@ class Ring:
     Args:
         begin: seq of the next document.
         most_events, most_bytes: limits of what is stored.
+        most_text_bytes: limit of the texts that listeners share, of the events that were read last.
 
     Attributes:
         end: the place after all events.
     """
 
-    def __init__(self, begin: int, most_events: int = 65_536, most_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self, begin: int, most_events: int = 65_536, most_bytes: int = 64 << 20, most_text_bytes: int = TEXT_BYTES
+    ) -> None:
         self.end: Place = (begin, 0)
         self.ended = False
         self._blocks: list[Block] = []
         self._most_events = most_events
         self._most_bytes = most_bytes
         self._events = self._bytes = 0
+        self._texts: OrderedDict[tuple[Place, Kinds], bytes] = OrderedDict()  # by the begin of the block
+        self._text_bytes = 0
+        self._most_text_bytes = most_text_bytes
         self._waiting: set[asyncio.Event] = set()
 
     @property
@@ -158,7 +161,8 @@ class Ring:
     def restart(self, place: Place) -> None:
         """Drop all events. The next ones begin at a place that does not follow the end."""
         self._blocks.clear()
-        self._events = self._bytes = 0
+        self._texts.clear()
+        self._events = self._bytes = self._text_bytes = 0
         self.end = place
         self._wake()
 
@@ -180,11 +184,23 @@ class Ring:
             return b'event: gap\ndata: {"from":"%d.%d","to":"%d.%d"}\nid: %d.%d\n\n' % (*place, *to, *to), to
         texts, size = [], 0
         for block in self._blocks[bisect_right(self._blocks, place, key=lambda block: block.end) :]:
-            texts.append(block.text(kinds, place))
+            texts.append(self._text(block, kinds, place))
             place, size = block.end, size + len(texts[-1])
             if size >= AT_ONCE:
                 break
         return b"".join(texts), place
+
+    def _text(self, block: Block, kinds: Kinds, after: Place) -> bytes:
+        """The events of a block after a place."""
+        if after > block.begin:
+            return block.text(kinds, after)
+        text = self._texts.get((block.begin, kinds))
+        if text is None:
+            text = self._texts[block.begin, kinds] = block.text(kinds, after)
+            self._text_bytes += len(text) + _SHARED_BYTES
+            while self._text_bytes > self._most_text_bytes:
+                self._text_bytes -= len(self._texts.popitem(last=False)[1]) + _SHARED_BYTES
+        return text
 
     def backwards(self, kind: Kind, before: Place | None) -> Iterator[Event]:
         """The stored events of a kind before a place, the newest first."""
@@ -220,4 +236,4 @@ class Ring:
 
 
 def _size(block: Block) -> int:
-    return sum(len(event.data) + 64 for event in block.events)
+    return _BLOCK_BYTES + sum(len(event.data) + _EVENT_BYTES for event in block.events)

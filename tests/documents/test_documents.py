@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from support.long_form import LONG
 from stream_lsh.documents.builder import columns
 from stream_lsh.documents.columns import LINE_ID, NO_TIME, Columns, Fields, Rejection, dead_letter
 from stream_lsh.documents.document import Document
+from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
@@ -550,3 +552,18 @@ def test_what_is_deleted_must_be_readable() -> None:
 def test_nothing_is_deleted_where_no_field_says_so() -> None:
     found = parse([b'{"id":1,"text":"x","deleted":true}', b'{"id":2,"deleted":true}'])
     assert (found.deleted, reasons(found)) == ([], [None, "missing_field"])
+
+
+def test_ids_take_no_more_memory_than_their_text() -> None:
+    escaped = [b'{"id":"caf\\u00e9 %d","text":"a text"}' % n for n in range(1000)]
+    parse(escaped[:1])
+    tracemalloc.start()
+    try:
+        kept = [id_text(f"café {n}") for n in range(1000)]
+        built = tracemalloc.get_traced_memory()[0]
+        kept += parse(escaped).ids
+        parsed = tracemalloc.get_traced_memory()[0] - built
+    finally:
+        tracemalloc.stop()
+    assert kept[0] == kept[1000] == '"café 0"'.encode()
+    assert max(built, parsed) < 1000 * 200

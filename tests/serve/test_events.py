@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -81,11 +82,19 @@ def test_what_is_too_long_ago_is_a_gap() -> None:
     ]  # fmt: skip
 
 
-def test_the_bytes_that_are_kept_are_bounded() -> None:
-    ring = Ring(0, most_bytes=400)
-    for seq in range(50):
-        ring.add(block(seq, 1))
-    assert ring.begin == (48, 0)
+def test_memory_of_events_and_of_their_texts_is_bounded() -> None:
+    ring = Ring(0, most_bytes=1 << 18, most_text_bytes=1 << 18)
+    some = [frozenset[Kind](["verdict"]), frozenset[Kind](["pair"]), ALL]
+    tracemalloc.start()
+    try:
+        for seq in range(2000):
+            ring.add(block(seq, 1))
+            assert all(ring.after((seq, 0), kinds)[1] == (seq + 1, 0) for kinds in some)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert ring.begin > (1000, 0)
+    assert taken < 1.2 * (2 << 18)
 
 
 def test_a_new_ring_continues_after_the_last_delivered_event() -> None:

@@ -23,10 +23,13 @@ FRAME_DOCUMENTS = 32
 FRAME_BYTES = 65536
 COMPRESSION = 1
 CACHED_BYTES = 16 << 20
+_ENTRY_BYTES = 512  # of a frame in the cache besides its texts: objects of Python, which short texts are smaller than
 ALL = 1 << 62
 """A limit of bytes that is never reached."""
 _HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
-_NOTHING = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
+Opened = tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]
+"""A value, decompressed: number of each row's text, ends of the texts, and all texts."""
+_NOTHING: Opened = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +97,19 @@ def texts_in(value: bytes) -> list[bytes]:
     return [data[bounds[slot] : bounds[slot + 1]] for slot in slots.tolist()]
 
 
-def _opened(
-    value: bytes, decompressor: zstandard.ZstdDecompressor
-) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
-    """Number of each row's text, ends of the texts, and all texts."""
+def _opened(value: bytes, decompressor: zstandard.ZstdDecompressor) -> Opened:
     n_rows, n_texts, size = _HEADER.unpack_from(value)
     at = _HEADER.size
-    slots = np.frombuffer(value, np.uint16, n_rows, at)
-    ends = np.frombuffer(value, np.uint32, n_texts, at + slots.nbytes)
+    slots = np.frombuffer(value, np.uint16, n_rows, at).copy()  # copies, so that a cache does not keep the value
+    ends = np.frombuffer(value, np.uint32, n_texts, at + slots.nbytes).copy()
     payload = memoryview(value)[at + slots.nbytes + ends.nbytes :]
     return slots, ends, decompressor.decompress(payload, max_output_size=size)
+
+
+def _size(frame: Opened) -> int:
+    """The bytes that a frame takes in memory."""
+    slots, ends, data = frame
+    return _ENTRY_BYTES + slots.nbytes + ends.nbytes + len(data)
 
 
 def _together(texts: Sequence[bytes]) -> TextFrame:
@@ -142,7 +148,7 @@ class Texts:
         self._shard = shard
         self._segment_of = segment_of
         self._pending: list[tuple[int, bytes]] = []
-        self._cache: OrderedDict[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]] = OrderedDict()
+        self._cache: OrderedDict[int, Opened] = OrderedDict()
         self._cached = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
@@ -192,7 +198,7 @@ class Texts:
         for first in list(self._cache) if erased else ():
             at = bisect_left(erased, first)
             if at < len(erased) and erased[at] < first + len(self._cache[first][0]):
-                self._cached -= len(self._cache.pop(first)[2])
+                self._cached -= _size(self._cache.pop(first))
 
     def read(self, rows: Iterable[int], most: int) -> list[memoryview]:
         """The UTF-8 texts of the first of these rows, until they have `most` bytes.
@@ -215,7 +221,7 @@ class Texts:
             most -= len(found[-1])
         return found
 
-    def _frame(self, row: int) -> tuple[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]]:
+    def _frame(self, row: int) -> tuple[int, Opened]:
         if self._cache:  # the frame read last: it has often the next row too
             first = next(reversed(self._cache))
             if first <= row < first + len(self._cache[first][0]):
@@ -228,9 +234,9 @@ class Texts:
         if frame is None:
             frame = self._open(first, value)
             self._cache[first] = frame
-            self._cached += len(frame[2])
+            self._cached += _size(frame)
             while self._cached > CACHED_BYTES and len(self._cache) > 1:
-                self._cached -= len(self._cache.popitem(last=False)[1][2])
+                self._cached -= _size(self._cache.popitem(last=False)[1])
         else:
             self._cache.move_to_end(first)
         if row - first >= len(frame[0]):
@@ -239,7 +245,7 @@ class Texts:
             )
         return first, frame
 
-    def _open(self, first: int, value: bytes) -> tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]:
+    def _open(self, first: int, value: bytes) -> Opened:
         try:
             return _opened(value, self._decompressor)
         except (struct.error, ValueError, zstandard.ZstdError) as error:
