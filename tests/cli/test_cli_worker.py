@@ -50,7 +50,7 @@ def answering(status: int, report: object) -> Iterator[int]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield server.server_port

@@ -40,7 +40,7 @@ def alerts(tmp_path: Path) -> Path:
     return tmp_path / "alerts.jsonl"
 
 
-SHORT = 1.5  # seconds for an answer, where none comes
+SHORT = 0.3  # seconds for an answer, where none comes
 
 
 def sent(alerts: Path, url: str, attempts: int = 3, timeout: float = 60.0, slept: list[float] | None = None) -> Sent:
@@ -117,7 +117,7 @@ def test_a_final_failure_is_a_dead_letter_and_the_next_alert_is_sent(alerts: Pat
     assert receiver.keys[:4] == keys(0, 0, 0, 1) and receiver.keys[-1:] == keys(3)
     letter = dead(alerts)[0]
     assert (letter["key"], letter["attempts"], letter["alert"]) == (keys(0)[0], 3, json.loads(line(0)))
-    assert letter["reason"] == ("no answer within 1.5 s" if silent else "status 500")
+    assert letter["reason"] == ("no answer within 0.3 s" if silent else "status 500")
 
 
 @pytest.mark.parametrize("does", [301, 302, 307, 308, 400, 401, 404, 410])
