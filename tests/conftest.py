@@ -1,9 +1,11 @@
 """What every test starts from: the installed package, real data, signals as in a terminal, no example too slow."""
 
+import importlib
 import os
 import shutil
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,21 @@ def pytest_configure() -> None:
     """In CI the sources beside the tests would hide what the wheel lacks."""
     if os.environ.get("CI") and Path(stream_lsh.__file__).is_relative_to(ROOT / "stream_lsh"):
         raise pytest.UsageError("CI tests the installed wheel, and stream_lsh comes from the sources")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Processes of one run load the test modules from different places on: in a fresh clone each of them would rewrite
+    the assertions of all modules."""
+    number = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if not number or session.config.args != session.config.getini("testpaths"):
+        return
+    modules = sorted((ROOT / "tests").rglob("test_*.py"))
+    begin = int(number) * len(modules) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for path in modules[begin:] + modules[:begin]:
+        sys.path.insert(0, str(path.parent))
+        with suppress(Exception, pytest.skip.Exception):  # collecting it says so
+            importlib.import_module(path.stem)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

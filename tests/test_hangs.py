@@ -9,12 +9,12 @@ HANGS = """
 import asyncio, subprocess, sys, threading, time
 import pytest
 
-@pytest.mark.limit(1)
+@pytest.mark.limit(0.2)
 def test_thread():
     threading.Thread(target=time.sleep, args=(8,), name="the-thread", daemon=True).start()
     time.sleep(60)
 
-@pytest.mark.limit(1)
+@pytest.mark.limit(0.2)
 async def test_task():
     async def the_task():
         await asyncio.sleep(60)
@@ -39,6 +39,6 @@ def test_stacks_of_all_threads_tasks_and_children(tmp_path: Path) -> None:
         env={name: value for name, value in os.environ.items() if name not in ("STREAM_LSH_LONG", "PYTEST_ADDOPTS")},
     )  # fmt: skip
     assert "3 failed, 1 passed" in done.stdout, done.stdout
-    assert done.stdout.count("hangs: 1 s are over") >= 3
+    assert done.stdout.count("s are over") >= 3
     assert "the-thread" in done.stdout and "the_task" in done.stdout
     assert b"Current thread" in (tmp_path / "child").read_bytes()

@@ -91,8 +91,6 @@ def tune(
     **_: Any,
 ) -> None:
     settings = load_settings(context)
-    if plot is not None:
-        check_plot(plot)
     if write is not None and write.exists():
         raise OutputError(f"--write {write}: this file exists; name a new one")
     if settings.measure == "tf-idf":
@@ -114,6 +112,8 @@ def _tune(
     plot: Path | None, write: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """The keys of a measure that has a curve."""
+    if plot is not None:
+        check_plot(plot)
     module: ModuleType = tune_containment if settings.measure == "containment" else tune_bands
     rejected: Counter[str] = Counter()
     drawn = found = None

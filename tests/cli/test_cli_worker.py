@@ -50,7 +50,7 @@ def answering(status: int, report: object) -> Iterator[int]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield server.server_port
@@ -154,21 +154,9 @@ def test_reindex_without_a_broker() -> None:
 
 
 def test_reindex_says_how_to_switch() -> None:
-    words = [
-        "--to-prefix",
-        "two",
-        "--shards",
-        "4",
-        "--compare-with",
-        "all",
-        "--text-field",
-        "title",
-        "--text-field",
-        "text",
-        "--no-bag",
-    ]
-    words += ["--topic-prefix", "one", "--replication-factor", "3", "--retention-hours", "5", "--quiet"]
-    with reindex.make_context("reindex", words) as context:
+    words = "--to-prefix two --shards 4 --compare-with all --text-field title --text-field text --no-bag"
+    words += " --topic-prefix one --replication-factor 3 --retention-hours 5 --quiet"
+    with reindex.make_context("reindex", words.split()) as context:
         assert isinstance(context, click.Context)
         options = _options(context)
     assert sorted(options.split(" --")) == [

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import httpx
 import pytest
 from pydantic import BaseModel
+from support.raw_clients import serving
 from support.serving import JSON, Serving
 
 from stream_lsh.client import AsyncClient, Client, RequestError, Unreachable, VerdictPending, calls
@@ -53,16 +54,7 @@ class Waiting:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     folder = tmp_path_factory.mktemp("client")
-    options = (
-        "--on-conflict",
-        "update",
-        "--source-field",
-        "from",
-        "--time-field",
-        "ts",
-        "--backup-folder",
-        str(folder),
-    )
+    options = ("--on-conflict=update", "--source-field=from", "--time-field=ts", f"--backup-folder={folder}")
     with Serving(folder / "index", *options) as it:
         yield it
 
@@ -153,7 +145,7 @@ def losing(url: str, lost: Callable[[], object]) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
@@ -192,18 +184,15 @@ def test_requests_are_repeated_with_pauses() -> None:
     assert (error.value.status, error.value.code) == (502, "unknown")
 
 
-def test_lines_are_sent_in_parts(tmp_path: Path) -> None:
-    with Serving(tmp_path / "index") as serving, Client(serving.url) as client:
-        texts = ({"id": i, "text": f"{i} {TEXT.format(i, i)}"} for i in range(2500))
-        assert [verdict.seq for verdict in client.add_many(texts)] == list(range(2500))
-
-
-def test_large_documents_are_sent_with_a_key(tmp_path: Path) -> None:
+async def test_lines_are_sent_in_parts_and_large_ones_with_a_key(tmp_path: Path) -> None:
     """Of lines the service takes a key only up to KEYED_BYTES."""
     large = "word " * (KEYED_BYTES // 5 + 1)
-    with Serving(tmp_path / "index") as serving, Client(serving.url) as client:
-        said = list(client.add_many({"id": "large", "text": begin + large} for begin in ("one ", "another ")))
-    assert [(verdict.kind, verdict.reason) for verdict in said] == [("unique", None), ("rejected", "id_reused")]
+    async with serving(tmp_path) as (port, _), AsyncClient(f"http://127.0.0.1:{port}") as client:
+        texts = ({"id": i, "text": f"{i} {TEXT.format(i, i)}"} for i in range(2500))
+        assert [verdict.seq async for verdict in client.add_many(texts)] == list(range(2500))
+        same = [{"id": "large", "text": begin + large} for begin in ("one ", "another ")]
+        said = [(verdict.kind, verdict.reason) async for verdict in client.add_many(same)]
+    assert said == [("unique", None), ("rejected", "id_reused")]
 
 
 def test_late_verdict_comes_with_the_other_answers() -> None:

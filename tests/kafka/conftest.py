@@ -1,7 +1,7 @@
 """The broker of the tests: $STREAM_LSH_TEST_BROKER, else Docker, else Java and Maven, else they are skipped.
 
 STREAM_LSH_TEST_KAFKA_VERSION chooses the version of the latter two. With CI set a missing broker is a failure.
-What needs a broker is `long`, unless it is marked as `smoke`.
+What needs a broker is `long`.
 """
 
 import os
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a broker, and what shares one of its own: that stays in one process, however tests are spread."""
     for item in items:
         needed = BROKERS & set(getattr(item, "fixturenames", ()))
-        if needed and not item.get_closest_marker("smoke"):
+        if needed:
             item.add_marker("long")
         for name in needed & ALONE:
             item.add_marker(pytest.mark.xdist_group(name))

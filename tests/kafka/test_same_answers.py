@@ -86,8 +86,8 @@ def embedded(folder: Path, values: Sequence[bytes], **given: Any) -> tuple[list[
     return verdicts, pairs
 
 
-SMOKE = pytest.param("posts", "one", {}, marks=pytest.mark.smoke)
 CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
+    "defaults": [("posts", "one", {})],
     "copies that are kept": [
         ("posts", "one", {**CUT, "max_matches": 3}),
         ("terms", "one", {}),
@@ -133,7 +133,7 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize(
-    ("corpus", "processes", "given"), [SMOKE, *(case for cases in CASES.values() for case in rotating(cases, 1))]
+    ("corpus", "processes", "given"), [case for cases in CASES.values() for case in rotating(cases, 1)]
 )
 def test_one_source_partition_is_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, feeds: dict[str, list[bytes]],

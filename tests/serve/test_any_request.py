@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.long_form import LONG
 from support.serving import JSON, Serving
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("any request")]  # of one service
+pytestmark = [pytest.mark.long, pytest.mark.first, pytest.mark.xdist_group("any request")]  # of one service
 CASES = 900 if LONG else 40  # of each of the twelve operations
 WHATEVER = settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 

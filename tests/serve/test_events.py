@@ -107,10 +107,6 @@ def test_a_new_ring_continues_after_the_last_delivered_event() -> None:
     assert next(read(after, (6, 1))) == ("gap", {"from": "6.1", "to": "7.0"})
 
 
-def test_a_place_of_another_stream_is_a_gap() -> None:
-    assert list(read(Ring(5), (900, 0))) == [("gap", {"from": "900.0", "to": "5.0"})]
-
-
 @pytest.mark.parametrize("text", ["", "1", "1.", ".1", "-1.0", "1.0.0", "1.x", "²" * 3 + ".0", "9" * 50 + ".0"])
 def test_an_id_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no place in the stream of events: give seq\.n"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.raw_clients import serving
 from support.serving import JSON, NDJSON, Serving
 from support.waiting import PATIENCE
 
@@ -71,10 +72,14 @@ def clients(url: str, lines: Sequence[bytes], after: Callable[[int], None] = lam
     return answered
 
 
-def test_lines_are_answered_as_dedup_answers_them(tmp_path: Path) -> None:
+async def test_lines_are_answered_as_dedup_answers_them(tmp_path: Path) -> None:
     lines = [line.rstrip(b"\n") for line in feed_lines(1500, 5)]
-    with Serving(tmp_path / "index", *OPTIONS) as serving:
-        answer = serving.client.post("/v1/documents", headers=NDJSON, content=b"\n".join(lines))
+    async with (
+        serving(tmp_path, text_field=("title", "text")) as (port, _),
+        httpx.AsyncClient(timeout=PATIENCE) as client,
+    ):
+        url = f"http://127.0.0.1:{port}/v1/documents"
+        answer = await client.post(url, headers=NDJSON, content=b"\n".join(lines))
     found = [said(json.loads(line)) for line in answer.text.splitlines()]
     verdicts = dedup(lines, tmp_path / "dedup")
     assert [seq for seq, _ in found] == list(range(len(lines)))

@@ -1,6 +1,6 @@
 """A plugin: a test that hangs fails after a limit of its kind, with the stacks of all threads and tasks.
 
-quick 90 s, with a broker 180 s, long 300 s; `@pytest.mark.limit(seconds)` is another one. The long forms
+quick 90 s, long 300 s; `@pytest.mark.limit(seconds)` is another one. The long forms
 (STREAM_LSH_LONG=1) have ten times as long. Processes of ours that the test has started and that still run print their
 stacks, too, where their standard error goes: they get SIGABRT.
 """
@@ -22,7 +22,7 @@ import pytest
 
 from support.long_form import LONG
 
-QUICK, SMOKE, LONG_TEST = 90.0, 180.0, 300.0
+QUICK, LONG_TEST = 90.0, 300.0
 AGAIN = 5.0
 """Seconds between two attempts: a failure that is raised in a callback of a loop goes no further than the loop."""
 STDERR = os.dup(2)  # before pytest captures it
@@ -35,10 +35,8 @@ def limit_of(item: pytest.Item) -> float:
     mark = item.get_closest_marker("limit")
     if mark is not None:
         seconds = float(mark.args[0])
-    elif item.get_closest_marker("long") is not None:
-        seconds = LONG_TEST
     else:
-        seconds = SMOKE if item.get_closest_marker("smoke") is not None else QUICK
+        seconds = QUICK if item.get_closest_marker("long") is None else LONG_TEST
     return seconds * 10 if LONG else seconds
 
 

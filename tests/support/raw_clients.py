@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from stream_lsh.serve.address import Address, listen
 from stream_lsh.serve.service import Limits, Service
 from stream_lsh.settings.model import Settings
@@ -46,6 +48,11 @@ async def serving(folder: Path, limits: Limits = LIMITS, **settings: Any) -> Asy
     finally:
         stop.set()
         await running
+
+
+def asking(port: int) -> httpx.AsyncClient:
+    """A client of a service here."""
+    return httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE)
 
 
 async def until(what: Callable[[], object]) -> None:

@@ -112,6 +112,7 @@ def test_forms_are_those_of_python(texts: list[str], nfc: bool, ignorable: bool)
     assert [part.tobytes().decode() for part in np.split(out, out_ends)[:-1]] == wanted
 
 
+@pytest.mark.first
 @pytest.mark.long
 @same_unicode
 def test_every_character_beside_those_that_compose() -> None:

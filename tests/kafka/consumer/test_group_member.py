@@ -12,12 +12,23 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRa
 
 from stream_lsh.kafka.consumer import group_member as module
 from stream_lsh.kafka.consumer import position
-from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
+from stream_lsh.kafka.consumer.group_member import SILENCE, GroupMember, OutOfRange
 from stream_lsh.kafka.consumer.position import LOOKS, bounds
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Clock:
+    """Stands still unless it is told to go on."""
+
+    now = 1e9
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
 
 
 class Consumer:
@@ -79,6 +90,13 @@ class Play:
         member = GroupMember(KafkaSettings(), "judge", ["t"], self.set_up, self.tear_down)
         member.consumer = self.consumer
         return member
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -162,16 +180,12 @@ async def test_a_wait_ends_when_another_thing_is_done(play: Play, member: GroupM
     assert await member.poll(3000, done) is None
 
 
-async def test_who_stands_by_asks_now_and_then(
-    play: Play, member: GroupMember, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RECENT", 1.0)
-
+async def test_who_stands_by_asks_now_and_then(clock: Clock, play: Play, member: GroupMember) -> None:
     await stands_by(play, member)
     for asked in (1, 2):
         assert await member.poll(0.01) == {}
         assert await member.poll(0.01) is None and play.consumer.asked == asked
-        await asyncio.sleep(1)
+        clock.now += module.RECENT
 
 
 async def test_a_stop_does_not_wait_for_an_answer(play: Play, member: GroupMember) -> None:
@@ -182,36 +196,27 @@ async def test_a_stop_does_not_wait_for_an_answer(play: Play, member: GroupMembe
     assert await asyncio.wait_for(member.poll(0.01, asyncio.ensure_future(asked.wait())), 2) is None
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is silent is noticed soon."""
-    monkeypatch.setattr(module, "SILENCE", 2.0)
-    monkeypatch.setattr(module, "SESSIONS", 0.0)
-    monkeypatch.setattr(module, "RECENT", 0.05)
-    monkeypatch.setattr(module, "_GROUP_SECONDS", 0.05)
-
-
-@pytest.mark.usefixtures("impatient")  # before there is a member
 @pytest.mark.parametrize("assigned", [{ONE}, set(), None])
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_silence_is_not_taken_for_having_nothing_to_do(
-    play: Play, member: GroupMember, assigned: set[TopicPartition] | None, hangs: bool
-) -> None:
+    clock: Clock, play: Play, member: GroupMember, monkeypatch: pytest.MonkeyPatch,
+    assigned: set[TopicPartition] | None, hangs: bool,
+) -> None:  # fmt: skip
     """Whether this member works, stands by, or waits for its first assignment."""
+    monkeypatch.setattr(module, "RECENT", 0.05)
+    monkeypatch.setattr(module, "_GROUP_SECONDS", 0.05)
     if assigned is not None:
         await member.on_partitions_assigned(assigned)
         await member.poll(0.01)
-    play.consumer.answered = time.time() - 60
+    play.consumer.answered = clock.now - 60
     play.consumer.silent = True
     if hangs:
         play.consumer.before = lambda: asyncio.sleep(3600)
-    nones = 0
+    for _ in range(4):
+        assert await member.poll(0.01) is None
+        clock.now += (SILENCE if assigned is not None else member._patience) / 3.5
     with pytest.raises(Failed, match="has not answered"):
-        for _ in range(1000):
-            assert await member.poll(0.01) is None
-            nones += 1
-            await asyncio.sleep(0.01)
-    assert nones > 0
+        await member.poll(0.01)
 
 
 async def test_lag_follows_the_ends_that_the_broker_sent(play: Play, member: GroupMember) -> None:

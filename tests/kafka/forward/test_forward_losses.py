@@ -23,7 +23,6 @@ from support.kafka.stages import (
     delete_before,
     ended,
     make_topics,
-    positions,
     records,
     running,
     send,
@@ -31,7 +30,6 @@ from support.kafka.stages import (
 )
 
 from stream_lsh.errors import StoreError
-from stream_lsh.kafka.forward.partition import SourcePartition
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -162,30 +160,3 @@ async def test_documents_that_were_compacted_before_they_were_forwarded(settings
         await until_forwarded(settings, documents)
     await check(settings, left, 1)
     assert probe.registry.ignored.labels("forward", "compacted")._value.get() == NUMBER - KEYS
-
-
-async def test_documents_that_were_compacted_before_they_were_signed(
-    settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Forward had read them already, and waits for verdicts that will not come."""
-    offered = 0
-    offer = SourcePartition.offer
-
-    def offering(self: SourcePartition, documents: Sequence[Any], verdicts: Sequence[Any]) -> None:
-        nonlocal offered
-        offered += len(documents)
-        offer(self, documents, verdicts)
-
-    monkeypatch.setattr(SourcePartition, "offer", offering)
-    documents = few_keys()
-
-    await write_plain(settings, documents[:-1])
-    async with running(ForwardStage, settings):
-        await until(lambda: offered == NUMBER, "forward has the documents")
-        await write_plain(settings, documents[-1:])
-        left = await compacted(settings, documents)
-        await write_verdicts(settings, left)
-        await until_forwarded(settings, left)
-        found = await positions(settings, "forward", Topics.of(settings).verdicts)
-        assert found[0] >= len(left)
-    await check(settings, left, 1)

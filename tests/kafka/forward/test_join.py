@@ -69,21 +69,6 @@ def test_all_of_a_document_has_its_weight() -> None:
     assert weight(whole) == empty + 100 + 20 + 4 + 3 + 4
 
 
-def test_documents_that_were_compacted_and_none_has_come_since() -> None:
-    """The last record of a partition is never compacted, but it may be no document: the end of a transaction."""
-    join: Join[Document] = Join(0, 0)
-    join.add_verdicts(verdicts((0, 0), (1, 1)))
-    assert offsets(join) == []
-    join.reached(1, 2)
-    assert offsets(join) == []
-    assert state(join) == (1, 1, 0) and join.waiting == (0, 1)
-    join.reached(3, 2)
-    assert offsets(join) == []
-    assert state(join) == (2, 2, 0) and join.compacted == 2
-    join.reached(3, 2)
-    assert state(join) == (3, 2, 0)
-
-
 def test_a_verdict_that_comes_when_the_position_is_behind_its_compacted_document() -> None:
     join: Join[Document] = Join(0, 0)
     join.reached(3, 0)

@@ -389,8 +389,10 @@ async def test_time_without_frames_counts_over_restarts_and_rebalances(tmp_path:
         held._matched -= 3600 * hours
         held.check(0, 8)  # a rebalance
         await held.activate()
-        for _ in range(50):
+        for _ in range(50 if hours == 13 else 10_000):  # what is erased is chosen in a thread
             begun += await held.clean(confirmed) is not None
+            if begun:
+                break
             await asyncio.sleep(0.002)
         assert (begun > 0) is (hours == 12)
         await held.close()

@@ -47,11 +47,6 @@ def stalls(found: list[list[Finding | Again]]) -> list[tuple[int, Stall, bool]]:
     return [(n, f.stall, f.ends) for n, fs in enumerate(found, 1) for f in fs if isinstance(f, Finding)]
 
 
-def test_nothing_is_wrong_at_rest() -> None:
-    play = Play()
-    assert not any(play.looks(1000, REST) + play.looks(1000))
-
-
 def test_frames_on_their_way_are_not_lost() -> None:
     """Each look may meet some between the client and the flow, as long as they arrive."""
     play = Play()
@@ -81,19 +76,6 @@ def test_what_was_seen_before_a_hand_over_does_not_count() -> None:
     for _ in range(50):
         play.hand_overs += 1
         assert play.look(LOST) == []
-
-
-def test_a_client_that_is_too_far_reads_again() -> None:
-    play = Play()
-    ahead = replace(REST, read=49, bounds=(0, 49))
-    assert play.looks(2, ahead) == [[], [Again(2, 47)]]
-    assert not any(play.looks(100, replace(REST, position=49, handed=49, read=49, bounds=(0, 49))))
-
-
-def test_frames_lost_after_reading_again_end_the_life() -> None:
-    play = Play()
-    play.looks(2, replace(REST, read=48, bounds=(0, 48)))
-    assert stalls(play.looks(1, LOST)) == [(1, Stall.LOST, True)]
 
 
 def test_the_end_of_a_transaction_is_no_frame() -> None:
@@ -129,12 +111,6 @@ def test_a_shard_that_moves_reads() -> None:
     for n in range(2000):
         behind = replace(REST, position=47 + n // 9, read=47 + n // 9, handed=47 + n // 9, bounds=(0, 10**6))
         assert play.look(behind) == []
-
-
-def test_a_shard_with_frames_in_flight_reads() -> None:
-    """It has no room for more while the disk is slow."""
-    play = Play()
-    assert not any(play.looks(600, replace(UNREAD, idle=False, bounds=(0, 900))))
 
 
 def test_an_open_transaction_or_a_silent_broker_is_no_stall() -> None:

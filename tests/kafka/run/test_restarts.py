@@ -95,23 +95,11 @@ def caused(error: Exception, cause: Exception | None = None) -> Exception:
     return error
 
 
-def commits_and_fails(run: Stage) -> None:
-    run.probe.committed()
-    raise Failed("a send was refused")
-
-
 async def test_waits_longer_after_each_failure(delays: list[float]) -> None:
     play = Play(*[fails(errors.KafkaTimeoutError())] * 9)
     await play.run()
     assert delays == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5])
     assert play.runs == 10 and float(play.sample("restarts_total")) == 9
-
-
-async def test_begins_anew_after_progress(delays: list[float]) -> None:
-    failure = fails(errors.NotEnoughReplicasError())
-    play = Play(failure, failure, failure, commits_and_fails, failure, failure)
-    await play.run()
-    assert delays == pytest.approx([0.1, 0.2, 0.4, 0.1, 0.2, 0.4])
 
 
 @pytest.mark.parametrize(
@@ -143,20 +131,6 @@ async def test_what_cannot_be_helped_passes_through(error: Exception) -> None:
     with pytest.raises(type(error)) as found:
         await play.run()
     assert found.value is error and play.runs == 1
-
-
-async def test_gives_up_without_progress() -> None:
-    play = Play(*[fails(errors.KafkaTimeoutError(), after=100)] * 9)
-    with pytest.raises(BrokerError, match="Given up after 300 s"):
-        await play.run()
-    assert play.runs == 3
-
-
-async def test_progress_sets_the_clock_of_giving_up() -> None:
-    failure = fails(errors.KafkaTimeoutError(), after=100)
-    play = Play(failure, failure, commits_and_fails, failure, failure)
-    await play.run()
-    assert play.runs == 6
 
 
 async def test_a_long_quiet_life_was_a_good_one(delays: list[float]) -> None:
@@ -255,19 +229,3 @@ async def test_an_error_is_not_lost_when_closing_is_cancelled() -> None:
 
     with pytest.raises(StoreError):
         await Play(closes).run()
-
-
-async def test_a_role_can_be_cancelled() -> None:
-    play = Play(*[fails(Failed("again"))] * 3)
-
-    class Waiting(Stage):
-        role = "sign"
-
-        async def run(self, stop: asyncio.Event) -> None:
-            await asyncio.sleep(3600)
-
-    task = asyncio.create_task(keep_running(lambda: Waiting(SETTINGS, play.probe), play.stop, SETTINGS, play.probe))
-    await asyncio.sleep(0.01)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task

@@ -147,7 +147,7 @@ def test_processes_behind_one_that_is_silent() -> None:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         silent, behind = ask([("127.0.0.1", server.server_port - 1)])
     finally:
