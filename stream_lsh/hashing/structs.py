@@ -76,7 +76,7 @@ def _address(array: NDArray[Any]) -> int:
     if not array.size:
         return 0
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
     except TypeError:  # it is read-only
         return int(array.ctypes.data)  # takes three times as long
 
@@ -89,6 +89,18 @@ class _Array(NamedTuple):
     dimensions: int
 
 
+def _number(at: int, view: int) -> property:
+    """The attribute for a number, which kernels may change: its place, and its place in `_views`."""
+
+    def get(struct: Struct) -> Any:
+        return struct._views[view][at]
+
+    def put(struct: Struct, value: Any) -> None:
+        struct._views[view][at] = value
+
+    return property(get, put)
+
+
 class Struct:
     """Base of structs. Fields are annotated with the types above, or with another struct.
 
@@ -99,9 +111,8 @@ class Struct:
     _numba_type_: ClassVar[StructType]  # the same under the name by which numba finds it without calling Python
     _arrays: ClassVar[dict[str, _Array]]
     _structs: ClassVar[dict[str, tuple[int, StructType]]]
-    _numbers: ClassVar[dict[str, tuple[int, int]]]  # place, and place in `_views`
     address: int
-    _views: tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.float64]]  # of the same words
+    _views: tuple[memoryview, ...]  # of the same words as int64, uint64 and float64
 
     def __init_subclass__(cls) -> None:
         fields = {}
@@ -111,62 +122,56 @@ class Struct:
             elif hasattr(hint, "__metadata__"):
                 fields[name] = get_args(hint)[1]
         cls.numba_type = cls._numba_type_ = StructType(cls.__qualname__, fields)
-        cls._arrays, cls._structs, cls._numbers = {}, {}, {}
+        cls._arrays, cls._structs = {}, {}
         for name, (kind, at) in cls.numba_type.places.items():
             if isinstance(kind, types.Array):
                 cls._arrays[name] = _Array(at, as_dtype(kind.dtype), kind.ndim)
             elif isinstance(kind, StructType):
                 cls._structs[name] = at, kind
             else:
-                cls._numbers[name] = at, _VIEWED.index(kind)
+                setattr(cls, name, _number(at, _VIEWED.index(kind)))
 
     def __init__(self, **values: Any) -> None:
-        missing = self.numba_type.places.keys() - values.keys()
-        if missing:
+        places = self.numba_type.places.keys()
+        if places != values.keys() and (missing := places - values.keys()):
             raise TypeError(f"{type(self).__name__} needs {', '.join(sorted(missing))}")
         self._hold(np.zeros(self.numba_type.words, np.int64))
         for name, value in values.items():
             setattr(self, name, value)
 
     def _hold(self, words: NDArray[np.int64]) -> None:
-        views = words, words.view(np.uint64), words.view(np.float64)
-        self.__dict__.update(address=words.ctypes.data, _views=views)
+        octets = memoryview(words).cast("B")
+        self.__dict__.update(address=_address(words), _views=(octets.cast("q"), octets.cast("Q"), octets.cast("d")))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self.__dict__.get(name) is value:  # as most arrays and structs from one batch to the next
+        held = self.__dict__
+        if held.get(name) is value:  # as most arrays and structs from one batch to the next
             return
         if (array := self._arrays.get(name)) is not None:
             at, kind, dimensions = array
-            if value.dtype != kind or value.ndim != dimensions or not value.flags.c_contiguous:
+            shape, found = value.shape, value.dtype
+            if (found is not kind and found != kind) or len(shape) != dimensions or not value.flags.c_contiguous:
                 raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {kind}[{dimensions}]")
-            words = self._views[0]
+            words = held["_views"][0]
             words[at] = _address(value)
-            for extent in value.shape:
+            for extent in shape:
                 at += 1
                 words[at] = extent
-        elif (number := self._numbers.get(name)) is not None:
-            at, view = number
-            self._views[view][at] = value
-            return
         elif (struct := self._structs.get(name)) is not None:
             at, wanted = struct
             if not isinstance(value, Struct) or value.numba_type is not wanted:
                 raise TypeError(f"{type(self).__name__}.{name} must be a {wanted}")
-            self._views[0][at] = value.address
-        self.__dict__[name] = value  # also keeps a reference
-
-    def __getattr__(self, name: str) -> Any:
-        """The current value of a number, which kernels may have changed."""
-        number = type(self)._numbers.get(name)
-        if number is None:
-            raise AttributeError(f"{type(self).__name__} has no {name}")
-        return self._views[number[1]][number[0]]
+            held["_views"][0][at] = value.address
+        else:
+            object.__setattr__(self, name, value)
+            return
+        held[name] = value  # also keeps a reference
 
     def replaced(self, **values: Any) -> Self:
         """A copy with other values of these fields; arrays are shared."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        copy._hold(self._views[0].copy())
+        copy._hold(np.array(self._views[0]))
         for name, value in values.items():
             setattr(copy, name, value)
         return copy
