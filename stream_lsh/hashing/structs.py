@@ -56,6 +56,7 @@ Numbers = Annotated[NDArray[np.int64], _array(types.int64, 1)]
 Numbers2 = Annotated[NDArray[np.int64], _array(types.int64, 2)]
 Reals = Annotated[NDArray[np.float64], _array(types.float64, 1)]
 
+_BYTE = ctypes.c_char
 _VIEWED = types.int64, types.uint64, types.float64
 
 
@@ -70,15 +71,6 @@ class StructType(types.Type):
             at += 1 + kind.ndim if isinstance(kind, types.Array) else 1
         self.words = at
         super().__init__(f"struct {name} {fields}")
-
-
-def _address(array: NDArray[Any]) -> int:
-    if not array.size:
-        return 0
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    except TypeError:  # it is read-only
-        return int(array.ctypes.data)  # takes three times as long
 
 
 class _Array(NamedTuple):
@@ -132,31 +124,26 @@ class Struct:
                 setattr(cls, name, _number(at, _VIEWED.index(kind)))
 
     def __init__(self, **values: Any) -> None:
-        places = self.numba_type.places.keys()
-        if places != values.keys() and (missing := places - values.keys()):
-            raise TypeError(f"{type(self).__name__} needs {', '.join(sorted(missing))}")
+        places = self.numba_type.places
+        if len(values) < len(places):
+            raise TypeError(f"{type(self).__name__} needs {', '.join(sorted(places.keys() - values.keys()))}")
         self._hold(np.zeros(self.numba_type.words, np.int64))
+        for name, array in self._arrays.items():
+            self._point(name, array, values[name])
         for name, value in values.items():
-            setattr(self, name, value)
+            if name not in self._arrays:
+                setattr(self, name, value)
 
     def _hold(self, words: NDArray[np.int64]) -> None:
         octets = memoryview(words).cast("B")
-        self.__dict__.update(address=_address(words), _views=(octets.cast("q"), octets.cast("Q"), octets.cast("d")))
+        self.__dict__.update(address=ctypes.addressof(_BYTE.from_buffer(words)), _views=(octets.cast("q"), octets.cast("Q"), octets.cast("d")))
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = self.__dict__
         if held.get(name) is value:  # as most arrays and structs from one batch to the next
             return
         if (array := self._arrays.get(name)) is not None:
-            at, kind, dimensions = array
-            shape, found = value.shape, value.dtype
-            if (found is not kind and found != kind) or len(shape) != dimensions or not value.flags.c_contiguous:
-                raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {kind}[{dimensions}]")
-            words = held["_views"][0]
-            words[at] = _address(value)
-            for extent in shape:
-                at += 1
-                words[at] = extent
+            self._point(name, array, value)
         elif (struct := self._structs.get(name)) is not None:
             at, wanted = struct
             if not isinstance(value, Struct) or value.numba_type is not wanted:
@@ -166,6 +153,22 @@ class Struct:
             object.__setattr__(self, name, value)
             return
         held[name] = value  # also keeps a reference
+
+    def _point(self, name: str, field: _Array, array: NDArray[Any]) -> None:
+        """Let an array's field point to this array, which is kept."""
+        at, kind, dimensions = field
+        shape, held = array.shape, self.__dict__
+        if array.dtype != kind or len(shape) != dimensions or not array.flags.c_contiguous:
+            raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {kind}[{dimensions}]")
+        words = held["_views"][0]
+        try:
+            words[at] = ctypes.addressof(_BYTE.from_buffer(array)) if shape[0] else 0
+        except (TypeError, ValueError):  # it is read-only, or empty
+            words[at] = array.ctypes.data  # takes three times as long
+        words[at + 1] = shape[0]
+        if dimensions == 2:
+            words[at + 2] = shape[1]
+        held[name] = array
 
     def replaced(self, **values: Any) -> Self:
         """A copy with other values of these fields; arrays are shared."""

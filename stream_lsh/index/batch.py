@@ -62,7 +62,6 @@ class AllShingles:
 
 
 _NOTHING = np.empty(0, np.int64)
-_VALID = np.uint8(layout.VALID)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
 )
@@ -127,9 +126,12 @@ def text_frames(
 ) -> tuple[list[TextFrame], ...]:
     """The texts of the documents that are not rejected, compressed, a list for each shard; empty without exact
     verification."""
-    kept = sizes > 0 if settings.verify == "exact" else np.zeros(len(sizes), np.bool_)
+    if settings.verify != "exact":
+        return tuple([] for _ in range(settings.shards))
+    if settings.shards == 1:
+        return (compress(columns.texts, columns.ends, sizes.nonzero()[0]),)
     return tuple(
-        compress(columns.texts, columns.ends, (kept & (owner == shard)).nonzero()[0])
+        compress(columns.texts, columns.ends, ((sizes > 0) & (owner == shard)).nonzero()[0])
         for shard in range(settings.shards)
     )
 
@@ -149,16 +151,10 @@ def batch_of(
     Args:
         sets: shingles and their offsets, where keys are sampled from them.
     """
-    hashed = hashes.of_ids(ids)
+    hashed, words, what = hashes.of_documents(ids, fingerprints, sizes, times)
     keys, starts = hashes.keys(signatures, fingerprints, hashed, sets)
     if sets is not None:  # for containment candidates: the number of keys is in the signature
         signatures[:, -8:] = (np.diff(starts) - 2).astype("<u8").view(np.uint8).reshape(-1, 8)
-    words = np.zeros((len(ids), layout.MASK), np.uint64)
-    words[:, layout.TIME] = times.view(np.uint64)
-    words[:, layout.ID : layout.ID + 2] = hashed
-    words[:, layout.TEXT : layout.TEXT + 2] = fingerprints
-    words[:, layout.FLAGS] = sizes.astype(np.uint64) << layout.SIZE_BITS
-    what = (sizes > 0) * _VALID
     return layout.Batch(
         words=words, what=what, owner=owner, keys=keys, starts=starts,
         signatures=as_words(signatures).reshape(-1), log=np.zeros(len(ids), np.int64),

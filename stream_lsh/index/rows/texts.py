@@ -7,7 +7,7 @@ import struct
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, FormatError, StoreError
 from stream_lsh.index.store.rocksdb import TEXTS, Store, rows_key
-from stream_lsh.text.preparation import lengths_of
 
 FRAME_DOCUMENTS = 32
 FRAME_BYTES = 65536
@@ -52,17 +51,24 @@ def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64]
     """Frames of these documents of a batch. Compression releases the GIL."""
     if not len(documents):
         return []
-    view, sizes = memoryview(texts), lengths_of(ends)
-    starts, sizes = ends - sizes, sizes[documents]
-    frames = []
-    for first, last in _groups(sizes):
-        members = documents[first:last]
-        if members[-1] - members[0] == last - first - 1:
-            data: bytes | memoryview = view[starts[members[0]] : ends[members[-1]]]
+    view, bounds, members, frames = memoryview(texts), [0, *ends.tolist()], documents.tolist(), []
+    first = 0
+    while first < len(members):
+        filled, sums = 0, list[int]()
+        for i in members[first : first + FRAME_DOCUMENTS]:
+            filled += bounds[i + 1] - bounds[i]
+            if sums and filled > FRAME_BYTES:
+                break
+            sums.append(filled)
+        last = first + len(sums)
+        begin, end = members[first], members[last - 1] + 1
+        if end - begin == last - first:
+            data: bytes | memoryview = view[bounds[begin] : bounds[end]]
         else:
-            data = b"".join(view[starts[i] : ends[i]] for i in members)
-        bounds = np.cumsum(sizes[first:last]).astype(np.uint32)
-        frames.append(TextFrame(members, bounds, _LOCAL.compressor.compress(data)))
+            data = b"".join([view[bounds[i] : bounds[i + 1]] for i in members[first:last]])
+        payload = _LOCAL.compressor.compress(data)
+        frames.append(TextFrame(documents[first:last], np.array(sums, np.uint32), payload))
+        first = last
     return frames
 
 
@@ -117,17 +123,6 @@ def _value(slots: NDArray[np.uint16], frame: TextFrame) -> bytes:
     """A frame as a value of the store; slots: number of each row's text."""
     header = _HEADER.pack(len(slots), len(frame.ends), int(frame.ends[-1]))
     return b"".join((header, slots.tobytes(), frame.ends.tobytes(), frame.payload))
-
-
-def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    first, filled = 0, 0
-    for i, size in enumerate(sizes.tolist()):
-        if i > first and (i - first == FRAME_DOCUMENTS or filled + size > FRAME_BYTES):
-            yield first, i
-            first, filled = i, 0
-        filled += size
-    if len(sizes):
-        yield first, len(sizes)
 
 
 class Texts:
