@@ -172,7 +172,7 @@ class Deduplicator(Questions):
         return self._verdicts(iter(documents), batch)
 
     def _verdicts(self, documents: Iterator[_Given], size: int | None) -> Iterator[Verdict]:
-        count = 0
+        count, least = 0, 1 if size is None else min(size, BATCH)  # with fewer documents a batch is the last
         with _batches(documents if size is not None else self._ahead(documents), size) as some:
             while True:
                 self._guard.check_process()  # where the thread of a feed is, too
@@ -199,7 +199,7 @@ class Deduplicator(Questions):
                         time.sleep(batch.pause)
                 if error is not None:
                     raise error
-                if not len(builder):
+                if len(builder) < least:
                     return
 
     def _ahead(self, documents: Iterator[_Given]) -> Iterator[_Given]:

@@ -140,7 +140,9 @@ class Engine:
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, index)
         events, alerts = None, b""
         if self.groups is not None:
-            times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, columns.times, NO_TIME)
+            times = columns.times
+            if times.tolist().count(NO_TIME) < len(times):
+                times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, times, NO_TIME)
             shift = 0 if index.window is None else index.window.shift
             log, shift = self.groups.stream_times(seqs, times, signed.documents.log, shift)
             events = self.groups.add(judgement, times, log, columns.sources)

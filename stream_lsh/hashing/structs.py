@@ -136,7 +136,10 @@ class Struct:
 
     def _hold(self, words: NDArray[np.int64]) -> None:
         octets = memoryview(words).cast("B")
-        self.__dict__.update(address=ctypes.addressof(_BYTE.from_buffer(words)), _views=(octets.cast("q"), octets.cast("Q"), octets.cast("d")))
+        self.__dict__.update(
+            address=ctypes.addressof(_BYTE.from_buffer(words)),
+            _views=(octets.cast("q"), octets.cast("Q"), octets.cast("d")),
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = self.__dict__

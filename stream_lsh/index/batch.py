@@ -23,7 +23,7 @@ from stream_lsh.settings.model import Settings
 @dataclass(frozen=True, slots=True)
 class ShingleSets:
     """Shingle sets of n documents, as far as they are in memory: document i has shingles[offsets[i]:offsets[i + 1]] if
-    have[i]."""
+    have[i], which may be longer."""
 
     shingles: NDArray[np.uint64]
     offsets: NDArray[np.int64]
@@ -61,7 +61,7 @@ class AllShingles:
         return self.texts[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])]
 
 
-_NOTHING = np.empty(0, np.int64)
+_NOTHING, _HAVE = np.empty(0, np.int64), np.ones(1024, np.bool_)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
 )
@@ -116,7 +116,8 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
         documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:
-        sets = ShingleSets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
+        n = len(columns)
+        sets = ShingleSets(signed.shingles, signed.offsets, _HAVE if n <= len(_HAVE) else np.ones(n, np.bool_))
         shingles = AllShingles(sets, columns.texts, columns.ends)
     return SignedBatch(columns.ids, documents, frames, shingles, columns.rejected)
 
@@ -169,6 +170,9 @@ def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0
         segments: int64[n], the number of each document's segment.
         block: cut also where a block of this many documents begins; 0 = none.
     """
+    if len(places) == 1:
+        yield int(segments[0]), 0, 1
+        return
     cuts = segments[1:] != segments[:-1]
     if block:
         blocks = places // block

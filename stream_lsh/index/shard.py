@@ -130,6 +130,7 @@ class Shard:
         self.memory = Memtable.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
+        self.hits = np.empty((0, 0), np.uint64)  # the runs that may have each key of a batch
         self.scratch = Scratch.of(0, 0, 0, 0, 0)
         self.results = Results.of(0)
         self.work: Work | None = None  # the kernels' arguments in the last run
@@ -153,20 +154,19 @@ class Shard:
         Args:
             named: ids of the documents' oldest matches; None = this shard has them.
         """
-        stored = start + (matches.row_of[start:stop] >= 0).nonzero()[0]
-        ids, rows = [batch.ids[i] for i in stored.tolist()], matches.row_of[stored]
+        row_of = matches.row_of[start:stop].tolist()
+        stored = [i for i, row in enumerate(row_of, start) if row >= 0]
+        ids, rows = [batch.ids[i] for i in stored], [row for row in row_of if row >= 0]
         if named is None:
-            of = matches.of[stored].tolist() if self.limits.alone else [-1] * len(stored)
-            mine = dict(zip(rows.tolist(), ids, strict=True))
+            all_of, mine = matches.of.tolist(), dict(zip(rows, ids, strict=True))
+            of = [all_of[i] for i in stored] if self.limits.alone else [-1] * len(stored)
             names = {row: mine[row] if row in mine else self.ids.read(row) for row in set(of) if row >= 0}
             firsts = [names.get(row, b"") for row in of]
         else:
-            firsts = [named[i - start] for i in stored.tolist()]
+            firsts = [named[i - start] for i in stored]
         self.ids.add(ids, firsts, rows, self.count)
-        if self.limits.exact:
-            row_of = np.full(len(batch), -1)
-            row_of[stored] = rows
-            self.texts.add(batch.frames[self.number], row_of)
+        if self.limits.exact and rows:
+            self.texts.add(batch.frames[self.number], dict(zip(stored, rows, strict=True)))
 
     # -- provisional rows ----------------------------------------------------------------------------------------------
 

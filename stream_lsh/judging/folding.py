@@ -121,10 +121,10 @@ def _moves(judgement: Judgement) -> _Moves:
     first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == _NEAR) | (kinds == _EXACT)
-    removed = judgement.replaces >= 0
-    if not removed.any() and not len(later):
+    if judgement.replaces.max(initial=-1) < 0 and not len(later):
         places = dropped.nonzero()[0]
         return _Moves(places, np.full(len(places), _JOINED, np.uint8), judgement.groups[places])
+    removed = judgement.replaces >= 0
     updated = removed & (kinds != _DELETED) & (left == judgement.groups)
     left_places, joined_places = np.flatnonzero(removed & ~updated), np.flatnonzero(dropped | updated)
     moves = _Moves(

@@ -85,6 +85,7 @@ class Postings:
         self._runs = [self._open(item) for item in listed]
         self.rows = self._runs[-1].last if self._runs else 0
         self._writing: Future[Run] | None = None
+        self._seen: tuple[int, int, bool] | None = None  # what merges were chosen by
         self._merging: dict[bool, _Merging] = {}  # the short one, the long one
         self._stop = Event()  # interrupts running merges, and begins no other
         self._garbage: list[Path] = []
@@ -145,7 +146,10 @@ class Postings:
                 self._garbage += [old.path for old in merging.runs if old.path is not None]
                 changed = True
         self.changed |= changed
-        self._begin_merges()
+        state = len(self._runs), self.rows, self.closed
+        if changed or state != self._seen:
+            self._begin_merges()
+            self._seen = state
         return changed
 
     def _begin_merges(self) -> None:

@@ -93,6 +93,11 @@ class Batch(Struct):
         """Numbers of distinct shingles."""
         return self.words[:, FLAGS] >> SIZE_BITS
 
+    @property
+    def deletes(self) -> bool:
+        """Whether there is a deletion."""
+        return int(DELETION) in self.what.tobytes()
+
 
 class Rows(Struct):
     """The rows of a shard: those before `base` in the segments' files, later ones in memory. A ring has the heads (the

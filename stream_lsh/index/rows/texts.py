@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import struct
 import threading
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -119,7 +120,7 @@ def _together(texts: Sequence[bytes]) -> TextFrame:
     return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
 
 
-def _value(slots: NDArray[np.uint16], frame: TextFrame) -> bytes:
+def _value(slots: array[int] | NDArray[np.uint16], frame: TextFrame) -> bytes:
     """A frame as a value of the store; slots: number of each row's text."""
     header = _HEADER.pack(len(slots), len(frame.ends), int(frame.ends[-1]))
     return b"".join((header, slots.tobytes(), frame.ends.tobytes(), frame.payload))
@@ -141,20 +142,21 @@ class Texts:
         self._cached = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
-    def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
-        """Add the frames of a batch whose documents became the rows `row_of` (-1: none), all of one segment."""
+    def add(self, frames: Sequence[TextFrame], row_of: Mapping[int, int]) -> None:
+        """Add the frames of a batch whose documents became these rows, all of one segment."""
         for frame in frames:
-            stored = (row_of[frame.documents] >= 0).nonzero()[0]
-            if len(stored):
-                rows = row_of[frame.documents[stored]]
+            documents = frame.documents.tolist()
+            stored = [k for k, document in enumerate(documents) if document in row_of]
+            if stored:
+                rows = [row_of[documents[k]] for k in stored]
                 # Texts of other documents would remain when their ids are erased.
-                if len(stored) < len(frame.documents):
+                if len(stored) < len(documents):
                     texts = decompress(frame)
-                    frame, stored = _together([texts[i] for i in stored.tolist()]), np.arange(len(stored))
-                first = int(rows[0])
-                slots = np.zeros(int(rows[-1]) - first + 1, np.uint16)  # rows between them have no documents
-                slots[rows - first] = stored
-                self._pending.append((first, _value(slots, frame)))
+                    frame = _together([texts[k] for k in stored])
+                slots = array("H", bytes(2 * (rows[-1] - rows[0] + 1)))  # rows between them have no documents
+                for k, row in enumerate(rows):
+                    slots[row - rows[0]] = k
+                self._pending.append((rows[0], _value(slots, frame)))
 
     def take(self) -> dict[bytes, bytes]:
         """The values to commit. Afterwards they are read from the store."""

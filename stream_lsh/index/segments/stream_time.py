@@ -68,7 +68,7 @@ class StreamTime:
         Args:
             times: int64[n], event times in ms since 1970, or NO_TIME.
         """
-        if not (times != NO_TIME).any():
+        if times.tolist().count(NO_TIME) == len(times):
             return np.full(len(times), self.now, np.int64)
         if self.shift:
             times = np.where(times == NO_TIME, times, times + self.shift)
