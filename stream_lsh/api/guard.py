@@ -69,21 +69,25 @@ class Guard:
             ) from self.failure
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+class uninterrupted:
     """Hold back SIGINT: its handler, which raises KeyboardInterrupt by default, is called after the block.
 
     Only the main thread runs handlers, so in other threads there is nothing to hold back.
     """
-    handler = _signal.getsignal(_signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    _signal.signal(_signal.SIGINT, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        _signal.signal(_signal.SIGINT, handler)
-        if came:
-            handler(*came[-1])
+
+    __slots__ = ("_came", "_handler")
+
+    def __enter__(self) -> None:
+        handler = _signal.getsignal(_signal.SIGINT)
+        main = threading.current_thread() is threading.main_thread()
+        self._handler = handler if main and callable(handler) else None
+        if self._handler is not None:
+            self._came: list[tuple[int, FrameType | None]] = []
+            came = self._came
+            _signal.signal(_signal.SIGINT, lambda number, frame: came.append((number, frame)))
+
+    def __exit__(self, *_: object) -> None:
+        if self._handler is not None:
+            _signal.signal(_signal.SIGINT, self._handler)
+            if self._came:
+                self._handler(*self._came[-1])

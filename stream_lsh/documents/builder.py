@@ -91,14 +91,12 @@ class Builder:
 
     def columns(self) -> Columns:
         """The documents added."""
-        records = self._records
-        texts, ends = joined([record.text for record in records])
-        sources = [record.source for record in records]
+        columns = zip(*self._records, strict=True) if self._records else ((),) * len(Record._fields)
+        ids, texts, times, sources, scopes, deleted = map(list, columns)
+        together, ends = joined(texts)
         return Columns(
-            [record.id for record in records], texts, ends, np.array([record.time for record in records], np.int64),
-            self._rejected, sources if any(sources) else [],
-            [record.within for record in records] if self._fields.match_within else [],
-            [i for i, record in enumerate(records) if record.deleted],
+            ids, together, ends, np.array(times, np.int64), self._rejected, sources if any(sources) else [],
+            scopes if self._fields.match_within else [], [i for i, gone in enumerate(deleted) if gone],
         )  # fmt: skip
 
 

@@ -156,10 +156,8 @@ def batch_of(
     keys, starts = hashes.keys(signatures, fingerprints, hashed, sets)
     if sets is not None:  # for containment candidates: the number of keys is in the signature
         signatures[:, -8:] = (np.diff(starts) - 2).astype("<u8").view(np.uint8).reshape(-1, 8)
-    return layout.Batch(
-        words=words, what=what, owner=owner, keys=keys, starts=starts,
-        signatures=as_words(signatures).reshape(-1), log=np.zeros(len(ids), np.int64),
-    )  # fmt: skip
+    log = np.zeros(len(ids), np.int64)
+    return layout.Batch.of(words, what, owner, keys, starts, as_words(signatures).reshape(-1), log)
 
 
 def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0) -> Iterator[tuple[int, int, int]]:

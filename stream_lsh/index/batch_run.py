@@ -35,6 +35,7 @@ from stream_lsh.index.rows.layout import KNOWN, OF, PARTITION, REPLACES
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
+NO_MATCHES = tuple(np.empty((4, 0), np.int64))
 LEAST = 256  # documents and matches that there is room for
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
 MET = 1 << 16  # most entries of scratch room to keep: documents may have any number of keys
@@ -164,7 +165,7 @@ class BatchRun:
     def matches(self) -> Matches:
         """Everything found so far."""
         r, n, m = self._results, len(self._batch), int(self._results.found)
-        document, row, seq, same = r.matches[:m].T.copy()
+        document, row, seq, same = r.matches[:m].T.copy() if m else NO_MATCHES
         status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:n, :PARTITION].T.copy()
         return Matches(
             document, row, seq, r.similarities[:m].copy(), same != 0, status, known, row_of, kind, of, of_seq,

@@ -154,19 +154,24 @@ class Shard:
         Args:
             named: ids of the documents' oldest matches; None = this shard has them.
         """
-        row_of = matches.row_of[start:stop].tolist()
-        stored = [i for i, row in enumerate(row_of, start) if row >= 0]
-        ids, rows = [batch.ids[i] for i in stored], [row for row in row_of if row >= 0]
-        if named is None:
-            all_of, mine = matches.of.tolist(), dict(zip(rows, ids, strict=True))
-            of = [all_of[i] for i in stored] if self.limits.alone else [-1] * len(stored)
-            names = {row: mine[row] if row in mine else self.ids.read(row) for row in set(of) if row >= 0}
-            firsts = [names.get(row, b"") for row in of]
-        else:
-            firsts = [named[i - start] for i in stored]
-        self.ids.add(ids, firsts, rows, self.count)
+        rows, ids, firsts, names = dict[int, int](), list[bytes](), list[bytes](), dict[int, bytes]()
+        all_of = matches.of.tolist()
+        for i, row in enumerate(matches.row_of[start:stop].tolist(), start):
+            if row < 0:
+                continue
+            of, first = all_of[i], b""
+            if named is not None:
+                first = named[i - start]
+            elif of >= 0 and self.limits.alone:
+                if of not in names:
+                    names[of] = self.ids.read(of)
+                first = names[of]
+            rows[i], names[row] = row, batch.ids[i]
+            ids.append(batch.ids[i])
+            firsts.append(first)
+        self.ids.add(ids, firsts, [*rows.values()], self.count)
         if self.limits.exact and rows:
-            self.texts.add(batch.frames[self.number], dict(zip(stored, rows, strict=True)))
+            self.texts.add(batch.frames[self.number], rows)
 
     # -- provisional rows ----------------------------------------------------------------------------------------------
 

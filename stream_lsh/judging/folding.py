@@ -67,6 +67,8 @@ def fold(
         cache: must have the batch's kept documents.
         reached: int64[n], groups with a smaller number have ended before a document, and are not changed by it.
     """
+    if _is_still(judgement):
+        return NO_EVENTS
     moves = _moves(judgement)
     if reached is not None:
         moves = moves.at(moves.groups >= reached[moves.places])
@@ -116,15 +118,23 @@ def fold(
     )  # fmt: skip
 
 
+def _is_still(judgement: Judgement) -> bool:
+    """Whether no document of a batch does anything to a group, as most single ones."""
+    kinds, replaces = judgement.kinds.tobytes(), judgement.replaces.tolist()
+    return not (
+        Kind.NEAR_DUPLICATE in kinds or Kind.EXACT_DUPLICATE in kinds or len(judgement.later)
+    ) and replaces.count(-1) == len(replaces)
+
+
 def _moves(judgement: Judgement) -> _Moves:
     """What the documents of a batch do to groups, in the order of the log. Representatives that are decided later are
     first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == _NEAR) | (kinds == _EXACT)
-    if judgement.replaces.max(initial=-1) < 0 and not len(later):
+    removed = judgement.replaces >= 0
+    if not removed.any() and not len(later):
         places = dropped.nonzero()[0]
         return _Moves(places, np.full(len(places), _JOINED, np.uint8), judgement.groups[places])
-    removed = judgement.replaces >= 0
     updated = removed & (kinds != _DELETED) & (left == judgement.groups)
     left_places, joined_places = np.flatnonzero(removed & ~updated), np.flatnonzero(dropped | updated)
     moves = _Moves(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
