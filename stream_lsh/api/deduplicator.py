@@ -161,11 +161,14 @@ class Deduplicator(Questions):
             2 rejected the field "title" is null, not a string
         """
         self._check_writable("stores nothing")
-        if isinstance(documents, (str, bytes, Mapping, Document)) or not isinstance(documents, Iterable):
+        listed = isinstance(documents, (list, tuple))  # asking for `Sequence` takes longer
+        if not listed and (
+            isinstance(documents, (str, bytes, Mapping, Document)) or not isinstance(documents, Iterable)
+        ):
             raise TypeError(f"documents is a {type(documents).__name__}, not an iterable of documents")
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise UsageError(f"batch = {batch!r}: documents are taken one or more at a time")
-        if batch is None and isinstance(documents, Sequence):
+        if batch is None and (listed or isinstance(documents, Sequence)):
             batch = BATCH
         elif batch is None and not self._automatic:  # the caller commits between two verdicts
             batch = 1

@@ -40,7 +40,7 @@ class Builder:
             TypeError: it is neither, or a value has a type that it cannot have. In a mapping these are types that JSON
                 does not have; null in place of a text is rejected, as in a file.
         """
-        if isinstance(document, Mapping) and not isinstance(document, dict):
+        if not isinstance(document, (Document, dict)) and isinstance(document, Mapping):
             document = dict(document)  # here: an exception of the caller's mapping is the caller's
         try:
             record = self._record(document)

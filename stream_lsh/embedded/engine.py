@@ -40,7 +40,7 @@ from stream_lsh.settings.model import Settings
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Judged:
     """What became of a batch. found: of each shard. reasons: why documents were rejected, by place. events: what they
     did to groups, None if the index keeps none. alerts: as JSON lines."""

@@ -34,7 +34,7 @@ _KINDS = ("words", "chars", "set")
 _WORDS, _CHARS, _SET = range(3)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Signed:
     """n signed documents, in columns.
 

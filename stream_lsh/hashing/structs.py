@@ -84,14 +84,7 @@ class _Array(NamedTuple):
 
 def _number(at: int, view: int) -> property:
     """The attribute for a number, which kernels may change: its place, and its place in `_views`."""
-
-    def get(struct: Struct) -> Any:
-        return struct._views[view][at]
-
-    def put(struct: Struct, value: Any) -> None:
-        struct._views[view][at] = value
-
-    return property(get, put)
+    return property(lambda struct: struct._views[view][at])
 
 
 class Struct:
@@ -104,7 +97,9 @@ class Struct:
     _numba_type_: ClassVar[StructType]  # the same under the name by which numba finds it without calling Python
     _arrays: ClassVar[dict[str, _Array]]
     _structs: ClassVar[dict[str, tuple[int, StructType]]]
+    _numbers: ClassVar[dict[str, tuple[int, int]]]  # place, and place in `_views`
     address: int
+    _words: NDArray[np.int64]  # for kernels that let fields point to other arrays
     _views: tuple[memoryview, ...]  # of the same words as int64, uint64 and float64
 
     def __init_subclass__(cls) -> None:
@@ -115,14 +110,15 @@ class Struct:
             elif hasattr(hint, "__metadata__"):
                 fields[name] = get_args(hint)[1]
         cls.numba_type = cls._numba_type_ = StructType(cls.__qualname__, fields)
-        cls._arrays, cls._structs = {}, {}
+        cls._arrays, cls._structs, cls._numbers = {}, {}, {}
         for name, (kind, at) in cls.numba_type.places.items():
             if isinstance(kind, types.Array):
                 cls._arrays[name] = _Array(at, as_dtype(kind.dtype), kind.ndim)
             elif isinstance(kind, StructType):
                 cls._structs[name] = at, kind
             else:
-                setattr(cls, name, _number(at, _VIEWED.index(kind)))
+                cls._numbers[name] = at, _VIEWED.index(kind)
+                setattr(cls, name, _number(*cls._numbers[name]))
 
     def __init__(self, **values: Any) -> None:
         places = self.numba_type.places
@@ -136,24 +132,28 @@ class Struct:
                 setattr(self, name, value)
 
     @classmethod
-    def filled(cls, fill: Callable[..., object], **arrays: NDArray[Any]) -> Self:
+    def of_arrays(cls, fill: Callable[..., object], **arrays: NDArray[Any]) -> Self:
         """Like the constructor for a struct that has arrays only, in a third of the time. fill: a kernel that writes
-        the address and the extents of each of them into words of int64; it checks no types."""
-        struct, words = object.__new__(cls), np.zeros(cls.numba_type.words, np.int64)
-        struct._hold(words)
-        fill(words, *arrays.values())
-        struct.__dict__.update(arrays)
+        the address and the extents of each of them into words of int64, and returns the address of these; it checks no
+        types."""
+        struct, words = object.__new__(cls), np.empty(cls.numba_type.words, np.int64)
+        struct.__dict__.update(arrays, address=fill(words, *arrays.values()), _views=(words.data,))
         return struct
 
     def _hold(self, words: NDArray[np.int64]) -> None:
-        octets = memoryview(words).cast("B")
+        octets = words.data.cast("B")
         self.__dict__.update(
-            address=ctypes.addressof(_BYTE.from_buffer(words)),
+            address=ctypes.addressof(_BYTE.from_buffer(words.data)),
+            _words=words,
             _views=(octets.cast("q"), octets.cast("Q"), octets.cast("d")),
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
         held = self.__dict__
+        if (number := self._numbers.get(name)) is not None:
+            at, view = number
+            held["_views"][view][at] = value
+            return
         if held.get(name) is value:  # as most arrays and structs from one batch to the next
             return
         if (array := self._arrays.get(name)) is not None:
@@ -163,9 +163,6 @@ class Struct:
             if not isinstance(value, Struct) or value.numba_type is not wanted:
                 raise TypeError(f"{type(self).__name__}.{name} must be a {wanted}")
             held["_views"][0][at] = value.address
-        else:
-            object.__setattr__(self, name, value)
-            return
         held[name] = value  # also keeps a reference
 
     def _point(self, name: str, field: _Array, array: NDArray[Any]) -> None:
@@ -176,7 +173,7 @@ class Struct:
             raise TypeError(f"{type(self).__name__}.{name} must be a contiguous {kind}[{dimensions}]")
         words = held["_views"][0]
         try:
-            words[at] = ctypes.addressof(_BYTE.from_buffer(array)) if shape[0] else 0
+            words[at] = ctypes.addressof(_BYTE.from_buffer(array.data)) if shape[0] else 0
         except (TypeError, ValueError):  # it is read-only, or empty
             words[at] = array.ctypes.data  # takes three times as long
         words[at + 1] = shape[0]

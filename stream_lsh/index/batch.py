@@ -20,7 +20,7 @@ from stream_lsh.index.rows.texts import TextFrame, compress
 from stream_lsh.settings.model import Settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShingleSets:
     """Shingle sets of n documents, as far as they are in memory: document i has shingles[offsets[i]:offsets[i + 1]] if
     have[i], which may be longer."""
@@ -43,7 +43,7 @@ class Shingles(Protocol):
         """The text of document i, which must not be rejected."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AllShingles:
     """All sets of a batch, as signing has made them, and the texts."""
 
@@ -67,7 +67,7 @@ NO_SHINGLES = AllShingles(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SignedBatch:
     """A batch after signing.
 
@@ -107,7 +107,9 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
     if columns.rejected:
         sizes[list(columns.rejected)] = 0
     owner = owners(columns.ids, settings.shards)
-    frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
+    frames: tuple[list[TextFrame], ...] = tuple([] for _ in range(settings.shards))
+    if want_texts:
+        frames = text_frames(settings, columns, sizes, owner, all_packed=False)
     shingle_sets = (signed.shingles, signed.offsets) if hashes.samples else None
     documents = batch_of(
         hashes, columns.ids, owner, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets
@@ -123,14 +125,15 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
 
 
 def text_frames(
-    settings: Settings, columns: Columns, sizes: NDArray[np.uint32], owner: NDArray[np.int64]
-) -> tuple[list[TextFrame], ...]:
+    settings: Settings, columns: Columns, sizes: NDArray[np.uint32], owner: NDArray[np.int64], *,
+    all_packed: bool = True,
+) -> tuple[list[TextFrame], ...]:  # fmt: skip
     """The texts of the documents that are not rejected, compressed, a list for each shard; empty without exact
-    verification."""
+    verification. all_packed: see `compress`."""
     if settings.verify != "exact":
         return tuple([] for _ in range(settings.shards))
     if settings.shards == 1:
-        return (compress(columns.texts, columns.ends, sizes.nonzero()[0]),)
+        return (compress(columns.texts, columns.ends, sizes.nonzero()[0], all_packed=all_packed),)
     return tuple(
         compress(columns.texts, columns.ends, ((sizes > 0) & (owner == shard)).nonzero()[0])
         for shard in range(settings.shards)

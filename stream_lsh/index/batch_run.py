@@ -35,9 +35,10 @@ from stream_lsh.index.rows.layout import KNOWN, OF, PARTITION, REPLACES
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
-NO_MATCHES = tuple(np.empty((4, 0), np.int64))
+NO_SIMILARITIES, NO_SAME = np.empty(0), np.empty(0, np.bool_)
 LEAST = 256  # documents and matches that there is room for
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
+FIELDS = tuple(Work.numba_type.places)
 MET = 1 << 16  # most entries of scratch room to keep: documents may have any number of keys
 TABLES = 64  # most slots of the table of a set, for each of its elements
 GUESSED = 256  # documents whose candidates are read ahead
@@ -165,10 +166,14 @@ class BatchRun:
     def matches(self) -> Matches:
         """Everything found so far."""
         r, n, m = self._results, len(self._batch), int(self._results.found)
-        document, row, seq, same = r.matches[:m].T.copy() if m else NO_MATCHES
+        document = row = seq = NO_NUMBERS
+        similarity, same_text = NO_SIMILARITIES, NO_SAME
+        if m:
+            document, row, seq, same = r.matches[:m].T.copy()
+            similarity, same_text = r.similarities[:m].copy(), same != 0
         status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:n, :PARTITION].T.copy()
         return Matches(
-            document, row, seq, r.similarities[:m].copy(), same != 0, status, known, row_of, kind, of, of_seq,
+            document, row, seq, similarity, same_text, status, known, row_of, kind, of, of_seq,
             r.similarity[:n].copy(), group, more, not_compared, r.columns[:n, REPLACES:].copy(), self._representatives,
         )  # fmt: skip
 
@@ -196,25 +201,25 @@ class BatchRun:
             scratch = Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, int(self._limits.full))
             if max(keys, met) <= MET:
                 shard.scratch = scratch
-        fields = {
-            "batch": documents, "shard": self._owner, "rows": shard.rows, "memory": shard.memory, "runs": shard.table,
-            "hits": shard.hits, "older": shard.late.older, "newer": shard.late.newer, "limits": self._limits,
-            "sets": shard.sets, "frequencies": shard.counted.frequencies, "results": self._results, "scratch": scratch,
-        }  # fmt: skip
+        given = (
+            documents, self._owner, shard.rows, shard.memory, shard.table, shard.hits, shard.late.older,
+            shard.late.newer, self._limits, shard.sets, shard.counted.frequencies, scratch, self._results,
+        )  # fmt: skip
         if shard.work is None:
-            shard.work = Work(**fields)
-        for name, value in fields.items():
-            setattr(shard.work, name, value)
+            shard.work = Work(**dict(zip(FIELDS, given, strict=True)))
+        for name, value, before in zip(FIELDS, given, shard.given, strict=False):
+            if value is not before:
+                setattr(shard.work, name, value)
+        shard.given = given
         return shard.work
 
     def _use_own_sets(self, own: ShingleSets) -> None:
         """Add the batch's own sets to those of the shard's rows."""
         sets, most = self._shard.sets, len(own.shingles)
-        sets.shingles, sets.offsets, sets.have, sets.first = own.shingles, own.offsets, own.have, self._first
+        sets.begin(own.shingles, own.offsets, own.have, self._first)
         if not 2 * most <= len(sets.table) <= TABLES * max(32, most):
             most = int(self._documents.sizes.max(initial=0)) if self._limits.exact else 0
             sets.table = np.empty((power_of_two(max(32, 2 * most)), 2), np.uint64)
-        sets.filled = sets.document = -1
 
     def _load(self, document: int, rows: NDArray[np.int64]) -> None:
         """Compute the similarity of a document to rows whose texts have to be read. Their sets are cached, as far as

@@ -134,6 +134,7 @@ class Shard:
         self.scratch = Scratch.of(0, 0, 0, 0, 0)
         self.results = Results.of(0)
         self.work: Work | None = None  # the kernels' arguments in the last run
+        self.given: tuple[object, ...] = ()  # its values
         self._decisions: dict[bytes, bytes] = {}
         try:
             self._restore(manifest.segments)
@@ -363,6 +364,7 @@ class Shard:
                 return
             if before.first == self.count:  # it has no rows
                 self.segments.pop().close()
+        self.texts.pack()
         self._open(number, self.count, None)
         self.counted.begin(number, self.limits.window > 0)
 

@@ -120,10 +120,10 @@ def fold(
 
 def _is_still(judgement: Judgement) -> bool:
     """Whether no document of a batch does anything to a group, as most single ones."""
-    kinds, replaces = judgement.kinds.tobytes(), judgement.replaces.tolist()
-    return not (
-        Kind.NEAR_DUPLICATE in kinds or Kind.EXACT_DUPLICATE in kinds or len(judgement.later)
-    ) and replaces.count(-1) == len(replaces)
+    if len(judgement.of_kind(Kind.NEAR_DUPLICATE)) or len(judgement.of_kind(Kind.EXACT_DUPLICATE)):
+        return False
+    replaces = judgement.replaces.tolist()
+    return replaces.count(-1) == len(replaces) and not len(judgement.later)
 
 
 def _moves(judgement: Judgement) -> _Moves:

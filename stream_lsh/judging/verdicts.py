@@ -35,6 +35,10 @@ class Kind(IntEnum):
 
 assert [Kind.UNIQUE, Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE] == [layout.UNIQUE, layout.NEAR, layout.EXACT]
 _LABELS = [kind.label.encode() for kind in Kind]
+_ZERO = np.zeros(1, np.int64)
+_NO_ROWS = np.full((1024, 2), -1)
+_NO_ROWS.flags.writeable = False
+_NOWHERE = np.empty(0, np.int64)
 _NO_REPRESENTATIVES = np.empty((0, 5), np.int64)
 ID_REUSED = Rejection("id_reused", "the id was there before with another text")
 EMPTY = Rejection("empty", "nothing of the text is left to compare after normalisation")
@@ -107,6 +111,8 @@ class Judgement:
 
     def of_kind(self, kind: Kind) -> NDArray[np.int64]:
         """The places of the documents with a kind of verdict."""
+        if kind not in self.kinds.tobytes():
+            return _NOWHERE
         found: NDArray[np.int64] = (self.kinds == np.uint8(kind)).nonzero()[0]  # numpy is slow with an enumeration
         return found
 
@@ -173,9 +179,8 @@ def judge(
     all_new = status.tolist().count(layout.NEW) == n
     if not all_new:
         new, reused = status == layout.NEW, status == layout.ID_REUSED
-        truncated, not_compared, of_seqs, similarities, groups = (
-            column.copy() for column in (truncated, not_compared, of_seqs, similarities, groups)
-        )
+        truncated, not_compared, groups = truncated.copy(), not_compared.copy(), groups.copy()
+        of_seqs, similarities = of_seqs.copy(), similarities.copy()
         others, again, deleted = ~new, status == layout.REDELIVERED, status == layout.ID_DELETED
         kinds[others], truncated[others], not_compared[others] = Kind.REJECTED, 0, 0
         kinds[again], kinds[deleted], kinds[status == layout.OUTDATED] = Kind.REDELIVERED, Kind.DELETED, Kind.OUTDATED
@@ -188,13 +193,13 @@ def judge(
             of[theirs & (matches.of == layout.REPLACED_SINCE)] = -1
             similarities[theirs] = matches.of_similarity[theirs]
 
-    numbers = np.zeros(len(first.document), np.int64)
+    document, row, seq, similarity = first.document, first.row, first.seq, first.similarity
+    numbers, evidence = np.zeros(len(document), np.int64), first.evidence
     if len(found) > 1:
         numbers = np.arange(len(found)).repeat([len(m.document) for m in found])
-    document, row, seq, similarity, evidence = (
-        getattr(first, name) if len(found) == 1 else np.concatenate([getattr(m, name) for m in found])
-        for name in ("document", "row", "seq", "similarity", "evidence")
-    )
+        document, row, seq = (np.concatenate([getattr(m, name) for m in found]) for name in ("document", "row", "seq"))
+        similarity = np.concatenate([m.similarity for m in found])
+        evidence = np.concatenate([m.evidence for m in found])
     starts = np.zeros(n + 1, np.int64)
     if len(document):
         keep = np.arange(len(document)) if all_new else np.flatnonzero(new[document])
@@ -206,13 +211,18 @@ def judge(
             order = order[rank < max_matches]
             truncated = truncated + np.maximum(counts - max_matches, 0)
             starts[1:] = np.cumsum(np.minimum(counts, max_matches))
-        numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
+        numbers, row, seq, similarity = numbers[order], row[order], seq[order], similarity[order]
         evidence = evidence[order] if len(evidence) else evidence
-    representatives = _rows(None if len(found) == 1 else owner, removed[:, 2])
+    replaces, _, rows, representative_seqs, left, _ = removed.T
+    was_representative, representatives = np.zeros(n, np.bool_), _NO_ROWS[:n]
+    if replaces.tolist().count(-1) < n:
+        was_representative = removed[:, 1] > 0
+    if n > len(_NO_ROWS) or rows.tolist().count(-1) < n:
+        representatives = _rows(None if len(found) == 1 else owner, rows)
     return Judgement(
         ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers,
-        row, seq, similarity, truncated, not_compared, removed[:, 0], removed[:, 1] > 0, removed[:, 4],
-        representatives, removed[:, 3], names, _later(found), evidence,
+        row, seq, similarity, truncated, not_compared, replaces, was_representative, left, representatives,
+        representative_seqs, names, _later(found), evidence,
     )  # fmt: skip
 
 
@@ -242,7 +252,7 @@ def _reduced(operation: np.ufunc, columns: Sequence[NDArray[np.int64]]) -> NDArr
 
 def _rows(shards: NDArray[np.int64] | None, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Shards (None: the first one) and rows as int64[n, 2], the shard -1 where there is no row."""
-    return _pairs(np.minimum(rows, 0) if shards is None else np.where(rows < 0, -1, shards), rows)
+    return _pairs(np.minimum(rows, _ZERO) if shards is None else np.where(rows < 0, -1, shards), rows)
 
 
 def _pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:

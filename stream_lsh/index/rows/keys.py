@@ -106,7 +106,7 @@ class Hashes:
 
 def ends_of(items: Sequence[bytes | memoryview]) -> NDArray[np.int64]:
     """The ends of byte strings in their concatenation."""
-    return np.fromiter(accumulate(map(len, items)), np.int64, len(items))
+    return np.array([*accumulate(map(len, items))], np.int64)
 
 
 def as_words(signatures: NDArray[Any]) -> NDArray[np.uint64]:

@@ -95,7 +95,7 @@ class Batch(Struct):
     def of(
         cls, words: Words2, what: Bytes, owner: Numbers, keys: Words, starts: Numbers, signatures: Words, log: Numbers
     ) -> Self:
-        return cls.filled(
+        return cls.of_arrays(
             _fill, words=words, what=what, owner=owner, keys=keys, starts=starts, signatures=signatures, log=log
         )
 
@@ -116,6 +116,7 @@ def _fill(out, words, what, owner, keys, starts, signatures, log):  # type: igno
     out[3], out[4], out[5], out[6] = what.ctypes.data, len(what), owner.ctypes.data, len(owner)
     out[7], out[8], out[9], out[10] = keys.ctypes.data, len(keys), starts.ctypes.data, len(starts)
     out[11], out[12], out[13], out[14] = signatures.ctypes.data, len(signatures), log.ctypes.data, len(log)
+    return out.ctypes.data
 
 
 class Rows(Struct):

@@ -29,13 +29,14 @@ _HEADER = struct.Struct("<III")  # rows, texts, uncompressed size
 _NOTHING = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextFrame:
-    """Texts of some documents of a batch, compressed before it is known which of them become rows."""
+    """Texts of some documents of a batch, mostly compressed before it is known which of them become rows."""
 
     documents: NDArray[np.int64]  # positions in the batch, ascending
     ends: NDArray[np.uint32]
     payload: bytes
+    packed: bool = True  # the payload is compressed
 
 
 class _Local(threading.local):
@@ -48,10 +49,19 @@ class _Local(threading.local):
 _LOCAL = _Local()
 
 
-def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64]) -> list[TextFrame]:
-    """Frames of these documents of a batch. Compression releases the GIL."""
+def compress(
+    texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64], *, all_packed: bool = True
+) -> list[TextFrame]:
+    """Frames of these documents of a batch. Compression releases the GIL.
+
+    Args:
+        all_packed: otherwise the texts of a few documents, if they are all of the batch, are left as they are: `Texts`
+            compresses them with those of other batches.
+    """
     if not len(documents):
         return []
+    if not all_packed and len(documents) == len(ends) < FRAME_DOCUMENTS and len(texts) < FRAME_BYTES:
+        return [TextFrame(documents, ends.astype(np.uint32), texts, False)]
     view, bounds, members, frames = memoryview(texts), [0, *ends.tolist()], documents.tolist(), []
     first = 0
     while first < len(members):
@@ -79,9 +89,10 @@ def decompress(frame: TextFrame) -> list[bytes]:
     Raises:
         StoreError: it is damaged.
     """
-    bounds = [0, *frame.ends.tolist()]
+    bounds, data = [0, *frame.ends.tolist()], frame.payload
     try:
-        data = zstandard.ZstdDecompressor().decompress(frame.payload, max_output_size=bounds[-1])
+        if frame.packed:
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=bounds[-1])
     except zstandard.ZstdError as error:
         raise StoreError(f"the texts of a frame are damaged ({error})") from None
     return [data[a:b] for a, b in pairwise(bounds)]
@@ -115,9 +126,8 @@ def _opened(
 
 def _together(texts: Sequence[bytes]) -> TextFrame:
     """A frame of a few texts."""
-    compressor = zstandard.ZstdCompressor(level=COMPRESSION, write_checksum=True)
     ends = np.cumsum([len(text) for text in texts]).astype(np.uint32)
-    return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
+    return TextFrame(np.arange(len(texts)), ends, _LOCAL.compressor.compress(b"".join(texts)))
 
 
 def _value(slots: array[int] | NDArray[np.uint16], frame: TextFrame) -> bytes:
@@ -138,6 +148,8 @@ class Texts:
         self._shard = shard
         self._segment_of = segment_of
         self._pending: list[tuple[int, bytes]] = []
+        self._loose: dict[int, bytes] = {}  # later ones, which are not compressed yet
+        self._loose_bytes = 0
         self._cache: OrderedDict[int, tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]] = OrderedDict()
         self._cached = 0
         self._decompressor = zstandard.ZstdDecompressor()
@@ -147,19 +159,39 @@ class Texts:
         for frame in frames:
             documents = frame.documents.tolist()
             stored = [k for k, document in enumerate(documents) if document in row_of]
-            if stored:
-                rows = [row_of[documents[k]] for k in stored]
-                # Texts of other documents would remain when their ids are erased.
-                if len(stored) < len(documents):
-                    texts = decompress(frame)
-                    frame = _together([texts[k] for k in stored])
-                slots = array("H", bytes(2 * (rows[-1] - rows[0] + 1)))  # rows between them have no documents
-                for k, row in enumerate(rows):
-                    slots[row - rows[0]] = k
-                self._pending.append((rows[0], _value(slots, frame)))
+            if not stored:
+                continue
+            rows = [row_of[documents[k]] for k in stored]
+            if not frame.packed:
+                texts = decompress(frame)
+                for k, row in zip(stored, rows, strict=True):
+                    self._loose[row] = texts[k]
+                    self._loose_bytes += len(texts[k])
+                if len(self._loose) >= FRAME_DOCUMENTS or self._loose_bytes > FRAME_BYTES:
+                    self.pack()
+                continue
+            self.pack()
+            # Texts of other documents would remain when their ids are erased.
+            if len(stored) < len(documents):
+                texts = decompress(frame)
+                frame = _together([texts[k] for k in stored])
+            self._append(rows, frame)
+
+    def pack(self) -> None:
+        """Compress what is not compressed yet; where a segment begins too, because a value belongs to one."""
+        if self._loose:
+            self._append([*self._loose], _together([*self._loose.values()]))
+            self._loose, self._loose_bytes = {}, 0
+
+    def _append(self, rows: Sequence[int], frame: TextFrame) -> None:
+        slots = array("H", bytes(2 * (rows[-1] - rows[0] + 1)))  # rows between them have no documents
+        for k, row in enumerate(rows):
+            slots[row - rows[0]] = k
+        self._pending.append((rows[0], _value(slots, frame)))
 
     def take(self) -> dict[bytes, bytes]:
         """The values to commit. Afterwards they are read from the store."""
+        self.pack()
         pending, self._pending = self._pending, []
         return {
             rows_key(TEXTS, self._shard, self._segment_of(first), first): value for first, value in pending
@@ -217,6 +249,8 @@ class Texts:
             first = next(reversed(self._cache))
             if first <= row < first + len(self._cache[first][0]):
                 return first, self._cache[first]
+        if self._loose and row >= next(iter(self._loose)):
+            self.pack()
         if self._pending and row >= self._pending[0][0]:
             first, value = self._pending[bisect_right(self._pending, row, key=lambda item: item[0]) - 1]
         else:
