@@ -126,8 +126,9 @@ def _opened(
 
 def _together(texts: Sequence[bytes]) -> TextFrame:
     """A frame of a few texts."""
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION, write_checksum=True)
     ends = np.cumsum([len(text) for text in texts]).astype(np.uint32)
-    return TextFrame(np.arange(len(texts)), ends, _LOCAL.compressor.compress(b"".join(texts)))
+    return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
 
 
 def _value(slots: array[int] | NDArray[np.uint16], frame: TextFrame) -> bytes:
