@@ -40,23 +40,31 @@ def matches_of(judgement: Judgement, index: Index, i: int) -> Iterator[Match]:
 
 def verdicts_of(judged: Judged, index: Index) -> list[Verdict]:
     """The verdicts on the documents of a batch; before a commit, which may forget ids."""
-    return [_verdict(judged.judgement, index, i, judged.reasons.get(i)) for i in range(len(judged.judgement.ids))]
+    j = judged.judgement
+    columns = (
+        j.seqs, j.kinds, j.first_kinds, j.groups, j.replaces, j.not_compared, j.truncated, j.of[:, 1],
+        j.representatives[:, 1],
+    )  # fmt: skip
+    rows = zip(*[column.tolist() for column in columns], strict=True)
+    return [_verdict(j, index, i, judged.reasons.get(i), *row) for i, row in enumerate(rows)]
 
 
-def _verdict(judgement: Judgement, index: Index, i: int, why: Rejection | None) -> Verdict:
-    first, group, replaces = int(judgement.first_kinds[i]), int(judgement.groups[i]), int(judgement.replaces[i])
-    of, representative, not_compared = judgement.oldest(i), judgement.representative(i), int(judgement.not_compared[i])
-    kind = int(judgement.kinds[i])
+def _verdict(
+    judgement: Judgement, index: Index, i: int, why: Rejection | None, seq: int, kind: int, first: int, group: int,
+    replaces: int, not_compared: int, truncated: int, row: int, representative_row: int,
+) -> Verdict:  # fmt: skip
+    of = judgement.oldest(i) if row >= 0 else b""
+    representative = judgement.representative(i) if representative_row >= 0 else b""
     return Verdict(
         id=id_value(judgement.ids[i]),
-        seq=int(judgement.seqs[i]),
+        seq=seq,
         kind=KINDS[kind],
         first_kind=None if first == layout.UNKNOWN else KINDS[first],
         duplicate_of=known_id(of) if of else None,
         similarity=float(judgement.similarities[i]) if of else None,
         group=None if group == layout.NO_GROUP else group,
-        matches=tuple(matches_of(judgement, index, i)),
-        truncated=int(judgement.truncated[i]),
+        matches=tuple(matches_of(judgement, index, i)) if len(judgement.matched_seqs) else (),
+        truncated=truncated,
         not_compared=not_compared,
         reason=None if why is None else why.reason,
         verified=index.settings.verify,

@@ -161,18 +161,21 @@ class Deduplicator(Questions):
             2 rejected the field "title" is null, not a string
         """
         self._check_writable("stores nothing")
-        if isinstance(documents, (str, bytes, Mapping, Document)) or not isinstance(documents, Iterable):
+        listed = isinstance(documents, (list, tuple))  # asking for `Sequence` takes longer
+        if not listed and (
+            isinstance(documents, (str, bytes, Mapping, Document)) or not isinstance(documents, Iterable)
+        ):
             raise TypeError(f"documents is a {type(documents).__name__}, not an iterable of documents")
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise UsageError(f"batch = {batch!r}: documents are taken one or more at a time")
-        if batch is None and isinstance(documents, Sequence):
+        if batch is None and (listed or isinstance(documents, Sequence)):
             batch = BATCH
         elif batch is None and not self._automatic:  # the caller commits between two verdicts
             batch = 1
         return self._verdicts(iter(documents), batch)
 
     def _verdicts(self, documents: Iterator[_Given], size: int | None) -> Iterator[Verdict]:
-        count = 0
+        count, least = 0, 1 if size is None else min(size, BATCH)  # with fewer documents a batch is the last
         with _batches(documents if size is not None else self._ahead(documents), size) as some:
             while True:
                 self._guard.check_process()  # where the thread of a feed is, too
@@ -199,7 +202,7 @@ class Deduplicator(Questions):
                         time.sleep(batch.pause)
                 if error is not None:
                     raise error
-                if not len(builder):
+                if len(builder) < least:
                     return
 
     def _ahead(self, documents: Iterator[_Given]) -> Iterator[_Given]:

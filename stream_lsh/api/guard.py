@@ -12,6 +12,16 @@ from types import FrameType
 
 from stream_lsh.errors import StoreError
 
+_process = os.getpid()
+
+
+def _note_process() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_process)  # to ask the system at each call takes 2 µs
+
 
 class Guard:
     """Lets one thread at a time use an index, in the process that has opened it, as long as the index is whole.
@@ -26,7 +36,7 @@ class Guard:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._process = os.getpid()
+        self._process = _process
         self.lock = threading.RLock()
         self.closed = False
         self.torn = False
@@ -35,7 +45,7 @@ class Guard:
     @property
     def forked(self) -> bool:
         """Whether this is not the process that has opened the index."""
-        return self._process != os.getpid()
+        return self._process != _process
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -69,21 +79,25 @@ class Guard:
             ) from self.failure
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+class uninterrupted:
     """Hold back SIGINT: its handler, which raises KeyboardInterrupt by default, is called after the block.
 
     Only the main thread runs handlers, so in other threads there is nothing to hold back.
     """
-    handler = _signal.getsignal(_signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    _signal.signal(_signal.SIGINT, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        _signal.signal(_signal.SIGINT, handler)
-        if came:
-            handler(*came[-1])
+
+    __slots__ = ("_came", "_handler")
+
+    def __enter__(self) -> None:
+        handler = _signal.getsignal(_signal.SIGINT)
+        main = threading.current_thread() is threading.main_thread()
+        self._handler = handler if main and callable(handler) else None
+        if self._handler is not None:
+            self._came: list[tuple[int, FrameType | None]] = []
+            came = self._came
+            _signal.signal(_signal.SIGINT, lambda number, frame: came.append((number, frame)))
+
+    def __exit__(self, *_: object) -> None:
+        if self._handler is not None:
+            _signal.signal(_signal.SIGINT, self._handler)
+            if self._came:
+                self._handler(*self._came[-1])

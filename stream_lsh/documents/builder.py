@@ -40,7 +40,7 @@ class Builder:
             TypeError: it is neither, or a value has a type that it cannot have. In a mapping these are types that JSON
                 does not have; null in place of a text is rejected, as in a file.
         """
-        if isinstance(document, Mapping) and not isinstance(document, dict):
+        if not isinstance(document, (Document, dict)) and isinstance(document, Mapping):
             document = dict(document)  # here: an exception of the caller's mapping is the caller's
         try:
             record = self._record(document)
@@ -91,14 +91,12 @@ class Builder:
 
     def columns(self) -> Columns:
         """The documents added."""
-        records = self._records
-        texts, ends = joined([record.text for record in records])
-        sources = [record.source for record in records]
+        columns = zip(*self._records, strict=True) if self._records else ((),) * len(Record._fields)
+        ids, texts, times, sources, scopes, deleted = map(list, columns)
+        together, ends = joined(texts)
         return Columns(
-            [record.id for record in records], texts, ends, np.array([record.time for record in records], np.int64),
-            self._rejected, sources if any(sources) else [],
-            [record.within for record in records] if self._fields.match_within else [],
-            [i for i, record in enumerate(records) if record.deleted],
+            ids, together, ends, np.array(times, np.int64), self._rejected, sources if any(sources) else [],
+            scopes if self._fields.match_within else [], [i for i, gone in enumerate(deleted) if gone],
         )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class Position:
     crc: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Columns:
     """n documents. A rejected one has an empty text, and the id b"null" if none is known.
 
@@ -118,7 +118,7 @@ class Columns:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Batch(Columns):
     """Documents of an input.
 
@@ -150,6 +150,6 @@ def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:
     """Texts concatenated as UTF-8 ('surrogatepass'), and where each ends."""
     together = "".join(texts)
     if together.isascii():
-        return together.encode("ascii"), np.fromiter(accumulate(map(len, texts)), np.int64, len(texts))
+        return together.encode("ascii"), np.array([*accumulate(map(len, texts))], np.int64)
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    return b"".join(encoded), np.fromiter(accumulate(map(len, encoded)), np.int64, len(encoded))
+    return b"".join(encoded), np.array([*accumulate(map(len, encoded))], np.int64)

@@ -40,7 +40,7 @@ from stream_lsh.settings.model import Settings
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Judged:
     """What became of a batch. found: of each shard. reasons: why documents were rejected, by place. events: what they
     did to groups, None if the index keeps none. alerts: as JSON lines."""
@@ -140,7 +140,9 @@ class Engine:
         judgement = judge(found, columns.ids, seqs, self.settings.max_matches, index)
         events, alerts = None, b""
         if self.groups is not None:
-            times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, columns.times, NO_TIME)
+            times = columns.times
+            if times.tolist().count(NO_TIME) < len(times):
+                times = np.where(signed.documents.what & np.uint8(VALID | DELETION) != 0, times, NO_TIME)
             shift = 0 if index.window is None else index.window.shift
             log, shift = self.groups.stream_times(seqs, times, signed.documents.log, shift)
             events = self.groups.add(judgement, times, log, columns.sources)

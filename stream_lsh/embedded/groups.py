@@ -112,7 +112,7 @@ class Groups:
         """Fold a batch. times, log: int64[n], event times (NO_TIME for none) and, with a window, stream times; sources:
         of all n, or nothing."""
         self._view = None
-        timed = (times != NO_TIME).any()
+        timed = times.tolist().count(NO_TIME) < len(times)
         if sources or timed:
             kept = judgement.of_kind(Kind.UNIQUE)
             if sources or (times[kept] != NO_TIME).any():

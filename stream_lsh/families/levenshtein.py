@@ -131,7 +131,7 @@ class EditSigner:
     ) -> Signed:  # fmt: skip
         """As `Signer.sign`; sizes are numbers of characters."""
         settings, tables, n = self.settings, self._tables, len(ends)
-        text, ends, _, _ = prepared(texts, ends, settings)
+        text, ends, *_ = prepared(texts, ends, settings)
         sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
         words = np.empty((n, self._columns // 4 * want_signatures), np.uint32)
         points, offsets = np.empty(normalised_capacity(len(text)), np.uint64), np.empty(n + 1, np.int64)

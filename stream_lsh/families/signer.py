@@ -14,7 +14,7 @@ from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
 from stream_lsh.text.ascii import GROUP, quick_of
-from stream_lsh.text.preparation import lengths_of, prepared
+from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.shingles import (
     MAX_K,
@@ -34,7 +34,7 @@ _KINDS = ("words", "chars", "set")
 _WORDS, _CHARS, _SET = range(3)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Signed:
     """n signed documents, in columns.
 
@@ -147,14 +147,13 @@ class Signer:
             ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST (1 GiB).
         """
         settings, n = self.settings, len(ends)
-        text, ends, _, _ = prepared(texts, ends, settings)
-        lengths = lengths_of(ends)
+        text, ends, longest, _, _ = prepared(texts, ends, settings)
         sizes = np.empty(n, dtype=np.uint32)
         fingerprints = np.empty((n, 2), dtype=np.uint64)
         signatures = np.empty((n, settings.signature_size * want_signatures), dtype=self._component)
         offsets = np.empty(n + 1 if want_shingles else 0, dtype=np.int64)
         # Room for as many as possible; memory that is never written costs nothing.
-        room = int(lengths.sum() if want_shingles else lengths.max(initial=0))
+        room = longest if n < 2 or not want_shingles else int(ends[-1])
         shingles = np.empty(room + n + 1 if settings.kind == "chars" else room // 2 + n + 1, dtype=np.uint64)
         tables = self._tables
         total = _sign(

@@ -233,7 +233,7 @@ class TermSigner:
     ) -> Signed:  # fmt: skip
         """Sign documents that end at `ends` in `texts`, see `Signer.sign`. Terms are in the place of shingles."""
         settings, n = self.settings, len(ends)
-        text, ends, plain, plain_ends = prepared(texts, ends, settings)
+        text, ends, _, plain, plain_ends = prepared(texts, ends, settings)
         sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
         offsets, terms = np.empty(n + 1, np.int64), np.empty(len(text) + n + 1, np.uint64)
         total = _sign(
@@ -274,7 +274,7 @@ class StoryWords:
     ) -> list[bytes]:
         """Evidence for a text and the signatures of its matches, see `family.Explains`. The scope of these is the last
         of the text's own terms."""
-        octets, ends, _, _ = prepared(text, np.array([len(text)]), self._settings)
+        octets, ends, *_ = prepared(text, np.array([len(text)]), self._settings)
         size = int(ends[0])
         terms, where = np.empty(size + 2, np.uint64), np.empty((size + 2, 2), np.uint32)
         norm = np.empty(normalised_capacity(size), np.uint8)

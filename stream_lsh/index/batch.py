@@ -20,10 +20,10 @@ from stream_lsh.index.rows.texts import TextFrame, compress
 from stream_lsh.settings.model import Settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ShingleSets:
     """Shingle sets of n documents, as far as they are in memory: document i has shingles[offsets[i]:offsets[i + 1]] if
-    have[i]."""
+    have[i], which may be longer."""
 
     shingles: NDArray[np.uint64]
     offsets: NDArray[np.int64]
@@ -43,7 +43,7 @@ class Shingles(Protocol):
         """The text of document i, which must not be rejected."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AllShingles:
     """All sets of a batch, as signing has made them, and the texts."""
 
@@ -61,14 +61,13 @@ class AllShingles:
         return self.texts[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])]
 
 
-_NOTHING = np.empty(0, np.int64)
-_VALID = np.uint8(layout.VALID)
+_NOTHING, _HAVE = np.empty(0, np.int64), np.ones(1024, np.bool_)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SignedBatch:
     """A batch after signing.
 
@@ -108,7 +107,9 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
     if columns.rejected:
         sizes[list(columns.rejected)] = 0
     owner = owners(columns.ids, settings.shards)
-    frames = text_frames(settings, columns, sizes, owner) if want_texts else tuple([] for _ in range(settings.shards))
+    frames: tuple[list[TextFrame], ...] = tuple([] for _ in range(settings.shards))
+    if want_texts:
+        frames = text_frames(settings, columns, sizes, owner, all_packed=False)
     shingle_sets = (signed.shingles, signed.offsets) if hashes.samples else None
     documents = batch_of(
         hashes, columns.ids, owner, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets
@@ -117,19 +118,24 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
         documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
     if exact:
-        sets = ShingleSets(signed.shingles, signed.offsets, np.ones(len(columns), np.bool_))
+        n = len(columns)
+        sets = ShingleSets(signed.shingles, signed.offsets, _HAVE if n <= len(_HAVE) else np.ones(n, np.bool_))
         shingles = AllShingles(sets, columns.texts, columns.ends)
     return SignedBatch(columns.ids, documents, frames, shingles, columns.rejected)
 
 
 def text_frames(
-    settings: Settings, columns: Columns, sizes: NDArray[np.uint32], owner: NDArray[np.int64]
-) -> tuple[list[TextFrame], ...]:
+    settings: Settings, columns: Columns, sizes: NDArray[np.uint32], owner: NDArray[np.int64], *,
+    all_packed: bool = True,
+) -> tuple[list[TextFrame], ...]:  # fmt: skip
     """The texts of the documents that are not rejected, compressed, a list for each shard; empty without exact
-    verification."""
-    kept = sizes > 0 if settings.verify == "exact" else np.zeros(len(sizes), np.bool_)
+    verification. all_packed: see `compress`."""
+    if settings.verify != "exact":
+        return tuple([] for _ in range(settings.shards))
+    if settings.shards == 1:
+        return (compress(columns.texts, columns.ends, sizes.nonzero()[0], all_packed=all_packed),)
     return tuple(
-        compress(columns.texts, columns.ends, (kept & (owner == shard)).nonzero()[0])
+        compress(columns.texts, columns.ends, ((sizes > 0) & (owner == shard)).nonzero()[0])
         for shard in range(settings.shards)
     )
 
@@ -149,20 +155,12 @@ def batch_of(
     Args:
         sets: shingles and their offsets, where keys are sampled from them.
     """
-    hashed = hashes.of_ids(ids)
+    hashed, words, what = hashes.of_documents(ids, fingerprints, sizes, times)
     keys, starts = hashes.keys(signatures, fingerprints, hashed, sets)
     if sets is not None:  # for containment candidates: the number of keys is in the signature
         signatures[:, -8:] = (np.diff(starts) - 2).astype("<u8").view(np.uint8).reshape(-1, 8)
-    words = np.zeros((len(ids), layout.MASK), np.uint64)
-    words[:, layout.TIME] = times.view(np.uint64)
-    words[:, layout.ID : layout.ID + 2] = hashed
-    words[:, layout.TEXT : layout.TEXT + 2] = fingerprints
-    words[:, layout.FLAGS] = sizes.astype(np.uint64) << layout.SIZE_BITS
-    what = (sizes > 0) * _VALID
-    return layout.Batch(
-        words=words, what=what, owner=owner, keys=keys, starts=starts,
-        signatures=as_words(signatures).reshape(-1), log=np.zeros(len(ids), np.int64),
-    )  # fmt: skip
+    log = np.zeros(len(ids), np.int64)
+    return layout.Batch.of(words, what, owner, keys, starts, as_words(signatures).reshape(-1), log)
 
 
 def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0) -> Iterator[tuple[int, int, int]]:
@@ -173,6 +171,9 @@ def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0
         segments: int64[n], the number of each document's segment.
         block: cut also where a block of this many documents begins; 0 = none.
     """
+    if len(places) == 1:
+        yield int(segments[0]), 0, 1
+        return
     cuts = segments[1:] != segments[:-1]
     if block:
         blocks = places // block

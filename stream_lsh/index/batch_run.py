@@ -31,13 +31,16 @@ from stream_lsh.index.matches import NO_REPRESENTATIVES, Matches
 from stream_lsh.index.postings.bucket import passing
 from stream_lsh.index.postings.memtable import power_of_two
 from stream_lsh.index.rows.keys import ends_of
-from stream_lsh.index.rows.layout import DELETION, KNOWN, OF, PARTITION, REPLACES
+from stream_lsh.index.rows.layout import KNOWN, OF, PARTITION, REPLACES
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
+NO_SIMILARITIES, NO_SAME = np.empty(0), np.empty(0, np.bool_)
 LEAST = 256  # documents and matches that there is room for
 LOADED_BYTES = 32 << 20  # texts read from the store at a time
+FIELDS = tuple(Work.numba_type.places)
 MET = 1 << 16  # most entries of scratch room to keep: documents may have any number of keys
+TABLES = 64  # most slots of the table of a set, for each of its elements
 GUESSED = 256  # documents whose candidates are read ahead
 REMEDY = (
     "stream-lsh info --index {} --check names the file; a damaged folder segments/*/postings can be deleted, and is "
@@ -67,10 +70,8 @@ class BatchRun:
         self._guessed = 0  # documents before this one have been read ahead
         self._representatives = NO_REPRESENTATIVES
         self._first = shard.count
-        self._stored = np.empty(2 * len(batch), np.int64)  # document of each new row
-
-        self._deletes = bool((self._documents.what & DELETION).any())
-        compiling.have([*shard.kernels, *(["deletions"] if self._deletes else [])])
+        self._deletes = self._documents.deletes
+        compiling.have([*shard.kernels, "deletions"] if self._deletes else shard.kernels)
 
     def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
         """Match the documents [start, stop), which follow those matched before.
@@ -82,9 +83,10 @@ class BatchRun:
         shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store and (self._limits.update or self._deletes):
             shard.make_room_for_deletions(stop - start + len(groups))
-        self._hits = passing(self._documents.keys, shard.table)
-        if len(groups):  # each may get a representative row
-            self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
+        self._find_runs()
+        # The document of each new row; each of the groups may get a representative row.
+        if len(shard.sets.documents) < (most := 2 * len(self._batch) + len(groups)):
+            shard.sets.documents = np.empty(most, np.int64)
         self._use_own_sets(self._batch.shingles.known())
         if len(groups):
             self._add_representatives(start, groups)
@@ -124,7 +126,7 @@ class BatchRun:
         words = shard.stored.words(row)
         representative = int(words[OF])
         if representative >= self._first:
-            document = int(self._stored[representative - self._first])
+            document = int(shard.sets.documents[representative - self._first])
             own = self._batch.shingles.with_document(document)
             self._use_own_sets(own)
             shingles = own.shingles[own.offsets[document] : own.offsets[document + 1]]
@@ -147,14 +149,14 @@ class BatchRun:
 
     def known(self) -> NDArray[np.int64]:
         """The rows of this shard that have the documents' ids, -1 where there is none."""
-        self._hits = passing(self._documents.keys, self._shard.table)
+        self._find_runs()
         look_up(0, len(self._batch), self._work())
         return self._results.columns[: len(self._batch), KNOWN].copy()
 
     def similarities_to(self, row: int) -> NDArray[np.float64]:
         """Similarity of each document to a row under `tf-idf`, by the document frequencies as they are now."""
         self._shard.rows.known = -1  # rows in files may have been erased
-        self._hits = passing(self._documents.keys, self._shard.table)
+        self._find_runs()
         self._use_own_sets(self._batch.shingles.known())
         work = self._work()
         while similarities_to(len(self._batch), row, work) == NO_LOG:
@@ -164,10 +166,14 @@ class BatchRun:
     def matches(self) -> Matches:
         """Everything found so far."""
         r, n, m = self._results, len(self._batch), int(self._results.found)
-        document, row, seq, same = r.matches[:m].T.copy()
+        document = row = seq = NO_NUMBERS
+        similarity, same_text = NO_SIMILARITIES, NO_SAME
+        if m:
+            document, row, seq, same = r.matches[:m].T.copy()
+            similarity, same_text = r.similarities[:m].copy(), same != 0
         status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:n, :PARTITION].T.copy()
         return Matches(
-            document, row, seq, r.similarities[:m].copy(), same != 0, status, known, row_of, kind, of, of_seq,
+            document, row, seq, similarity, same_text, status, known, row_of, kind, of, of_seq,
             r.similarity[:n].copy(), group, more, not_compared, r.columns[:n, REPLACES:].copy(), self._representatives,
         )  # fmt: skip
 
@@ -176,38 +182,44 @@ class BatchRun:
         none."""
         return self._results.columns[: len(self._batch), PARTITION].copy()
 
+    def _find_runs(self) -> None:
+        """Find the runs that may have each key."""
+        shard, keys = self._shard, self._documents.keys
+        words = (len(shard.table) + 63) >> 6
+        if shard.hits.shape[1] != words or not len(keys) <= len(shard.hits) <= max(MET, len(keys)):
+            shard.hits = np.empty((max(LEAST, len(keys)), words), np.uint64)
+        passing(keys, shard.table, shard.hits)
+
     def _work(self, least: int = 0) -> Work:
         """The kernel's arguments, with room for at least `least` rows and for as many as a document of this shard has
         met so far."""
         shard, documents = self._shard, self._documents
-        starts = documents.starts
-        keys, met = int((starts[1:] - starts[:-1]).max(initial=0)), max(self._met, power_of_two(least))
-        scratch = shard.scratch
+        scratch, keys, met = shard.scratch, len(documents.keys), max(self._met, power_of_two(least))
+        if keys > len(scratch.slots):  # of all documents together
+            keys = int(np.diff(documents.starts).max(initial=0))
         if not scratch.has_room(keys, len(shard.table), met):
             scratch = Scratch.of(keys, len(shard.table), met, shard.shape.mask_words, int(self._limits.full))
             if max(keys, met) <= MET:
                 shard.scratch = scratch
-        fields = {
-            "batch": documents, "shard": self._owner, "rows": shard.rows, "memory": shard.memory, "runs": shard.table,
-            "hits": self._hits, "older": shard.late.older, "newer": shard.late.newer, "limits": self._limits,
-            "sets": shard.sets, "frequencies": shard.counted.frequencies, "results": self._results, "scratch": scratch,
-        }  # fmt: skip
+        given = (
+            documents, self._owner, shard.rows, shard.memory, shard.table, shard.hits, shard.late.older,
+            shard.late.newer, self._limits, shard.sets, shard.counted.frequencies, scratch, self._results,
+        )  # fmt: skip
         if shard.work is None:
-            shard.work = Work(**fields)
-        for name, value in fields.items():
-            setattr(shard.work, name, value)
+            shard.work = Work(**dict(zip(FIELDS, given, strict=True)))
+        for name, value, before in zip(FIELDS, given, shard.given, strict=False):
+            if value is not before:
+                setattr(shard.work, name, value)
+        shard.given = given
         return shard.work
 
     def _use_own_sets(self, own: ShingleSets) -> None:
         """Add the batch's own sets to those of the shard's rows."""
-        sets, largest = self._shard.sets, 0
-        if self._limits.exact:
-            largest = int(self._documents.sizes.max(initial=0))
-        sets.shingles, sets.offsets, sets.have = own.shingles, own.offsets, own.have
-        sets.documents, sets.first = self._stored, self._first
-        if len(sets.table) != (slots := power_of_two(max(32, 2 * largest))):
-            sets.table = np.empty((slots, 2), np.uint64)
-        sets.filled = sets.document = -1
+        sets, most = self._shard.sets, len(own.shingles)
+        sets.begin(own.shingles, own.offsets, own.have, self._first)
+        if not 2 * most <= len(sets.table) <= TABLES * max(32, most):
+            most = int(self._documents.sizes.max(initial=0)) if self._limits.exact else 0
+            sets.table = np.empty((power_of_two(max(32, 2 * most)), 2), np.uint64)
 
     def _load(self, document: int, rows: NDArray[np.int64]) -> None:
         """Compute the similarity of a document to rows whose texts have to be read. Their sets are cached, as far as

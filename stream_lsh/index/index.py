@@ -241,7 +241,7 @@ class Index:
         settings = self.settings
         if settings.on_conflict == "update" or (settings.compare_with == "kept" and not settings.late):
             return
-        if (batch.documents.what & np.uint8(DELETION)).any():
+        if batch.documents.deletes:
             raise UsageError(
                 f"nothing can be deleted from the index in {self.folder}: it has compare_with = "
                 f"{settings.compare_with}, shards = {settings.shards} and on_conflict = reject; make an index with "

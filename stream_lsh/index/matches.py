@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_REPRESENTATIVES = np.empty((0, 4), np.int64)
+NO_EVIDENCE = np.empty(0, np.object_)
 OF_MATCHES = 5  # the first columns have one entry for each match, the others one for each document
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes ten times as long to make
 class Matches:
     """What one shard found for a batch of n documents, in parallel arrays. The first five have m entries, one for each
     match, ordered by document. The others have n entries.
@@ -51,7 +52,7 @@ class Matches:
     not_compared: NDArray[np.int64]
     removed: NDArray[np.int64]
     representatives: NDArray[np.int64] = field(default_factory=lambda: NO_REPRESENTATIVES)
-    evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
+    evidence: NDArray[np.object_] = field(default_factory=lambda: NO_EVIDENCE)
 
     def between(self, start: int, stop: int) -> Matches:
         """The matches of the documents [start, stop)."""

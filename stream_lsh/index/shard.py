@@ -130,9 +130,11 @@ class Shard:
         self.memory = Memtable.of(self._postings)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
+        self.hits = np.empty((0, 0), np.uint64)  # the runs that may have each key of a batch
         self.scratch = Scratch.of(0, 0, 0, 0, 0)
         self.results = Results.of(0)
         self.work: Work | None = None  # the kernels' arguments in the last run
+        self.given: tuple[object, ...] = ()  # its values
         self._decisions: dict[bytes, bytes] = {}
         try:
             self._restore(manifest.segments)
@@ -153,20 +155,24 @@ class Shard:
         Args:
             named: ids of the documents' oldest matches; None = this shard has them.
         """
-        stored = start + (matches.row_of[start:stop] >= 0).nonzero()[0]
-        ids, rows = [batch.ids[i] for i in stored.tolist()], matches.row_of[stored]
-        if named is None:
-            of = matches.of[stored].tolist() if self.limits.alone else [-1] * len(stored)
-            mine = dict(zip(rows.tolist(), ids, strict=True))
-            names = {row: mine[row] if row in mine else self.ids.read(row) for row in set(of) if row >= 0}
-            firsts = [names.get(row, b"") for row in of]
-        else:
-            firsts = [named[i - start] for i in stored.tolist()]
-        self.ids.add(ids, firsts, rows, self.count)
-        if self.limits.exact:
-            row_of = np.full(len(batch), -1)
-            row_of[stored] = rows
-            self.texts.add(batch.frames[self.number], row_of)
+        rows, ids, firsts, names = dict[int, int](), list[bytes](), list[bytes](), dict[int, bytes]()
+        all_of = matches.of.tolist()
+        for i, row in enumerate(matches.row_of[start:stop].tolist(), start):
+            if row < 0:
+                continue
+            of, first = all_of[i], b""
+            if named is not None:
+                first = named[i - start]
+            elif of >= 0 and self.limits.alone:
+                if of not in names:
+                    names[of] = self.ids.read(of)
+                first = names[of]
+            rows[i], names[row] = row, batch.ids[i]
+            ids.append(batch.ids[i])
+            firsts.append(first)
+        self.ids.add(ids, firsts, [*rows.values()], self.count)
+        if self.limits.exact and rows:
+            self.texts.add(batch.frames[self.number], rows)
 
     # -- provisional rows ----------------------------------------------------------------------------------------------
 
@@ -358,6 +364,7 @@ class Shard:
                 return
             if before.first == self.count:  # it has no rows
                 self.segments.pop().close()
+        self.texts.pack()
         self._open(number, self.count, None)
         self.counted.begin(number, self.limits.window > 0)
 

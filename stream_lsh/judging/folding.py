@@ -67,6 +67,8 @@ def fold(
         cache: must have the batch's kept documents.
         reached: int64[n], groups with a smaller number have ended before a document, and are not changed by it.
     """
+    if _is_still(judgement):
+        return NO_EVENTS
     moves = _moves(judgement)
     if reached is not None:
         moves = moves.at(moves.groups >= reached[moves.places])
@@ -114,6 +116,14 @@ def fold(
         places[back], changes[back], of[back], groups, heads[back], representatives, versions, sizes, live, firsts,
         lasts, counted, named,
     )  # fmt: skip
+
+
+def _is_still(judgement: Judgement) -> bool:
+    """Whether no document of a batch does anything to a group, as most single ones."""
+    if len(judgement.of_kind(Kind.NEAR_DUPLICATE)) or len(judgement.of_kind(Kind.EXACT_DUPLICATE)):
+        return False
+    replaces = judgement.replaces.tolist()
+    return replaces.count(-1) == len(replaces) and not len(judgement.later)
 
 
 def _moves(judgement: Judgement) -> _Moves:

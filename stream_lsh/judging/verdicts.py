@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.index.matches import Matches
+from stream_lsh.index.matches import NO_EVIDENCE, Matches
 from stream_lsh.index.rows import layout
 
 
@@ -35,6 +35,11 @@ class Kind(IntEnum):
 
 assert [Kind.UNIQUE, Kind.NEAR_DUPLICATE, Kind.EXACT_DUPLICATE] == [layout.UNIQUE, layout.NEAR, layout.EXACT]
 _LABELS = [kind.label.encode() for kind in Kind]
+_ZERO = np.zeros(1, np.int64)
+_NO_ROWS = np.full((1024, 2), -1)
+_NO_ROWS.flags.writeable = False
+_NOWHERE = np.empty(0, np.int64)
+_NO_REPRESENTATIVES = np.empty((0, 5), np.int64)
 ID_REUSED = Rejection("id_reused", "the id was there before with another text")
 EMPTY = Rejection("empty", "nothing of the text is left to compare after normalisation")
 
@@ -49,7 +54,7 @@ class Names(Protocol):
         """The id of the oldest match of a row's document, b"" if there was none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes ten times as long to make
 class Judgement:
     """Verdicts on n documents.
 
@@ -101,11 +106,13 @@ class Judgement:
     representatives: NDArray[np.int64]
     representative_seqs: NDArray[np.int64]
     names: Names
-    later: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 5), np.int64))
-    evidence: NDArray[np.object_] = field(default_factory=lambda: np.empty(0, np.object_))
+    later: NDArray[np.int64] = field(default_factory=lambda: _NO_REPRESENTATIVES)
+    evidence: NDArray[np.object_] = field(default_factory=lambda: NO_EVIDENCE)
 
     def of_kind(self, kind: Kind) -> NDArray[np.int64]:
         """The places of the documents with a kind of verdict."""
+        if kind not in self.kinds.tobytes():
+            return _NOWHERE
         found: NDArray[np.int64] = (self.kinds == np.uint8(kind)).nonzero()[0]  # numpy is slow with an enumeration
         return found
 
@@ -152,8 +159,8 @@ def judge(
         seqs: int64[n], the documents' numbers.
         max_matches: number of best matches to list, 0 = all.
     """
-    n = len(ids)
-    status, known, owner, removed = found[0].status, found[0].known, np.zeros(n, np.int64), found[0].removed
+    n, first = len(ids), found[0]
+    status, known, owner, removed = first.status, first.known, np.zeros(n, np.int64), first.removed
     if len(found) > 1:
         status, known, removed = status.copy(), known.copy(), removed.copy()
         # A document is new to each shard except the one that stores it, where its id may be known.
@@ -167,9 +174,13 @@ def judge(
         _reduced(np.add, [m.not_compared for m in found]),
     )
     of, of_seqs, similarities = _oldest(found)
-    first_kinds, groups = np.full(n, layout.UNKNOWN, np.uint8), found[0].group.copy()
-    new = status == layout.NEW
-    if not new.all():
+    first_kinds, groups, reused = np.empty(n, np.uint8), first.group, np.zeros(n, np.bool_)
+    first_kinds.fill(layout.UNKNOWN)
+    all_new = status.tolist().count(layout.NEW) == n
+    if not all_new:
+        new, reused = status == layout.NEW, status == layout.ID_REUSED
+        truncated, not_compared, groups = truncated.copy(), not_compared.copy(), groups.copy()
+        of_seqs, similarities = of_seqs.copy(), similarities.copy()
         others, again, deleted = ~new, status == layout.REDELIVERED, status == layout.ID_DELETED
         kinds[others], truncated[others], not_compared[others] = Kind.REJECTED, 0, 0
         kinds[again], kinds[deleted], kinds[status == layout.OUTDATED] = Kind.REDELIVERED, Kind.DELETED, Kind.OUTDATED
@@ -182,13 +193,16 @@ def judge(
             of[theirs & (matches.of == layout.REPLACED_SINCE)] = -1
             similarities[theirs] = matches.of_similarity[theirs]
 
-    numbers = np.concatenate([np.full(len(m.document), number, np.int64) for number, m in enumerate(found)])
-    document, row, seq, similarity, evidence = (
-        _joined([getattr(m, name) for m in found]) for name in ("document", "row", "seq", "similarity", "evidence")
-    )
+    document, row, seq, similarity = first.document, first.row, first.seq, first.similarity
+    numbers, evidence = np.zeros(len(document), np.int64), first.evidence
+    if len(found) > 1:
+        numbers = np.arange(len(found)).repeat([len(m.document) for m in found])
+        document, row, seq = (np.concatenate([getattr(m, name) for m in found]) for name in ("document", "row", "seq"))
+        similarity = np.concatenate([m.similarity for m in found])
+        evidence = np.concatenate([m.evidence for m in found])
     starts = np.zeros(n + 1, np.int64)
     if len(document):
-        keep = np.flatnonzero(new[document])
+        keep = np.arange(len(document)) if all_new else np.flatnonzero(new[document])
         order = keep[np.lexsort((seq[keep], -similarity[keep], document[keep]))]
         counts = np.bincount(document[order], minlength=n)
         starts[1:] = np.cumsum(counts)
@@ -197,20 +211,24 @@ def judge(
             order = order[rank < max_matches]
             truncated = truncated + np.maximum(counts - max_matches, 0)
             starts[1:] = np.cumsum(np.minimum(counts, max_matches))
-        numbers, row, seq, similarity = (a[order] for a in (numbers, row, seq, similarity))
+        numbers, row, seq, similarity = numbers[order], row[order], seq[order], similarity[order]
         evidence = evidence[order] if len(evidence) else evidence
-    representatives = _pairs(np.where(removed[:, 2] < 0, -1, owner), removed[:, 2])
+    replaces, _, rows, representative_seqs, left, _ = removed.T
+    was_representative, representatives = np.zeros(n, np.bool_), _NO_ROWS[:n]
+    if replaces.tolist().count(-1) < n:
+        was_representative = removed[:, 1] > 0
+    if n > len(_NO_ROWS) or rows.tolist().count(-1) < n:
+        representatives = _rows(None if len(found) == 1 else owner, rows)
     return Judgement(
-        ids, seqs, kinds, first_kinds, status == layout.ID_REUSED, of, of_seqs, similarities, groups, starts, numbers,
-        row, seq, similarity, truncated, not_compared, removed[:, 0], removed[:, 1] > 0, removed[:, 4],
-        representatives, removed[:, 3], names, _later(found), evidence,
+        ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers,
+        row, seq, similarity, truncated, not_compared, replaces, was_representative, left, representatives,
+        representative_seqs, names, _later(found), evidence,
     )  # fmt: skip
 
 
 def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Shard and row int64[n, 2] of each document's oldest match, its number (-1 = none), and the similarity."""
-    of = _pairs((found[0].of >= 0) - 1, found[0].of)
-    seqs, similarities = found[0].of_seq.copy(), found[0].of_similarity.copy()
+    of, seqs, similarities = _rows(None, found[0].of), found[0].of_seq, found[0].of_similarity
     for shard, matches in enumerate(found[1:], 1):
         older = (matches.of >= 0) & ((of[:, 1] < 0) | (matches.of_seq < seqs))
         of[older] = _pairs(np.full(int(older.sum()), shard), matches.of[older])
@@ -220,20 +238,21 @@ def _oldest(found: Sequence[Matches]) -> tuple[NDArray[np.int64], NDArray[np.int
 
 def _later(found: Sequence[Matches]) -> NDArray[np.int64]:
     """The representatives that are decided later, of all shards."""
-    if not any(len(m.representatives) for m in found):
-        return np.empty((0, 5), np.int64)
+    if not sum([len(m.representatives) for m in found]):
+        return _NO_REPRESENTATIVES
     later = np.concatenate([np.insert(m.representatives, 2, shard, axis=1) for shard, m in enumerate(found)])
     return later[np.lexsort((later[:, 1], later[:, 0]))]
 
 
-def _joined(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return columns[0] if len(columns) == 1 else np.concatenate(columns)
-
-
 def _reduced(operation: np.ufunc, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The columns of all shards, reduced to a new one."""
-    total: NDArray[np.int64] = columns[0].copy() if len(columns) == 1 else operation.reduce(columns)
+    """The columns of all shards, reduced to one."""
+    total: NDArray[np.int64] = columns[0] if len(columns) == 1 else operation.reduce(columns)
     return total
+
+
+def _rows(shards: NDArray[np.int64] | None, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Shards (None: the first one) and rows as int64[n, 2], the shard -1 where there is no row."""
+    return _pairs(np.minimum(rows, _ZERO) if shards is None else np.where(rows < 0, -1, shards), rows)
 
 
 def _pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:

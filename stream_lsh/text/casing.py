@@ -66,12 +66,12 @@ def rewrite_rare(
     Args:
         texts: the documents in UTF-8, concatenated.
         ends: where each ends.
-        rare: 0 where a document has neither.
+        rare: 0 where a document has neither; empty if none has.
 
     Returns:
         The new texts and ends; the same arrays if there is nothing to do.
     """
-    if not rare.any():
+    if not len(rare) or not rare.any():
         return texts, ends
     data = unicode_data()
     out = np.empty(len(texts) + len(texts) // 2 + 3, dtype=np.uint8)

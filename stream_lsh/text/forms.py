@@ -202,10 +202,12 @@ def unified(
 
     Returns:
         The new texts and ends, the same arrays if there is nothing to do; and uint8[n], 0 where `casing` has nothing
-        to do.
+        to do, or nothing where it has nothing to do at all.
     """
     marks = np.zeros(len(ends), np.uint8)
     every = _marked(text, ends, settings, marks)
+    if not (every or settings.nfkc):
+        return text, ends, marks[:0]
     if every & INVISIBLE:
         data = unicode_data()
         out, out_ends = np.empty(len(text), np.uint8), np.empty_like(ends)

@@ -22,8 +22,8 @@ from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.index import Index
-from stream_lsh.index.postings import runs as runs_module
 from stream_lsh.index.postings.run import read_header
+from stream_lsh.index.postings.runs import Postings
 from stream_lsh.index.store.rocksdb import Store, rows_key
 from stream_lsh.settings.model import Settings
 
@@ -230,7 +230,7 @@ def test_merge_of_damaged_postings_loses_nothing(copy: Whole, monkeypatch: pytes
     with opened(Settings(memtable_documents=16), folder) as index:
         segment = index.shards[0].segments[-1]
         with monkeypatch.context() as patched:
-            patched.setattr(runs_module, "next_merge", lambda *_, **__: None)
+            patched.setattr(Postings, "_begin_merges", lambda _: None)
             assert fed(index, FEED[FED : FED + 80], FED, 16) == verdicts[FED : FED + 80]
             index.commit({})
             segment.postings.wait_for_flush()

@@ -32,7 +32,7 @@ from stream_lsh.index.rows.keys import ends_of, posting_key
 from stream_lsh.index.rows.layout import TEXT
 from stream_lsh.index.rows.row_file import RowFile
 from stream_lsh.index.shard import Shard
-from stream_lsh.index.store.rocksdb import Store
+from stream_lsh.index.store.rocksdb import TEXTS, Store
 from stream_lsh.judging.verdicts import judge, verdicts
 from stream_lsh.settings.model import Settings
 
@@ -139,6 +139,23 @@ def test_matches_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert len(matches.status) == stop - start
         for field in fields(Matches):
             assert np.array_equal(getattr(matches, field.name), getattr(before, field.name)), (start, field.name)
+
+
+def test_texts_of_single_documents_share_a_value(tmp_path: Path) -> None:
+    """Up to 32 of one segment, which can be read before a commit and behind it."""
+    documents = [Document(str(i), f"{' '.join(WORDS[i : i + 9])} {i}") for i in range(45)]
+
+    def texts() -> list[bytes]:
+        return [index.text(0, row) for row in range(45)]
+
+    wanted = [str(document.text).encode() for document in documents]
+    with opened(Settings(segment_documents=40), tmp_path) as index:
+        fed(index, documents, 0, 1)
+        assert texts() == wanted
+        index.commit({})
+        assert texts() == wanted
+        stored = [first for segment in (0, 1) for first, _ in index.store.rows_of(TEXTS, 0, segment, 0)]
+    assert stored == [0, 32, 40]
 
 
 def test_each_index_has_a_key_of_its_own(tmp_path: Path) -> None:

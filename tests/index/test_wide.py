@@ -73,7 +73,8 @@ def test_a_run_with_as_many_postings_as_there_can_be(tmp_path: Path, room: int) 
         for key in np.unique(keys):
             out = np.empty(16, np.int64)
             wanted = [2**39 + row for row in rows[keys == key].tolist()][::-1]
-            hits = passing(np.array([key]), table)
+            hits = np.empty((1, (len(table) + 63) >> 6), np.uint64)
+            passing(np.array([key]), table, hits)
             for limit, first in ((16, 0), (3, 2**39), (16, wanted[0]), (16, wanted[len(wanted) // 2])):
                 seen, most = [row for row in wanted if row >= first], np.int64(limit)
                 got = read(key, find(memory, key), hits, 0, table, memory, first, most, np.empty(room, np.uint64), out)

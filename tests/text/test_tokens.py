@@ -51,7 +51,7 @@ def table_arrays(settings: SigningSettings) -> tuple[np.ndarray, ...]:
 
 def run_kernel(text: str, settings: SigningSettings) -> tuple[str, list[tuple[str, bool]]]:
     encoded = text.encode("utf-8", "surrogatepass")
-    data, _, _, _ = prepared(encoded, np.array([len(encoded)]), settings)
+    data, *_ = prepared(encoded, np.array([len(encoded)]), settings)
     norm = np.empty(normalised_capacity(len(data)), dtype=np.uint8)
     spans = np.full(len(data) + 2 + GROUP, 0x7FFFFFFF, dtype=np.uint32)
     size, bounds = normalise_kernel(data, 0, len(data), quick_of(settings), *table_arrays(settings), norm, spans)
@@ -120,7 +120,7 @@ def test_final_sigma_after_and_before_every_character() -> None:
 
 def test_rewriting_keeps_documents_apart() -> None:
     documents = ["ΑΣ", "Α", "xİ", "", "plain", "Σ", "ΑΣ\u0301", "bΣ"]
-    out, ends, _, _ = prepared(*pack(documents), make_settings())
+    out, ends, *_ = prepared(*pack(documents), make_settings())
     starts = [0, *ends.tolist()]
     found = [out[i:j].tobytes().decode().lower() for i, j in pairwise(starts)]
     assert found == [text.lower() for text in documents]

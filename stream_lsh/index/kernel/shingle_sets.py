@@ -93,6 +93,18 @@ class Sets(Struct):
             table=np.empty((16, 2), np.uint64), filled=-1, document=-1, loaded=nothing, similarity=np.empty(0),
         )  # fmt: skip
 
+    def begin(self, shingles: Words, offsets: Numbers, have: Flags, first: int) -> None:
+        """Take the sets of a batch whose documents become the rows from `first` on."""
+        self.have = have  # mostly as before
+        _begin(self, self._words, shingles, offsets, first)
+        self.__dict__.update(shingles=shingles, offsets=offsets)  # a reference for as long as they are used
+
+
+@njit
+def _begin(sets, words, shingles, offsets, first):  # type: ignore[no-untyped-def]
+    words[0], words[1], words[2], words[3] = shingles.ctypes.data, len(shingles), offsets.ctypes.data, len(offsets)
+    sets.first, sets.filled, sets.document = first, -1, -1
+
 
 @njit
 def _take_place(capacity, slots, written, row, words, size):  # type: ignore[no-untyped-def]

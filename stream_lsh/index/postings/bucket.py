@@ -43,11 +43,13 @@ def key_behind(hashed, what):  # type: ignore[no-untyped-def]
     return posting_key(x ^ (x >> np.uint64(31)))
 
 
-@njit(allocates=True)
-def passing(keys, runs):  # type: ignore[no-untyped-def]
-    """The runs that may have each key, by their filters: bits uint64[n, w], the newest run the lowest bit. The loop is
-    over runs first, so that memory latencies overlap."""
-    out = np.zeros((len(keys), (len(runs) + 63) >> 6), np.uint64)
+@njit
+def passing(keys, runs, out):  # type: ignore[no-untyped-def]
+    """The runs that may have each key, by their filters: bits uint64[n or more, w], the newest run the lowest bit. The
+    loop is over runs first, so that memory latencies overlap."""
+    for i in range(len(keys)):
+        for w in range(out.shape[1]):
+            out[i, w] = 0
     for r in range(len(runs)):
         filter, words, bit = runs[r, FILTER], np.uint64(runs[r, WORDS]), np.uint64(r & 63)
         for i in range(len(keys)):

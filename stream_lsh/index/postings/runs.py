@@ -85,6 +85,7 @@ class Postings:
         self._runs = [self._open(item) for item in listed]
         self.rows = self._runs[-1].last if self._runs else 0
         self._writing: Future[Run] | None = None
+        self._seen: tuple[int, int, bool, int] | None = None  # what merges were chosen by
         self._merging: dict[bool, _Merging] = {}  # the short one, the long one
         self._stop = Event()  # interrupts running merges, and begins no other
         self._garbage: list[Path] = []
@@ -145,11 +146,13 @@ class Postings:
                 self._garbage += [old.path for old in merging.runs if old.path is not None]
                 changed = True
         self.changed |= changed
+        if changed:
+            self._seen = None
         self._begin_merges()
         return changed
 
     def _begin_merges(self) -> None:
-        if self._stop.is_set():
+        if self._stop.is_set() or self._merge_state == self._seen:
             return
         for short in (True, False):
             if short in self._merging:
@@ -163,6 +166,12 @@ class Postings:
                 runs = self._runs[found.first : found.last]
                 pool = self._pools.short if short else self._pools.long
                 self._merging[short] = _Merging(runs, pool.submit(_merge_file, runs, self._name(), self._stop))
+        self._seen = self._merge_state
+
+    @property
+    def _merge_state(self) -> tuple[int, int, bool, int]:
+        """What changes when there is another merge to choose, besides results of the background threads."""
+        return len(self._runs), self.rows, self.closed, len(self._merging)
 
     def wait_for_flush(self) -> None:
         """Wait until the last flush is on disk."""

@@ -45,13 +45,13 @@ class Ids:
         self._stored = lru_cache(CACHED)(self._read_stored)
         self._opened: _Opened | None = None  # the value read last: rows are often asked for in order
 
-    def add(self, ids: Sequence[bytes], of: Sequence[bytes], rows: NDArray[np.int64], last: int) -> None:
+    def add(self, ids: Sequence[bytes], of: Sequence[bytes], rows: Sequence[int], last: int) -> None:
         """Add the ids of documents and of their oldest matches. Rows before `last` that are not in `rows` have no
         document."""
         named: Iterable[Named] = zip(ids, of, strict=True)
         if last - self.last > len(ids):
-            places = dict(zip((rows - self.last).tolist(), named, strict=True))
-            named = [places.get(place, (b"null", b"")) for place in range(last - self.last)]
+            places = dict(zip(rows, named, strict=True))
+            named = [places.get(row, (b"null", b"")) for row in range(self.last, last)]
         self._recent.extend(named)
 
     def name(self, rows: Sequence[int], of: Sequence[bytes]) -> None:

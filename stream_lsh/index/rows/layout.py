@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
+from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.structs import Bytes, Flag, Number, Numbers, Numbers2, Real, Struct, Unsigned, Words, Words2
 from stream_lsh.index.rows.deleted_rows import DeletedRows
 
@@ -88,10 +91,32 @@ class Batch(Struct):
     signatures: Words  # [n * S]
     log: Numbers
 
+    @classmethod
+    def of(
+        cls, words: Words2, what: Bytes, owner: Numbers, keys: Words, starts: Numbers, signatures: Words, log: Numbers
+    ) -> Self:
+        return cls.of_arrays(
+            _fill, words=words, what=what, owner=owner, keys=keys, starts=starts, signatures=signatures, log=log
+        )
+
     @property
     def sizes(self) -> Words:
         """Numbers of distinct shingles."""
         return self.words[:, FLAGS] >> SIZE_BITS
+
+    @property
+    def deletes(self) -> bool:
+        """Whether there is a deletion."""
+        return int(DELETION) in self.what.tobytes()
+
+
+@njit
+def _fill(out, words, what, owner, keys, starts, signatures, log):  # type: ignore[no-untyped-def]
+    out[0], out[1], out[2] = words.ctypes.data, words.shape[0], words.shape[1]
+    out[3], out[4], out[5], out[6] = what.ctypes.data, len(what), owner.ctypes.data, len(owner)
+    out[7], out[8], out[9], out[10] = keys.ctypes.data, len(keys), starts.ctypes.data, len(starts)
+    out[11], out[12], out[13], out[14] = signatures.ctypes.data, len(signatures), log.ctypes.data, len(log)
+    return out.ctypes.data
 
 
 class Rows(Struct):

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import struct
 import threading
+from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError, FormatError, StoreError
 from stream_lsh.index.store.rocksdb import TEXTS, Store, rows_key
-from stream_lsh.text.preparation import lengths_of
 
 FRAME_DOCUMENTS = 32
 FRAME_BYTES = 65536
@@ -32,13 +32,14 @@ Opened = tuple[NDArray[np.uint16], NDArray[np.uint32], bytes]
 _NOTHING: Opened = np.empty(0, np.uint16), np.empty(0, np.uint32), b""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextFrame:
-    """Texts of some documents of a batch, compressed before it is known which of them become rows."""
+    """Texts of some documents of a batch, mostly compressed before it is known which of them become rows."""
 
     documents: NDArray[np.int64]  # positions in the batch, ascending
     ends: NDArray[np.uint32]
     payload: bytes
+    packed: bool = True  # the payload is compressed
 
 
 class _Local(threading.local):
@@ -51,21 +52,37 @@ class _Local(threading.local):
 _LOCAL = _Local()
 
 
-def compress(texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64]) -> list[TextFrame]:
-    """Frames of these documents of a batch. Compression releases the GIL."""
+def compress(
+    texts: bytes, ends: NDArray[np.int64], documents: NDArray[np.int64], *, all_packed: bool = True
+) -> list[TextFrame]:
+    """Frames of these documents of a batch. Compression releases the GIL.
+
+    Args:
+        all_packed: otherwise the texts of a few documents, if they are all of the batch, are left as they are: `Texts`
+            compresses them with those of other batches.
+    """
     if not len(documents):
         return []
-    view, sizes = memoryview(texts), lengths_of(ends)
-    starts, sizes = ends - sizes, sizes[documents]
-    frames = []
-    for first, last in _groups(sizes):
-        members = documents[first:last]
-        if members[-1] - members[0] == last - first - 1:
-            data: bytes | memoryview = view[starts[members[0]] : ends[members[-1]]]
+    if not all_packed and len(documents) == len(ends) < FRAME_DOCUMENTS and len(texts) < FRAME_BYTES:
+        return [TextFrame(documents, ends.astype(np.uint32), texts, False)]
+    view, bounds, members, frames = memoryview(texts), [0, *ends.tolist()], documents.tolist(), []
+    first = 0
+    while first < len(members):
+        filled, sums = 0, list[int]()
+        for i in members[first : first + FRAME_DOCUMENTS]:
+            filled += bounds[i + 1] - bounds[i]
+            if sums and filled > FRAME_BYTES:
+                break
+            sums.append(filled)
+        last = first + len(sums)
+        begin, end = members[first], members[last - 1] + 1
+        if end - begin == last - first:
+            data: bytes | memoryview = view[bounds[begin] : bounds[end]]
         else:
-            data = b"".join(view[starts[i] : ends[i]] for i in members)
-        bounds = np.cumsum(sizes[first:last]).astype(np.uint32)
-        frames.append(TextFrame(members, bounds, _LOCAL.compressor.compress(data)))
+            data = b"".join([view[bounds[i] : bounds[i + 1]] for i in members[first:last]])
+        payload = _LOCAL.compressor.compress(data)
+        frames.append(TextFrame(documents[first:last], np.array(sums, np.uint32), payload))
+        first = last
     return frames
 
 
@@ -75,9 +92,10 @@ def decompress(frame: TextFrame) -> list[bytes]:
     Raises:
         StoreError: it is damaged.
     """
-    bounds = [0, *frame.ends.tolist()]
+    bounds, data = [0, *frame.ends.tolist()], frame.payload
     try:
-        data = zstandard.ZstdDecompressor().decompress(frame.payload, max_output_size=bounds[-1])
+        if frame.packed:
+            data = zstandard.ZstdDecompressor().decompress(data, max_output_size=bounds[-1])
     except zstandard.ZstdError as error:
         raise StoreError(f"the texts of a frame are damaged ({error})") from None
     return [data[a:b] for a, b in pairwise(bounds)]
@@ -119,21 +137,10 @@ def _together(texts: Sequence[bytes]) -> TextFrame:
     return TextFrame(np.arange(len(texts)), ends, compressor.compress(b"".join(texts)))
 
 
-def _value(slots: NDArray[np.uint16], frame: TextFrame) -> bytes:
+def _value(slots: array[int] | NDArray[np.uint16], frame: TextFrame) -> bytes:
     """A frame as a value of the store; slots: number of each row's text."""
     header = _HEADER.pack(len(slots), len(frame.ends), int(frame.ends[-1]))
     return b"".join((header, slots.tobytes(), frame.ends.tobytes(), frame.payload))
-
-
-def _groups(sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    first, filled = 0, 0
-    for i, size in enumerate(sizes.tolist()):
-        if i > first and (i - first == FRAME_DOCUMENTS or filled + size > FRAME_BYTES):
-            yield first, i
-            first, filled = i, 0
-        filled += size
-    if len(sizes):
-        yield first, len(sizes)
 
 
 class Texts:
@@ -148,27 +155,50 @@ class Texts:
         self._shard = shard
         self._segment_of = segment_of
         self._pending: list[tuple[int, bytes]] = []
+        self._loose: dict[int, bytes] = {}  # later ones, which are not compressed yet
+        self._loose_bytes = 0
         self._cache: OrderedDict[int, Opened] = OrderedDict()
         self._cached = 0
         self._decompressor = zstandard.ZstdDecompressor()
 
-    def add(self, frames: Sequence[TextFrame], row_of: NDArray[np.int64]) -> None:
-        """Add the frames of a batch whose documents became the rows `row_of` (-1: none), all of one segment."""
+    def add(self, frames: Sequence[TextFrame], row_of: Mapping[int, int]) -> None:
+        """Add the frames of a batch whose documents became these rows, all of one segment."""
         for frame in frames:
-            stored = (row_of[frame.documents] >= 0).nonzero()[0]
-            if len(stored):
-                rows = row_of[frame.documents[stored]]
-                # Texts of other documents would remain when their ids are erased.
-                if len(stored) < len(frame.documents):
-                    texts = decompress(frame)
-                    frame, stored = _together([texts[i] for i in stored.tolist()]), np.arange(len(stored))
-                first = int(rows[0])
-                slots = np.zeros(int(rows[-1]) - first + 1, np.uint16)  # rows between them have no documents
-                slots[rows - first] = stored
-                self._pending.append((first, _value(slots, frame)))
+            documents = frame.documents.tolist()
+            stored = [k for k, document in enumerate(documents) if document in row_of]
+            if not stored:
+                continue
+            rows = [row_of[documents[k]] for k in stored]
+            if not frame.packed:
+                texts = decompress(frame)
+                for k, row in zip(stored, rows, strict=True):
+                    self._loose[row] = texts[k]
+                    self._loose_bytes += len(texts[k])
+                if len(self._loose) >= FRAME_DOCUMENTS or self._loose_bytes > FRAME_BYTES:
+                    self.pack()
+                continue
+            self.pack()
+            # Texts of other documents would remain when their ids are erased.
+            if len(stored) < len(documents):
+                texts = decompress(frame)
+                frame = _together([texts[k] for k in stored])
+            self._append(rows, frame)
+
+    def pack(self) -> None:
+        """Compress what is not compressed yet; where a segment begins too, because a value belongs to one."""
+        if self._loose:
+            self._append([*self._loose], _together([*self._loose.values()]))
+            self._loose, self._loose_bytes = {}, 0
+
+    def _append(self, rows: Sequence[int], frame: TextFrame) -> None:
+        slots = array("H", bytes(2 * (rows[-1] - rows[0] + 1)))  # rows between them have no documents
+        for k, row in enumerate(rows):
+            slots[row - rows[0]] = k
+        self._pending.append((rows[0], _value(slots, frame)))
 
     def take(self) -> dict[bytes, bytes]:
         """The values to commit. Afterwards they are read from the store."""
+        self.pack()
         pending, self._pending = self._pending, []
         return {
             rows_key(TEXTS, self._shard, self._segment_of(first), first): value for first, value in pending
@@ -226,6 +256,8 @@ class Texts:
             first = next(reversed(self._cache))
             if first <= row < first + len(self._cache[first][0]):
                 return first, self._cache[first]
+        if self._loose and row >= next(iter(self._loose)):
+            self.pack()
         if self._pending and row >= self._pending[0][0]:
             first, value = self._pending[bisect_right(self._pending, row, key=lambda item: item[0]) - 1]
         else:

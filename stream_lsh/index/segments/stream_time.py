@@ -68,8 +68,10 @@ class StreamTime:
         Args:
             times: int64[n], event times in ms since 1970, or NO_TIME.
         """
-        if not (times != NO_TIME).any():
-            return np.full(len(times), self.now, np.int64)
+        if times.tolist().count(NO_TIME) == len(times):
+            out = np.empty(len(times), np.int64)
+            out.fill(self.now)
+            return out
         if self.shift:
             times = np.where(times == NO_TIME, times, times + self.shift)
         out = np.empty(len(times), np.int64)

@@ -34,7 +34,8 @@ def looked_up(run: Run, key: np.uint64, first: int = 0) -> list[int]:
     """All rows under a key, the oldest first."""
     table, memory, out = run.line(first)[None], Memtable.of(1), np.empty(10_000, np.int64)
     room = np.empty(ROOM, np.uint64)
-    hits = passing(np.array([key]), table)
+    hits = np.empty((1, (len(table) + 63) >> 6), np.uint64)
+    passing(np.array([key]), table, hits)
     slot = find(memory, key)
     n, more = read(key, slot, hits, 0, table, memory, first, np.int64(len(out)), room, out)
     start, stop, _ = key_range(table, 0, key, first, BEHIND_ALL, room)
