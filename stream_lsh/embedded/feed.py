@@ -12,6 +12,7 @@ from stream_lsh.documents.columns import Batch, Fields, Position
 from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
+from stream_lsh.embedded.warc import SUFFIXES, WarcInput
 from stream_lsh.errors import InputError
 from stream_lsh.index.store.rocksdb import Store
 
@@ -115,7 +116,12 @@ def check_inputs(arguments: Sequence[str]) -> None:
 def open_input(argument: str, fields: Fields) -> Input:
     """The input that an argument of the command line means; nothing is read yet."""
     folder = argument != "-" and Path(argument).is_dir()
-    return FolderInput(argument, fields) if folder else LineInput(argument, fields)
+    return FolderInput(argument, fields) if folder else file_input(argument, fields)
+
+
+def file_input(name: str, fields: Fields) -> LineInput:
+    """The input for a file of this name, by its suffix, or for `-`."""
+    return WarcInput(name, fields) if name.endswith(SUFFIXES) else LineInput(name, fields)
 
 
 def _source(input: Input, store: Store, only_new: bool) -> Source:

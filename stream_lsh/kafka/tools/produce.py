@@ -19,6 +19,7 @@ from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
+from stream_lsh.embedded.feed import file_input
 from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import drop_producer
@@ -87,7 +88,7 @@ class Reader:
 
     def open(self, name: str) -> LineInput:
         """An input: a file, perhaps compressed, or - for standard input. Raises InputError if it is unreadable."""
-        found = LineInput(name, self._fields)
+        found = file_input(name, self._fields)
         found.check()
         return found
 
