@@ -59,6 +59,8 @@ class Input(ABC):
         """Whether a last line without newline that is no complete document yet is left to a later run."""
         self.left = 0
         """Bytes of such a line that were left."""
+        self.live = False
+        """Whether reading it may bring more than it has now."""
         self.checked = False
         """Whether positions get checksums."""
         self.checksums: list[int] = []
