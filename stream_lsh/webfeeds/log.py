@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import orjson
 
+from stream_lsh.documents.columns import Position
 from stream_lsh.errors import InputError
 from stream_lsh.index.store.files import sync_folder
 from stream_lsh.webfeeds.entries import Entry, keyed
@@ -46,8 +47,8 @@ class FeedLog:
         self._versions = versions
         self._seen: dict[bytes, bytes] = {}  # the version of each entry
         self.feeds: dict[str, FeedState] = {}
-        self.sent = 0
-        """Bytes of the log whose entries Kafka has acknowledged."""
+        self.end = self.sent = Position()
+        """The end of the log; the end of what Kafka has acknowledged of it."""
         try:
             self._file = self._open()
             self._read()
@@ -80,13 +81,13 @@ class FeedLog:
                     ) from None
                 self._seen[entry.key] = entry.version
                 whole += len(line)
+                self.end = Position(whole, number)
         os.ftruncate(self._file.fileno(), whole)
-        self._size = whole
         try:
             known = orjson.loads(self._state.read_bytes())
-            self.sent = min(int(known["sent"]), whole)
             if known["size"] <= whole:  # else the log was replaced, and what 304 stands for may be missing
                 self.feeds = {url: FeedState(**state) for url, state in known["feeds"].items()}
+                self.sent = Position(*map(int, known["sent"]))
         except FileNotFoundError:
             pass
         except (ValueError, KeyError, TypeError):
@@ -109,7 +110,7 @@ class FeedLog:
                 while view:
                     view = view[self._file.write(view) :]
                 os.fsync(self._file.fileno())
-                self._size += len(data)
+                self.end = Position(self.end.offset + len(data), self.end.line + len(new))
                 self._seen |= {entry.key: entry.version for entry in new}
         except OSError as error:
             raise InputError(f"cannot write {self.path}: {error.strerror}; its entries are read again later.") from None
@@ -122,7 +123,8 @@ class FeedLog:
     def save(self) -> None:
         """Write down what is known of the feeds, and what was sent. Raises InputError."""
         feeds = {url: asdict(state) for url, state in self.feeds.items()}
-        data = orjson.dumps({"size": self._size, "sent": self.sent, "feeds": feeds}, option=orjson.OPT_INDENT_2)
+        known = {"size": self.end.offset, "sent": [self.sent.offset, self.sent.line], "feeds": feeds}
+        data = orjson.dumps(known, option=orjson.OPT_INDENT_2)
         writing = self._state.with_name(self._state.name + ".writing")
         try:
             with writing.open("wb") as file:
