@@ -19,15 +19,17 @@ _MARKUP = ("text/html", "application/xhtml+xml")
 
 
 class Entry(NamedTuple):
-    """An entry. key: the hash of its id; version: of its text. line: the document as JSON, with a newline."""
+    """An entry. key: the hash of its id; version: of its text. time: seconds since 1970. line: JSON, with a newline."""
 
     key: bytes
     version: bytes
+    time: int
     line: bytes
 
 
 def entries_of(data: bytes, feed: str, base: str, type: str, now: float) -> tuple[list[Entry], str | None]:
-    """The entries of a file, the oldest first; and what is wrong with the file, if the rest of it is missing.
+    """The entries of a file, its last one first, because feeds begin with the newest; and what is wrong with the file,
+    if the rest of it is missing.
 
     Args:
         feed: its URL, as it was given. base, type: its URL behind redirects and its Content-Type. now: seconds since
@@ -47,9 +49,7 @@ def entries_of(data: bytes, feed: str, base: str, type: str, now: float) -> tupl
     wrong = str(parsed.get("bozo_exception", "")) if parsed.bozo and not _harmless(parsed) else None
     if not parsed.entries and (wrong is not None or not parsed.get("version")):
         raise Refusal(f"it is no feed{f' ({wrong})' if wrong else ''}")
-    made = [_entry(entry, feed, base, now) for entry in parsed.entries]
-    made.sort(key=lambda pair: pair[0])  # stable
-    return [entry for _, entry in made], wrong
+    return [_entry(entry, feed, base, now) for entry in reversed(parsed.entries)], wrong
 
 
 def _harmless(parsed: Any) -> bool:
@@ -60,7 +60,7 @@ def _harmless(parsed: Any) -> bool:
     return isinstance(parsed.get("bozo_exception"), kinds)
 
 
-def _entry(entry: Any, feed: str, base: str, now: float) -> tuple[int, Entry]:
+def _entry(entry: Any, feed: str, base: str, now: float) -> Entry:
     title = _plain(entry.get("title_detail"))
     bodies = [_plain(part) for part in (*entry.get("content", ()), entry.get("summary_detail")) if part]
     text = "\n\n".join(part for part in (title, max(bodies, key=len, default="")) if part)
@@ -73,17 +73,17 @@ def _entry(entry: Any, feed: str, base: str, now: float) -> tuple[int, Entry]:
         "text": text,
     }  # fmt: skip
     line = orjson.dumps(_whole(document), option=orjson.OPT_APPEND_NEWLINE)
-    return seconds, keyed(line)
+    return keyed(line)
 
 
 def keyed(line: bytes) -> Entry:
     """The entry of a line. Raises ValueError if it has none."""
     document = orjson.loads(line)
     try:
-        id, text = document["id"].encode(), document["text"].encode()
+        id, text, time = document["id"].encode(), document["text"].encode(), int(document["time"])
     except (KeyError, TypeError, AttributeError):
         raise ValueError("no entry") from None
-    return Entry(_hash(id), _hash(text), line)
+    return Entry(_hash(id), _hash(text), time, line)
 
 
 def _hash(data: bytes) -> bytes:

@@ -14,7 +14,7 @@ from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.webfeeds.address import Turns, wrong_with
-from stream_lsh.webfeeds.entries import entries_of
+from stream_lsh.webfeeds.entries import Entry, entries_of
 from stream_lsh.webfeeds.fetching import Answer, Limits, Validators, visit
 from stream_lsh.webfeeds.log import FeedLog, FeedState
 from stream_lsh.wording import duration
@@ -79,22 +79,25 @@ class WebFeeds:
         turns, slots = Turns(self.limits.pause), asyncio.Semaphore(self.limits.at_once)
         async with httpx.AsyncClient(timeout=self.limits.seconds) as client:
 
-            async def one(url: str) -> bool:
+            async def one(url: str) -> list[Entry] | None:
                 state = log.feeds.get(url, FeedState())
                 if (wait := state.due - time.time()) > 0:
                     if self.every is None:
                         self.report(f"{url} is not fetched again for {duration(wait)}")
-                    return state.failures == 0
+                    return [] if state.failures == 0 else None
                 async with slots:
                     answer = await visit(client, turns, url, Validators(state.etag, state.modified), self.limits)
                 return await self._take(log, url, state, answer)
 
             done = await asyncio.gather(*map(one, self.urls))
+        # The order of arrival decides which document is kept: of one round the oldest comes first.
+        log.add(sorted((entry for found in done for entry in found or ()), key=lambda entry: entry.time))
         log.save()
-        return done.count(False)
+        return done.count(None)
 
-    async def _take(self, log: FeedLog, url: str, state: FeedState, answer: Answer) -> bool:
-        """Write down what a visit has brought; whether the feed could be read."""
+    async def _take(self, log: FeedLog, url: str, state: FeedState, answer: Answer) -> list[Entry] | None:
+        """The entries that a visit has brought, None if the feed could not be read; and when the next visit is due."""
+        entries: list[Entry] = []
         now, wrong, validators = time.time(), answer.wrong, Validators(state.etag, state.modified)
         if answer.data is not None:
             try:
@@ -103,7 +106,6 @@ class WebFeeds:
             except Refusal as refusal:
                 wrong = str(refusal)
             else:
-                log.add(entries)
                 if cut is None:
                     validators = answer.validators
                 else:  # the rest may come the next time
@@ -112,13 +114,13 @@ class WebFeeds:
         if wrong is None:
             due = now + (self.every or 0.0)
             log.update(url, etag=validators.etag, modified=validators.modified, due=due, failures=0)
-            return True
+            return entries
         wait = min((self.every or FIRST_WAIT) * 2 ** min(state.failures, 20), LONGEST_WAIT)
         due = now + max(wait if self.every is not None or answer.after else 0.0, answer.after)
         log.update(url, due=due, failures=state.failures + 1)
         later = f"; it is fetched again in {duration(due - now)}" if due > now else ""
         self.report(f"{url} could not be read: {wrong}{later}")
-        return False
+        return None
 
 
 class FeedInput(LineInput):

@@ -83,10 +83,15 @@ def test_entries_of_rss_and_atom(server: FeedServer, reader: Reader) -> None:
     }  # fmt: skip
 
 
+def test_oldest_entry_of_a_round_comes_first(server: FeedServer, reader: Reader) -> None:
+    one, two = server.shows("/1", rss(item(4, day=4), item(2, day=2))), server.shows("/2", rss(item(3, day=3), item(1)))
+    assert ids(reader.read(one, two)) == ["n1", "n2", "n3", "n4"]
+
+
 def test_restart_sends_nothing_twice(server: FeedServer, reader: Reader) -> None:
-    url = server.shows("/", rss(item(1), item(2)))
+    url = server.shows("/", rss(item(2), item(1)))
     assert len(reader.read(url)) == 2
-    server.shows("/", rss(item(2), item(3)))
+    server.shows("/", rss(item(3), item(2)))
     assert ids(reader.read(url)) == ["n1", "n2", "n3"]
 
 
@@ -249,7 +254,7 @@ def test_failing_feed_keeps_no_other_from_being_read(server: FeedServer, reader:
         (rss("<guid>1</guid><title>x&hellip;</title>"), {}, ["x…"]),
         (rss("<guid>1</guid><title>a\0b</title>"), {}, ["a\0b"]),
         (rss("<guid>1</guid><description></description>"), {}, [""]),
-        (rss(item(1, "a"), item(1, "b")), {}, ["Story 1\n\nb"]),
+        (rss(item(1, "a"), item(1, "b")), {}, ["Story 1\n\na"]),
         (rss(item(1, "Zürich")).decode().replace("utf-8", "iso-8859-1").encode("latin-1"), {}, ["Story 1\n\nZürich"]),
         (rss(item(1, "a").replace("2026", "9999")), {}, ["Story 1\n\na"]),
         (rss(item(1, "&i;"), head=ENTITIES), {}, None),
@@ -350,7 +355,7 @@ def test_killed_run_that_repeats_loses_and_repeats_nothing(server: FeedServer, t
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         count = len(server.got)
-        send(handler, 200, rss(*(item(number) for number in range(max(0, count - 3), count))), {})
+        send(handler, 200, rss(*(item(number) for number in reversed(range(max(0, count - 3), count)))), {})
 
     server.answers["/"] = answer
     command = [

@@ -93,7 +93,7 @@ class Reader:
         found.check()
         return found
 
-    def records(self, source: LineInput, begin: Position) -> Iterator[list[Line]]:
+    def records(self, source: LineInput, begin: Position = _START) -> Iterator[list[Line]]:
         """The records of an input from a position on, as they are read. Raises InputError."""
         title = "standard input" if source.name == "-" else source.name
         for lines in source.lines(begin):

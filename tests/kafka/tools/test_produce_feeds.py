@@ -48,7 +48,7 @@ def test_restart_sends_what_was_not_acknowledged_and_nothing_else(
 
     monkeypatch.setattr(produce_feeds, "Feeder", Fake)
     settings = KafkaSettings()
-    server.shows("/", rss(item(1), item(2)))
+    server.shows("/", rss(item(2), item(1)))
     send(settings, server, tmp_path)
     send(settings, server, tmp_path)
     assert taken == ["n1 1", "n2 2"]
@@ -65,7 +65,7 @@ def test_restart_sends_what_was_not_acknowledged_and_nothing_else(
 async def test_entries_are_on_the_topic_once(server: FeedServer, tmp_path: Path, make: Make) -> None:
     settings = await make(partitions=3)
     for last in (3, 5):
-        server.shows("/", rss(*(item(number) for number in range(last))))
+        server.shows("/", rss(*(item(number) for number in reversed(range(last)))))
         await asyncio.to_thread(send, settings, server, tmp_path)
     topic = Topics.of(settings).documents
     found: list[Any] = [record for partition in range(3) for record in await records(settings, topic, partition)]
