@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.pages import Page
 from support.serving import NDJSON, Serving
+from support.waiting import until
 
 ADDRESS = "127.0.0.1:8321"
 
@@ -18,6 +19,7 @@ class Handler(SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.long
 def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     listening = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "feeds")))
@@ -31,12 +33,10 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
         listening.shutdown()
         listening.server_close()
     assert page.examples >= 7
-    service = Serving(tmp_path / "index")
-    try:
+    with Serving(tmp_path / "index") as service:
+        until(lambda: service.client.get("/v1/groups").status_code == 200)
         group = service.client.get("/v1/groups").json()["groups"][0]
         assert [Path(url).stem for url in group["first_sources"]] == ["wire", "herald", "gazette", "today"]
         entries = (tmp_path / "entries.jsonl").read_bytes()
         again = service.client.post("/v1/documents", content=entries, headers=NDJSON).text.splitlines()
         assert len(again) == 21 and all('"redelivered"' in line for line in again)
-    finally:
-        service.end()
