@@ -82,10 +82,10 @@ class _Bytes:
         """The next line with its newline, or so many bytes of it."""
         found = b""
         while len(found) < most and not found.endswith(b"\n"):
-            piece = self._next(min(most - len(found), _PIECE))
-            if not piece:
+            if not self._next(1):
                 break
-            found += self._take(piece[: piece.find(b"\n") + 1] or piece)
+            end = self._block.find(b"\n", self._at, self._at + most - len(found)) + 1
+            found += self._take(self._block[self._at : end or self._at + most - len(found)])
         return found
 
     def read(self, count: int) -> bytes:

@@ -22,6 +22,8 @@ from stream_lsh.cli import main
 from stream_lsh.documents.columns import Batch, Fields, Position
 from stream_lsh.embedded.feed import open_input
 from stream_lsh.errors import InputError
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.produce import LeftOut, Reader
 
 START = Position()
 MENU = "".join(f"<li><a href=/{i}>Section {i}</a></li>" for i in range(12))
@@ -267,6 +269,12 @@ def test_record_that_is_still_written(tmp_path: Path) -> None:
     whole.write_bytes(one + two)
     run(tmp_path / "b", [whole], settings)
     assert read_lines(tmp_path / "a" / "unique") == read_lines(tmp_path / "b" / "unique")
+
+
+def test_record_is_produced_with_its_id_as_key(tmp_path: Path) -> None:
+    reader = Reader(KafkaSettings(), None, LeftOut())
+    (found,) = reader.records(reader.open(str(write(tmp_path / "a.warc.gz", *crawl(2)))))
+    assert [(line.key, line.line) for line in found] == [(b"urn:uuid:0", 3), (b"urn:uuid:1", 6)]
 
 
 def test_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
