@@ -1,6 +1,7 @@
 """The main text of real news pages, by two libraries: what is kept of the article, and pages per second.
 
 FOLDER has pages, html/NAME.html, and the article of each, txt/NAME.txt: as tests/data in the source of newspaper4k.
+It needs `pip install '.[crawl]' trafilatura lxml_html_clean`.
 """
 
 from __future__ import annotations
