@@ -29,6 +29,7 @@ LAYERS = (
     ("alerts",),
     ("wire",),
     ("embedded",),
+    ("webfeeds",),
     ("api",),
     ("kafka.settings",),
     ("kafka.names", "kafka.partitioner"),

@@ -17,6 +17,7 @@ stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --index index --unique unique.
 stream-lsh dedup feed.jsonl --index index --on-conflict update --deleted-field deleted --time-field changed
 stream-lsh dedup feed.jsonl --index index --groups groups.jsonl --source-field outlet --time-field published
 stream-lsh dedup feed.jsonl --index index --alerts - --rules rules.toml --source-field outlet --time-field published
+stream-lsh dedup --feed https://news.example/rss --feed-log entries.jsonl --every 5m --index index
 producer | stream-lsh dedup --index index --threshold 0.7 --text-field title --text-field body - | consumer
 """
 

@@ -30,6 +30,7 @@ from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.rejected import Share, check_rejected
 from stream_lsh.cli.stored import bound, stored_answers
 from stream_lsh.cli.summary import summary_lines
+from stream_lsh.cli.webfeeds import FIELDS, chosen_feeds, feed_options
 from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.errors import UsageError
 
@@ -37,8 +38,9 @@ ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these 
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
-INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a folder of text files, or - for standard input. Several
-inputs are read one after the other. Without INPUT, standard input is read if it is a pipe.
+INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a crawl (.warc, .wet; also compressed), a folder of text
+files, or - for standard input. Several inputs are read one after the other. Without INPUT, standard input is read if it
+is a pipe.
 """
 
 
@@ -52,6 +54,7 @@ def job_options(standard: str) -> list[click.Parameter]:
         index_option(),
         *(setting(name) for name in SECTIONS[INDEX]),
         config_option(),
+        *(feed_options() if standard == "unique" else ()),
         Option(
             ["--max-rejected"], type=Share(), metavar="SHARE", section=RUNNING,
             help="end with exit code 1 if more than this share of all documents was rejected, 0.01 or 1%; "
@@ -80,14 +83,18 @@ def run_job(
         StreamLshError, KeyboardInterrupt, OSError: for `failures.guarded` to explain.
     """
     given = context.params
-    inputs = chosen_inputs(given["inputs"], example)
-    outputs = chosen_outputs(given, standard, inputs)
+    asking = bool(given.get("feeds"))
+    inputs = chosen_inputs(given["inputs"], example) if given["inputs"] or not asking else []
+    named = [*inputs, *([str(given["feed_log"])] if given.get("feed_log") is not None else [])]
+    outputs = chosen_outputs(given, standard, named)
+    fields = FIELDS if asking and not inputs else {"source_field": FIELDS["source_field"]} if asking else {}
     folder: Path | None = given["folder"]
     set_resumes(context, folder)
 
     stored = stored_answers(folder)
     own = when_new if stored is None else bound(stored, given["measure"])
-    settings = load_settings(context, defaults={**always, **own})
+    settings = load_settings(context, defaults={**always, **fields, **own})
+    feeds = chosen_feeds(given, versions=settings.updates) if "feeds" in given else None
     asked = standard == "pairs"
     if asked and not given["quiet"] and settings.compare_with == "kept":
         complain(ONLY_KEPT)
@@ -100,8 +107,8 @@ def run_job(
     # A temporary index has no reader for them.
     kept = None if groups and folder is not None and settings.compare_with == "kept" else False
     job = Job(
-        settings, inputs, outputs, folder, overwrite=given["overwrite"], only_new=given["only_new"], rules=rules,
-        groups=kept, no_groups=not groups and not asked,
+        settings, [*inputs, *([feeds] if feeds is not None else [])], outputs, folder, overwrite=given["overwrite"],
+        only_new=given["only_new"], rules=rules, groups=kept, no_groups=not groups and not asked,
     )  # fmt: skip
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
         summary = job.run(progress)

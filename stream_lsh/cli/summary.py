@@ -17,6 +17,8 @@ REASONS = {
     "missing_field": "field missing",
     "empty": "no text",
     "too_large": "too large",
+    "bad_record": "broken record",
+    "no_page": "no page",
     "id_reused": "id of another text",
     "engine_error": "engine error",
 }

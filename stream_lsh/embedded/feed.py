@@ -6,17 +6,28 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from stream_lsh.documents.columns import Batch, Fields, Position
 from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
+from stream_lsh.embedded.warc import SUFFIXES, WarcInput
 from stream_lsh.errors import InputError
 from stream_lsh.index.store.rocksdb import Store
 
 INPUT, BLOCKS = "input/", "blocks/"  # and a hash of the path: what the index remembers of an input; its checksums
 CHUNK = 1024  # checksums of a value
+
+
+class Openable(Protocol):
+    """What opens an input of its own. Its string is the path of what is read."""
+
+    def open(self, fields: Fields) -> Input:
+        """The input; nothing is read yet."""
+
+
+Argument = str | Openable
 
 
 @dataclass(slots=True)
@@ -78,7 +89,13 @@ class Feed:
     """
 
     def __init__(
-        self, arguments: Sequence[str], fields: Fields, store: Store, *, growing: bool = False, only_new: bool = False
+        self,
+        arguments: Sequence[Argument],
+        fields: Fields,
+        store: Store,
+        *,
+        growing: bool = False,
+        only_new: bool = False,
     ) -> None:
         self.sources = [_source(open_input(argument, fields), store, only_new) for argument in arguments]
         self.pipes = any(source.identity is None for source in self.sources)
@@ -106,16 +123,23 @@ class Feed:
         return sum(source.input.raw_position for source in self.sources)
 
 
-def check_inputs(arguments: Sequence[str]) -> None:
+def check_inputs(arguments: Sequence[Argument]) -> None:
     """Raise InputError for an input that cannot be read: before an index is opened, or anything compiled, for it."""
     for argument in arguments:
         open_input(argument, Fields()).check()
 
 
-def open_input(argument: str, fields: Fields) -> Input:
+def open_input(argument: Argument, fields: Fields) -> Input:
     """The input that an argument of the command line means; nothing is read yet."""
+    if not isinstance(argument, str):
+        return argument.open(fields)
     folder = argument != "-" and Path(argument).is_dir()
-    return FolderInput(argument, fields) if folder else LineInput(argument, fields)
+    return FolderInput(argument, fields) if folder else file_input(argument, fields)
+
+
+def file_input(name: str, fields: Fields) -> LineInput:
+    """The input for a file of this name, by its suffix, or for `-`."""
+    return WarcInput(name, fields) if name.endswith(SUFFIXES) else LineInput(name, fields)
 
 
 def _source(input: Input, store: Store, only_new: bool) -> Source:
@@ -129,7 +153,7 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
         return Source(input, identity, Position(), False)
     before = InputIdentity(known["path"], known["head"], known["head_bytes"], known["size"])
     if input.matches(before):
-        unchanged = known["done"] and identity.size == known["size"]
+        unchanged = known["done"] and identity.size == known["size"] and not input.live
         if unchanged:
             input.left = known.get("left", 0)
         position = Position(known["offset"], known["line"], known.get("crc") or 0)

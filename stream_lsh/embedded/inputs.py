@@ -19,7 +19,7 @@ from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.checksums import Checksums, first_difference, first_difference_in
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
-from stream_lsh.embedded.lines import Lines, LineSplitter
+from stream_lsh.embedded.lines import Lines, LineSplitter, Splitter
 from stream_lsh.embedded.tables import how_to_convert, is_table
 from stream_lsh.errors import InputError
 
@@ -59,6 +59,8 @@ class Input(ABC):
         """Whether a last line without newline that is no complete document yet is left to a later run."""
         self.left = 0
         """Bytes of such a line that were left."""
+        self.live = False
+        """Whether reading it may bring more than it has now."""
         self.checked = False
         """Whether positions get checksums."""
         self.checksums: list[int] = []
@@ -138,6 +140,9 @@ class Input(ABC):
 class LineInput(Input):
     """JSON lines: a file, compressed if its suffix says so, a named pipe, or `-` for standard input."""
 
+    unit = "line"
+    """What positions count."""
+
     def __init__(self, name: str, fields: Fields) -> None:
         super().__init__(name, fields)
         self._decompress = None if name == "-" else decompressor(name)
@@ -211,23 +216,29 @@ class LineInput(Input):
                     blocks, mid_line = self._skip(blocks, position)
                 else:
                     mid_line = self._seek(descriptor, position)
-            whole = is_document if self.growing else None
-            limit = self.fields.max_document_bytes
             checksums = Checksums(position, self.checksums) if self.checked else None
-            splitter = LineSplitter(position, limit, max_documents, mid_line=mid_line, whole=whole, checksums=checksums)
+            splitter = self._splitter(position, max_documents, mid_line=mid_line, checksums=checksums)
             yield from splitter.split(blocks)
             self.left = splitter.left
         except Damaged as error:
-            read = f"{splitter.position.line} lines before it were read" if splitter else "nothing new was read"
+            read = f"{splitter.position.line} {self.unit}s before it were read" if splitter else "nothing new was read"
             raise InputError(
                 f"{self.name} cannot be read to its end: {error}; {read}. Replace the file by a whole one."
             ) from None
         except OSError as error:
             line = splitter.position.line if splitter else position.line
-            raise InputError(f"cannot read {self._title} after line {line}: {error.strerror}.") from None
+            raise InputError(f"cannot read {self._title} after {self.unit} {line}: {error.strerror}.") from None
         finally:
             if self.name != "-":
                 os.close(descriptor)
+
+    def _splitter(
+        self, position: Position, max_documents: int, *, mid_line: bool, checksums: Checksums | None = None
+    ) -> Splitter:
+        """What cuts blocks into documents from a position on."""
+        whole = is_document if self.growing else None
+        limit = self.fields.max_document_bytes
+        return LineSplitter(position, limit, max_documents, mid_line=mid_line, whole=whole, checksums=checksums)
 
     def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
         with self._opened() as descriptor:
@@ -239,7 +250,7 @@ class LineInput(Input):
             try:
                 for begins, ends in ranges:
                     mid_line = cut.skip(begins.offset)
-                    splitter = LineSplitter(begins, self.fields.max_document_bytes, MAX_DOCUMENTS, mid_line=mid_line)
+                    splitter = self._splitter(begins, MAX_DOCUMENTS, mid_line=mid_line)
                     yield from splitter.split(cut.read_to(ends.offset))
             except Damaged as error:
                 raise InputError(

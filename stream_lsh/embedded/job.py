@@ -13,7 +13,7 @@ from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.erasure import ENDING_SECONDS
-from stream_lsh.embedded.feed import Feed, Source, check_inputs
+from stream_lsh.embedded.feed import Argument, Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.outputs import check_distinct
@@ -43,8 +43,9 @@ class Job:
     """One run over some inputs.
 
     Args:
-        inputs: files, folders or "-". outputs: `unique`, `pairs`, `verdicts`, `groups`, `alerts`, `dead_letters` to a
-            path or "-". With `groups` or `alerts` a new index keeps groups; one that keeps them does so in every run.
+        inputs: files, folders, "-", or what opens an input. outputs: `unique`, `pairs`, `verdicts`, `groups`, `alerts`,
+            `dead_letters` to a path or "-". With `groups` or `alerts` a new index keeps groups; one that keeps them
+            does so in every run.
         folder: of the persistent index; without it a temporary one. Dead letters that have no output go there.
         overwrite: replace output files that are there, but not from this index (without `folder` they always are).
         only_new: write what no finished run has decided; else an output that lacks lines of the inputs gets them, too.
@@ -56,7 +57,7 @@ class Job:
     """
 
     settings: Settings
-    inputs: Sequence[str]
+    inputs: Sequence[Argument]
     outputs: Mapping[str, str]
     folder: Path | None = None
     _: KW_ONLY
@@ -96,7 +97,9 @@ class Job:
             outputs = dict(self.outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
-            check_distinct({f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, self.inputs)
+            check_distinct(
+                {f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, map(str, self.inputs)
+            )
             journal = Journal(index) if persistent else None
             targets = targets_of(outputs, job["outputs"], folder, overwrite=self.overwrite)
             missing: Sequence[Missing] = ()

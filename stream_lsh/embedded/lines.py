@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,19 @@ class Lines:
     offsets: NDArray[np.int64]
     rejected: dict[int, Rejection]
     position: Position
+
+
+class Splitter(Protocol):
+    """Cuts blocks into documents from a position on. left: bytes of the last one, not complete, left to a later run."""
+
+    left: int
+
+    @property
+    def position(self) -> Position:
+        """Behind the last complete document."""
+
+    def split(self, blocks: Iterable[bytes]) -> Iterator[Lines]:
+        """The documents of each block."""
 
 
 class LineSplitter:

@@ -97,7 +97,7 @@ class Page:
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, cwd=self.folder, env=self.environment
         )
-        return done.stdout + done.stderr
+        return done.stdout + PROGRESS.sub("", done.stderr)
 
 
 def same(shown: str, said: str) -> bool:

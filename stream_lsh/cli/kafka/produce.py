@@ -15,17 +15,19 @@ from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.options import KAFKA, KAFKA_SECTIONS, load_settings, quiet_option, settings_options
 from stream_lsh.cli.progress import Speed, progress_display
 from stream_lsh.cli.running import chosen_inputs
+from stream_lsh.cli.webfeeds import chosen_feeds, feed_options
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count, duration, per_second
 
 if TYPE_CHECKING:
     from stream_lsh.embedded.report import Progress
-    from stream_lsh.kafka.tools.produce import Feeder, Sent
+    from stream_lsh.kafka.tools.produce import Feeder, LeftOut, Sent
 
 EXAMPLES = """
 stream-lsh kafka produce feed.jsonl
 stream-lsh kafka produce monday.jsonl.gz tuesday.jsonl.zst --rate 1000
+stream-lsh kafka produce --feed https://news.example/rss --feed-log entries.jsonl --every 5m
 producer | stream-lsh kafka produce - --topic-prefix news --key url
 """
 SETTINGS = (
@@ -39,10 +41,11 @@ SETTINGS = (
     examples=EXAMPLES,
     help="""Send the lines of files to the documents topic, each as a record with the document's id as key.
 
-FILE has JSON lines (.jsonl; also .gz, .xz, .zst), or is - for standard input. Without FILE, standard input is read if
-it is a pipe. With --document-format text the value is the text alone. --partitioner chooses the partition of a key, and
-has to be that of your other producers. Lines keep their order, and count when all in-sync replicas have acknowledged
-them.""",
+FILE has JSON lines (.jsonl; also .gz, .xz, .zst) or is a crawl (.warc, .wet; also compressed), or is - for standard
+input. Without FILE, standard input is read if it is a pipe. With --feed it sends the new entries of web feeds instead.
+
+With --document-format text the value is the text alone. --partitioner chooses the partition of a key, and has to be
+that of your other producers. Lines keep their order, and count when all in-sync replicas have acknowledged them.""",
     params=[
         Option(
             ["--rate"], type=click.FloatRange(min=0, min_open=True), metavar="N", section="Sending",
@@ -50,13 +53,17 @@ them.""",
         ),
         Option(["--key"], metavar="FIELD", section="Sending", help="field of the key  [field of the id]"),
         *settings_options(SETTINGS, KafkaSettings),
+        *feed_options(),
         quiet_option(),
     ],
 )  # fmt: skip
 @click.argument("inputs", nargs=-1, metavar="[FILE ...]")
 @click.pass_context
 def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | None, key: str | None, **_: Any) -> None:
-    names = chosen_inputs(inputs, "stream-lsh kafka produce feed.jsonl")
+    asking = bool(context.params["feeds"])
+    if asking and inputs:
+        raise UsageError("give FILE or --feed, not both")
+    names = [] if asking else chosen_inputs(inputs, "stream-lsh kafka produce feed.jsonl")
     for name in names:
         if name != "-" and Path(name).is_dir():
             raise UsageError(f"{name} is a folder; name the files in it")
@@ -64,10 +71,22 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
         raise UsageError("--key is empty; name a field, or leave it out")
     needed = {"on_conflict": "update"} if context.params["key_is_id"] else None  # such keys need it
     settings = load_settings(context, KafkaSettings, defaults=needed)
+    feeds = chosen_feeds(context.params, versions=settings.updates)
     require_kafka()
     from stream_lsh.kafka.tools.produce import Feeder
 
     quiet = context.params["quiet"]
+    if feeds is not None:
+        from stream_lsh.kafka.tools.produce_feeds import send_feeds
+
+        def said(feeder: Feeder, sent: Sent) -> None:
+            if not quiet:
+                complain(summary(feeder, sent))
+            if feeder.excluded.count:
+                complain(left_out(feeder.excluded))
+
+        send_feeds(settings, feeds, key, rate, said)
+        return
     with progress_display(
         quiet=quiet, writes_standard_output=False, words=phrases, idle="nothing acknowledged yet"
     ) as display:
@@ -83,11 +102,15 @@ def produce(context: click.Context, /, inputs: tuple[str, ...], rate: float | No
             raise
     if not quiet:
         complain(summary(feeder, sent))
-    excluded = feeder.excluded
-    if excluded.count:
-        more = [f"and {excluded.count - len(excluded.messages):,} more"] * (excluded.count > len(excluded.messages))
-        lines = "\n  ".join([*excluded.messages, *more])
-        raise InputError(f"{count(excluded.count, 'line')} left out, all others sent:\n  {lines}")
+    if feeder.excluded.count:
+        raise InputError(left_out(feeder.excluded))
+
+
+def left_out(excluded: LeftOut) -> str:
+    """The lines that could not be sent, and why."""
+    more = [f"and {excluded.count - len(excluded.messages):,} more"] * (excluded.count > len(excluded.messages))
+    lines = "\n  ".join([*excluded.messages, *more])
+    return f"{count(excluded.count, 'line')} left out, all others sent:\n  {lines}"
 
 
 def summary(feeder: Feeder, sent: Sent) -> str:

@@ -19,6 +19,7 @@ from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
+from stream_lsh.embedded.feed import file_input
 from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import drop_producer
@@ -36,6 +37,7 @@ BATCH_BYTES = 512 * 2**10  # at most, and no more than the topic takes
 WAITING_BYTES = 32 * 2**20
 REPORT_SECONDS = 0.25
 _CATCH_UP_SECONDS = 0.1
+_START = Position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +89,14 @@ class Reader:
 
     def open(self, name: str) -> LineInput:
         """An input: a file, perhaps compressed, or - for standard input. Raises InputError if it is unreadable."""
-        found = LineInput(name, self._fields)
+        found = file_input(name, self._fields)
         found.check()
         return found
 
-    def records(self, source: LineInput) -> Iterator[list[Line]]:
-        """The records of an input, as they are read. Raises InputError."""
+    def records(self, source: LineInput, begin: Position = _START) -> Iterator[list[Line]]:
+        """The records of an input from a position on, as they are read. Raises InputError."""
         title = "standard input" if source.name == "-" else source.name
-        for lines in source.lines(Position()):
+        for lines in source.lines(begin):
             found = []
             starts, ends, numbers = lines.starts.tolist(), lines.ends.tolist(), lines.numbers.tolist()
             for place, (start, end, number) in enumerate(zip(starts, ends, numbers, strict=True)):
@@ -208,10 +210,12 @@ class Feeder:
         rate: float | None = None,
         report: Callable[[Sent], None] = lambda sent: None,
         lines: Iterator[list[Line]] | None = None,
+        begin: Position = _START,
     ) -> None:
         """
         Args:
-            names: files, or - for standard input. lines: sent instead of the files' lines.
+            names: files, or - for standard input. lines: sent instead of the files' lines. begin: position in each file
+                from which it is sent.
             key_field: the field of the key, by default that of the id.
             rate: documents a second; None = as fast as the broker takes them.
 
@@ -224,7 +228,7 @@ class Feeder:
         self.partitions = 0
         self._reader = Reader(settings, None if key_field == LINE_ID else key_field, self.excluded)
         self._sources = [self._reader.open(name) for name in names]
-        self._lines = lines or (found for source in self._sources for found in self._reader.records(source))
+        self._lines = lines or (found for source in self._sources for found in self._reader.records(source, begin))
         self._rate = rate
         self._report = report
         self._senders: list[_PartitionSender] = []

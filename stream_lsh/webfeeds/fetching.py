@@ -1,0 +1,118 @@
+"""One visit to a web feed: a conditional request, with limits, and what its answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+from stream_lsh.embedded.pages import Refusal, TooLarge, decompressed
+from stream_lsh.webfeeds.address import Turns, wrong_with
+
+if TYPE_CHECKING:
+    import httpx
+
+LONGEST_AFTER = 86_400.0  # seconds that Retry-After counts for at most
+_REDIRECTS = (301, 302, 303, 307, 308)
+HEADERS = {
+    "User-Agent": "stream-lsh (feed reader)",
+    "Accept": "application/rss+xml, application/atom+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1",
+    "Accept-Encoding": "gzip, deflate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """bytes: of an answer, also decompressed. seconds: of a request with its answer. redirects: followed by one visit.
+    pause: seconds between two requests to a host. at_once: requests."""
+
+    bytes: int = 4 * 2**20
+    seconds: float = 60.0
+    redirects: int = 5
+    pause: float = 1.0
+    at_once: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What an answer can be asked about the next time: its ETag and Last-Modified."""
+
+    etag: str | None = None
+    modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """data: of the feed, None if there is none. wrong: why, as the end of a sentence; None if the feed has not changed.
+    after: seconds that the server wants before the next request, by Retry-After. base: the URL after redirects."""
+
+    data: bytes | None = None
+    wrong: str | None = None
+    after: float = 0.0
+    validators: Validators = Validators()
+    base: str = ""
+    type: str = ""
+
+
+async def visit(client: httpx.AsyncClient, turns: Turns, url: str, known: Validators, limits: Limits) -> Answer:
+    """Fetch a feed, if it has changed. Never raises for what a server does."""
+    import httpx
+
+    at = url
+    try:
+        for _ in range(limits.redirects + 1):
+            async with turns.of(at), asyncio.timeout(limits.seconds):
+                answer, location = await _request(client, at, known, limits)
+            if location is None:
+                return answer
+            at = str(httpx.URL(at).join(location))
+            if (wrong := wrong_with(at)) is not None:
+                return Answer(wrong=f"it redirects to {at[:200]!r}: {wrong}")
+    except TimeoutError:
+        return Answer(wrong=f"the answer took more than {limits.seconds:g} s")
+    except TooLarge:
+        return Answer(wrong=f"it has more than {limits.bytes} bytes")
+    except Refusal as refusal:
+        return Answer(wrong=str(refusal))
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        return Answer(wrong=f"{type(error).__name__}: {error}"[:300])
+    return Answer(wrong=f"it redirects more than {limits.redirects} times")
+
+
+async def _request(client: httpx.AsyncClient, url: str, known: Validators, limits: Limits) -> tuple[Answer, str | None]:
+    """The answer to one request, or where it redirects to."""
+    headers = dict(HEADERS)
+    if known.etag is not None:
+        headers["If-None-Match"] = known.etag
+    if known.modified is not None:
+        headers["If-Modified-Since"] = known.modified
+    async with client.stream("GET", url, headers=headers, follow_redirects=False) as response:
+        status = response.status_code
+        if status in _REDIRECTS and (location := response.headers.get("location")):
+            return Answer(), location
+        if status == 304:
+            return Answer(), None
+        if status != 200:
+            after = _seconds(response.headers.get("retry-after"))
+            return Answer(wrong=f"the status of HTTP is {status}", after=after), None
+        raw = bytearray()
+        async for piece in response.aiter_raw(65_536):
+            raw += piece
+            if len(raw) > limits.bytes:
+                raise TooLarge
+        data = decompressed(bytes(raw), response.headers.get("content-encoding"), limits.bytes)
+        validators = Validators(response.headers.get("etag"), response.headers.get("last-modified"))
+        return Answer(data, None, 0.0, validators, url, response.headers.get("content-type", "")), None
+
+
+def _seconds(header: str | None) -> float:
+    """Of a Retry-After: a number of seconds, or a date."""
+    if header is None:
+        return 0.0
+    try:
+        seconds = float(header) if header.strip().isdigit() else parsedate_to_datetime(header).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(seconds, 0.0), LONGEST_AFTER)

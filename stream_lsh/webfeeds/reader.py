@@ -1,0 +1,160 @@
+"""Reads web feeds, once or again and again, into a log, which is an input of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stream_lsh.documents.columns import Fields, Position
+from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, LineInput
+from stream_lsh.embedded.lines import Lines
+from stream_lsh.embedded.pages import Refusal
+from stream_lsh.errors import InputError, UsageError
+from stream_lsh.webfeeds.address import Turns, wrong_with
+from stream_lsh.webfeeds.entries import Entry, entries_of
+from stream_lsh.webfeeds.fetching import Answer, Limits, Validators, visit
+from stream_lsh.webfeeds.log import FeedLog, FeedState
+from stream_lsh.wording import duration
+
+LONGEST_WAIT, FIRST_WAIT = 86_400.0, 60.0  # seconds until a feed that fails is fetched again
+_TICK = 0.2  # longest sleep at once, so that a signal is seen
+
+
+@dataclass
+class WebFeeds:
+    """Web feeds that are read into a log.
+
+    Args:
+        urls: of feeds. log: the file of the entries. every: seconds between two visits of a feed; None: one visit.
+        versions: an entry whose text has changed is an entry again. report: gets a sentence about each feed that fails.
+
+    Raises:
+        UsageError: a URL cannot be fetched.
+    """
+
+    urls: Sequence[str]
+    log: Path
+    every: float | None = None
+    versions: bool = False
+    report: Callable[[str], None] = print
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        self.urls = list(dict.fromkeys(self.urls))
+        for url in self.urls:
+            if (wrong := wrong_with(url)) is not None:
+                raise UsageError(f"--feed {url!r}: {wrong}")
+
+    def __str__(self) -> str:
+        return str(self.log)
+
+    def open(self, fields: Fields) -> FeedInput:
+        """The input of a job."""
+        return FeedInput(self, fields)
+
+    def rounds(self, log: FeedLog) -> Iterator[None]:
+        """Fetch what is due, again and again; each time new entries may be in the log, also before the first round.
+
+        Raises:
+            InputError: of a single round, no feed could be read; the log cannot be written.
+        """
+        yield
+        while True:
+            failed = asyncio.run(self._round(log))
+            yield
+            if self.every is None:
+                if failed == len(self.urls):
+                    raise InputError("no feed could be read; the reasons are above.")
+                return
+            while (wait := min(log.feeds[url].due for url in self.urls) - time.time()) > 0:
+                time.sleep(min(wait, _TICK))
+
+    async def _round(self, log: FeedLog) -> int:
+        """Visit all feeds that are due. Returns how many could not be read."""
+        import httpx
+
+        turns, slots = Turns(self.limits.pause), asyncio.Semaphore(self.limits.at_once)
+        async with httpx.AsyncClient(timeout=self.limits.seconds) as client:
+
+            async def one(url: str) -> list[Entry] | None:
+                state = log.feeds.get(url, FeedState())
+                if (wait := state.due - time.time()) > 0:
+                    if self.every is None:
+                        self.report(f"{url} is not fetched again for {duration(wait)}")
+                    return [] if state.failures == 0 else None
+                async with slots:
+                    answer = await visit(client, turns, url, Validators(state.etag, state.modified), self.limits)
+                return await self._take(log, url, state, answer)
+
+            done = await asyncio.gather(*map(one, self.urls))
+        # The order of arrival decides which document is kept: of one round the oldest comes first.
+        log.add(sorted((entry for found in done for entry in found or ()), key=lambda entry: entry.time))
+        log.save()
+        return done.count(None)
+
+    async def _take(self, log: FeedLog, url: str, state: FeedState, answer: Answer) -> list[Entry] | None:
+        """The entries that a visit has brought, None if the feed could not be read; and when the next visit is due."""
+        entries: list[Entry] = []
+        now, wrong, validators = time.time(), answer.wrong, Validators(state.etag, state.modified)
+        if answer.data is not None:
+            try:
+                # In a thread: what parsing takes must not count as the time that another server takes.
+                entries, cut = await asyncio.to_thread(entries_of, answer.data, url, answer.base, answer.type, now)
+            except Refusal as refusal:
+                wrong = str(refusal)
+            else:
+                if cut is None:
+                    validators = answer.validators
+                else:  # the rest may come the next time
+                    self.report(f"{url} is read as far as it goes: {cut}")
+                    validators = Validators()
+        if wrong is None:
+            due = now + (self.every or 0.0)
+            log.update(url, etag=validators.etag, modified=validators.modified, due=due, failures=0)
+            return entries
+        wait = min((self.every or FIRST_WAIT) * 2 ** min(state.failures, 20), LONGEST_WAIT)
+        due = now + max(wait if self.every is not None or answer.after else 0.0, answer.after)
+        log.update(url, due=due, failures=state.failures + 1)
+        later = f"; it is fetched again in {duration(due - now)}" if due > now else ""
+        self.report(f"{url} could not be read: {wrong}{later}")
+        return None
+
+
+class FeedInput(LineInput):
+    """The log of web feeds, which grows while it is read."""
+
+    def __init__(self, feeds: WebFeeds, fields: Fields) -> None:
+        super().__init__(str(feeds.log), fields)
+        self._feeds = feeds
+        self.live = True
+
+    def check(self, *, tables: bool = False) -> None:
+        """Raises InputError also for a missing package, and makes the log if there is none."""
+        for package in ("feedparser", "httpx"):
+            try:
+                __import__(package)
+            except ImportError:
+                raise InputError(
+                    f"--feed needs the package {package}, which is not installed: pip install 'stream-lsh[feeds]'"
+                ) from None
+        try:
+            self._feeds.log.touch()
+        except OSError as error:
+            raise InputError(f"cannot write {self._feeds.log}: {error.strerror}.") from None
+        super().check(tables=tables)
+
+    def lines(
+        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
+    ) -> Iterator[Lines]:
+        log = FeedLog(self._feeds.log, versions=self._feeds.versions)
+        try:
+            rounds = self._feeds.rounds(log)
+            for _ in rounds:
+                for lines in super().lines(position, max_bytes, max_documents):
+                    position = lines.position
+                    yield lines
+        finally:
+            log.close()

@@ -1,0 +1,75 @@
+"""Entries of web feeds onto the documents topic: each once, over restarts and failures."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.feed_server import FeedServer, item, rss, serving_feeds
+from support.json_lines import read_lines
+from support.kafka.brokers import Make
+from support.kafka.stages import records
+
+from stream_lsh.errors import BrokerError
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools import produce_feeds
+from stream_lsh.kafka.tools.produce import Feeder, Sent
+from stream_lsh.kafka.tools.produce_feeds import send_feeds
+from stream_lsh.webfeeds.reader import WebFeeds
+
+
+@pytest.fixture
+def server() -> Iterator[FeedServer]:
+    with serving_feeds() as found:
+        yield found
+
+
+def send(settings: KafkaSettings, server: FeedServer, folder: Path) -> None:
+    feeds = WebFeeds([server.url + "/"], folder / "log", report=lambda _: None)
+    send_feeds(settings, feeds, None, None, lambda feeder, sent: None)
+
+
+def test_restart_sends_what_was_not_acknowledged_and_nothing_else(
+    server: FeedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+    away = False
+
+    class Fake(Feeder):
+        async def run(self) -> Sent:
+            found = [line for lines in self._lines for line in lines]
+            if away:
+                raise BrokerError("away")
+            taken.extend(f"{(line.key or b'').decode().partition('#')[2]} {line.line}" for line in found)
+            return Sent(len(found), 0, None, 0.1)
+
+    monkeypatch.setattr(produce_feeds, "Feeder", Fake)
+    settings = KafkaSettings()
+    server.shows("/", rss(item(2), item(1)))
+    send(settings, server, tmp_path)
+    send(settings, server, tmp_path)
+    assert taken == ["n1 1", "n2 2"]
+    away = True
+    server.shows("/", rss(item(3)))
+    with pytest.raises(BrokerError):
+        send(settings, server, tmp_path)
+    away = False
+    server.shows("/", rss(item(4)))
+    send(settings, server, tmp_path)
+    assert taken[2:] == ["n3 3", "n4 4"]
+
+
+async def test_entries_are_on_the_topic_once(server: FeedServer, tmp_path: Path, make: Make) -> None:
+    settings = await make(partitions=3)
+    for last in (3, 5):
+        server.shows("/", rss(*(item(number) for number in reversed(range(last)))))
+        await asyncio.to_thread(send, settings, server, tmp_path)
+    topic = Topics.of(settings).documents
+    found: list[Any] = [record for partition in range(3) for record in await records(settings, topic, partition)]
+    assert sorted(json.loads(record.value)["id"] for record in found) == [
+        entry["id"] for entry in read_lines(tmp_path / "log")
+    ]
+    assert all(record.key.decode() == json.loads(record.value)["id"] for record in found)
