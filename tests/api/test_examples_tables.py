@@ -1,0 +1,40 @@
+"""The examples with other libraries run, each as a program of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support import tables
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TEXT = "the council has voted for the new bridge over the river and work begins in spring"
+
+
+def run(name: str, *words: object) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def news(path: Path, ids: list[int], texts: list[str]) -> Path:
+    outlets = [f"outlet {id}" for id in ids]
+    return tables.write(path, pa.table({"id": ids, "text": texts, "outlet": outlets}))
+
+
+def test_polars_keeps_new_rows_of_several_files(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    monday = news(tmp_path / "monday.parquet", [1, 2], [TEXT, f"{TEXT} soon"])
+    tuesday = news(tmp_path / "tuesday.parquet", [3, 4], ["something else altogether", TEXT])
+    out = tmp_path / "out.parquet"
+    assert run("with_polars.py", tmp_path / "index", out, monday, tuesday) == "2 rows are new\n"
+    kept = tables.read(out)
+    assert kept["id"].to_pylist() == [1, 3] and kept.column_names == ["id", "text", "outlet"]
+
+
+def test_duckdb_joins_verdicts_with_the_table(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    file = news(tmp_path / "news.parquet", [1, 2, 3], [TEXT, "something else altogether", f"{TEXT} soon"])
+    assert run("with_duckdb.py", tmp_path / "index", file) == "outlet 3 has 1 of outlet 1 (0.93)\n"
