@@ -12,6 +12,7 @@ from stream_lsh.documents.columns import Batch, Fields, Position
 from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
+from stream_lsh.embedded.remote import is_remote
 from stream_lsh.embedded.table_input import TableInput, is_table
 from stream_lsh.errors import InputError
 from stream_lsh.index.store.rocksdb import Store
@@ -118,6 +119,11 @@ def open_input(argument: str, fields: Fields) -> Input:
     folder = argument != "-" and Path(argument).is_dir()
     if not folder and is_table(argument):
         return TableInput(argument, fields)
+    if is_remote(argument):
+        raise InputError(
+            f"{argument}: of addresses only tables are read (.parquet, .arrow, .csv, .tsv); pipe other files: "
+            "curl ADDRESS | stream-lsh dedup -"
+        )
     return FolderInput(argument, fields) if folder else LineInput(argument, fields)
 
 

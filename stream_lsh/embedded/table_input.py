@@ -21,6 +21,7 @@ from stream_lsh.documents.columns import Batch, Fields, Position, Rejection, dea
 from stream_lsh.documents.dead_letters import KEPT_BYTES
 from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity, LineInput, LineRange
 from stream_lsh.embedded.lines import Lines
+from stream_lsh.embedded.remote import RemoteFile, is_remote
 from stream_lsh.embedded.tables import DELIMITERS, Part, Table, open_table, table_suffix
 from stream_lsh.errors import InputError
 
@@ -35,7 +36,7 @@ class TableInput(Input):
 
     def __init__(self, name: str, fields: Fields) -> None:
         super().__init__(name, fields)
-        self._file = LineInput(name, fields)  # for what concerns the file itself
+        self._remote = is_remote(name)
         self._table: Table | None = None
 
     @property
@@ -47,22 +48,29 @@ class TableInput(Input):
 
     def _open(self) -> Any:
         pa = pyarrow()
+        if self._remote:
+            return pa.PythonFile(RemoteFile(self.name), "r")
         # An Arrow file may be one batch, which is then not copied into memory.
         compressed = self.name.lower().endswith((".gz", ".xz", ".zst", ".parquet", ".pq"))
         return pa.OSFile(self.name) if compressed else pa.memory_map(self.name)
 
     def check(self, *, columns: bool = True) -> None:
-        self._file.check()
+        if not self._remote:
+            LineInput(self.name, self.fields).check()
         table = self.table
         if columns:
             check_columns(table.schema, self.fields, self.name, cells=table.cells)
 
     def identity(self) -> InputIdentity | None:
+        if self._remote:
+            return InputIdentity(*self._identity(HEAD_BYTES), size=self.size or 0)
         status = Path(self.name).stat()
         stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         return InputIdentity(*self._identity(HEAD_BYTES), size=status.st_size, stamp=stamp)
 
     def _identity(self, head_bytes: int) -> tuple[str, str, int]:
+        if self._remote:
+            return self.name, RemoteFile(self.name).version, head_bytes
         with Path(self.name).open("rb") as file:
             head = file.read(head_bytes)
             size = file.seek(0, os.SEEK_END)
@@ -72,7 +80,7 @@ class TableInput(Input):
 
     @property
     def size(self) -> int | None:
-        return Path(self.name).stat().st_size
+        return RemoteFile(self.name).bytes if self._remote else Path(self.name).stat().st_size
 
     def lines(
         self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
@@ -156,6 +164,8 @@ def is_table(name: str) -> bool:
     """Whether a file is a table, by its name; lines of JSON may be called CSV."""
     if (suffix := table_suffix(name)) not in DELIMITERS:
         return suffix is not None
+    if is_remote(name):
+        return True
     path = Path(name)
     head = LineInput(name, Fields()).head(HEAD_BYTES) if path.is_file() and os.access(path, os.R_OK) else b""
     begin = head.removeprefix(b"\xef\xbb\xbf").lstrip()

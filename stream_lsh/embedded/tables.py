@@ -14,6 +14,7 @@ from typing import Any
 from stream_lsh.documents.arrow_fields import pyarrow
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.embedded.decompression import Damaged, decompressor
+from stream_lsh.embedded.remote import path_of
 from stream_lsh.errors import InputError
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -56,7 +57,7 @@ class Part:
 
 def table_suffix(name: str) -> str | None:
     """The suffix that says a file is a table, without that of a compression; None if it says no such thing."""
-    path = PurePath(name.lower())
+    path = PurePath(path_of(name).lower())
     suffix = PurePath(path.stem).suffix if decompressor(path.name) is not None else path.suffix
     return suffix if suffix in (*DELIMITERS, *ARROW, *PARQUET) else None
 
@@ -113,7 +114,7 @@ def open_table(name: str, file: Callable[[], Any]) -> Table:
     pyarrow(f"{name}, a table,")
     if suffix in DELIMITERS:
         return _Csv(name, file, DELIMITERS[suffix])
-    if decompressor(name) is not None:
+    if decompressor(path_of(name)) is not None:
         raise InputError(f"{name} is compressed twice: a table of this kind compresses itself. Decompress the file.")
     return _Parquet(name, file) if suffix in PARQUET else _Ipc(name, file)
 
@@ -285,7 +286,7 @@ class _Source(io.RawIOBase):
 
     def __init__(self, name: str, file: Any) -> None:
         self._file, self._size = file, max(1, file.size())
-        decompress = decompressor(name)
+        decompress = decompressor(path_of(name))
         pieces = iter(lambda: file.read(_PIECE), b"")
         self._pieces: Iterator[bytes] = pieces if decompress is None else decompress(pieces)
         self._left = b""
