@@ -28,6 +28,10 @@ class Lines:
     rejected: dict[int, Rejection]
     position: Position
 
+    def plain(self) -> Lines:
+        """The same with their bytes in `data`."""
+        return self
+
     def raw_lines(self, at: NDArray[np.int64]) -> bytes:
         """The bytes of some of them, by place, each with a newline."""
         return raw_lines(self.data, self.starts, self.ends, at)

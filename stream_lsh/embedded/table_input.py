@@ -129,6 +129,12 @@ class Rows(Lines):
     rows: Any
     refused: dict[int, bytes]
 
+    def plain(self) -> Lines:
+        data = json_lines(self.rows)
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10)  # JSON has no line break within a line
+        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
+        return Lines(data, starts, ends, self.numbers, self.offsets, self.rejected, self.position)
+
     def raw_lines(self, at: NDArray[np.int64]) -> bytes:
         return json_lines(taken(self.rows, at))
 
@@ -209,14 +215,28 @@ def json_lines(rows: Any) -> bytes:
 
 def _json_values(column: Any) -> list[Any]:
     pa = pyarrow()
-    types = pa.types
-    if types.is_timestamp(column.type):
+    if pa.types.is_timestamp(column.type):
         column = column.cast(pa.string())
     try:
         values: list[Any] = column.to_pylist()
-    except UnicodeDecodeError:
-        values = column.cast(pa.large_binary()).to_pylist()
+    except (ValueError, OverflowError):  # nanoseconds, a year that Python does not have, or bytes that are not UTF-8
+        values = [_python(pa, scalar) for scalar in column]
     return values
+
+
+def _python(pa: Any, scalar: Any) -> Any:
+    if not scalar.is_valid:
+        return None
+    if isinstance(scalar, pa.StructScalar):
+        return {name: _python(pa, value) for name, value in scalar.items()}
+    if isinstance(scalar, pa.ListScalar):
+        return [_python(pa, value) for value in scalar.values]
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return scalar.cast(pa.large_binary()).as_py()
+    except (ValueError, OverflowError):
+        return scalar.cast(pa.string()).as_py()
 
 
 def _json(value: object) -> object:

@@ -331,6 +331,21 @@ def test_nested_columns_sets_vectors_and_deletions(tmp_path: Path) -> None:
     assert (letter["reason"], letter["line"]) == ("wrong_type", 2)
 
 
+def test_values_that_python_does_not_have_are_text_in_json(tmp_path: Path) -> None:
+    far = 2**40
+    rows = pa.table({
+        "id": [1], "text": [TEXT], "moments": pa.array([[1, None]], pa.list_(pa.timestamp("ns"))),
+        "day": pa.array([far // 2**12], pa.date32()), "price": [Decimal("1.50")], "raw": [b"\xff"],
+        "inner": pa.array([{"a": 1}], pa.struct([("a", pa.duration("ns"))])), "number": [float("nan")],
+    })  # fmt: skip
+    path = tables.write(tmp_path / "feed.arrow", rows)
+    dedup(path, "--unique", tmp_path / "u.jsonl")
+    (line,) = read_lines((tmp_path / "u.jsonl").read_text())
+    assert (line["moments"], line["inner"]) == (["1970-01-01 00:00:00.000000001", None], {"a": "1"})
+    assert (line["price"], line["raw"], line["number"]) == ("1.50", "/w==", None)
+    assert isinstance(line["day"], str)
+
+
 def test_several_texts_are_joined_by_a_line_break(tmp_path: Path) -> None:
     rows = pa.table({"id": [1, 2], "head": pa.array(["a head", None]).dictionary_encode(), "body": ["a body", "b"]})
     path = tables.write(tmp_path / "feed.parquet", rows)
