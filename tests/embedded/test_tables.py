@@ -17,8 +17,9 @@ from support.json_lines import read_lines, write_lines
 from support.kills import COMMITTING, kill
 
 from stream_lsh.documents.columns import LINE_ID, Batch, Fields, Position
+from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.feed import open_input
-from stream_lsh.errors import InputError
+from stream_lsh.errors import InputError, StreamLshError
 
 TEXT = "the council has voted for the new bridge over the river"
 
@@ -93,6 +94,23 @@ def test_killed_runs_resume_to_the_row(tmp_path: Path, suffix: str) -> None:
         same = broken.read_bytes() == whole.read_bytes()
     assert same
     assert len(read_lines(verdicts.read_text())) == 3000
+
+
+def test_a_table_whose_last_commit_failed_is_completed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed, out = tables.write(tmp_path / "feed.parquet", tables.table(300)), tmp_path / "out.parquet"
+    run, commit = (feed, "--unique", out, "--index", tmp_path / "index"), Engine.commit
+
+    def failing(engine: Engine, job: dict[str, Any], *given: Any, **more: Any) -> None:
+        if not job["open"]:
+            raise StreamLshError("enough")
+        commit(engine, job, *given, **more)
+
+    monkeypatch.setattr(Engine, "commit", failing)
+    dedup(*run, code=1)
+    whole = out.read_bytes()  # the index does not know that it is complete
+    monkeypatch.undo()
+    dedup(*run)
+    assert out.read_bytes() == whole and not list(tmp_path.glob("*.part"))
 
 
 def test_a_later_run_adds_rows_to_a_table(tmp_path: Path) -> None:
