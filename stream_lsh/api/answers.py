@@ -73,7 +73,7 @@ def _verdict(
         if representative
         else None,
         new_representatives=_new_representatives(judgement, index, i) if len(judgement.later) else (),
-        detail=why.detail if why is not None else _detail(kind, replaces, not_compared, index.settings),
+        detail=why.detail if why is not None else detail_of(kind, replaces, not_compared, index.settings),
     )
 
 
@@ -82,7 +82,7 @@ def _new_representatives(judgement: Judgement, index: Index, i: int) -> tuple[tu
     return tuple((group, known_id(index.id_of(shard, row)), seq) for _, group, shard, row, seq in found)
 
 
-def _detail(kind: int, replaces: int, not_compared: int, settings: Settings) -> str | None:
+def detail_of(kind: int, replaces: int, not_compared: int, settings: Settings) -> str | None:
     """What there is to explain of a verdict on a document that is not rejected."""
     if kind == verdicts.Kind.OUTDATED:
         return "a later version of the document, or its deletion, came before"

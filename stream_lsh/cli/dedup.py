@@ -13,6 +13,7 @@ from stream_lsh.errors import UsageError
 
 EXAMPLES = """
 stream-lsh dedup feed.jsonl > unique.jsonl
+stream-lsh dedup week.parquet --id-field url --text-field body --unique kept.parquet
 stream-lsh dedup monday.jsonl.gz tuesday.jsonl.gz --index index --unique unique.jsonl.zst --verdicts verdicts.jsonl
 stream-lsh dedup feed.jsonl --index index --on-conflict update --deleted-field deleted --time-field changed
 stream-lsh dedup feed.jsonl --index index --groups groups.jsonl --source-field outlet --time-field published

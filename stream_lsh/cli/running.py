@@ -38,9 +38,9 @@ ONLY_KEPT = "the index compares with what was kept (compare_with = kept): these 
 OUTPUTS = ("unique", "pairs", "verdicts", "groups", "alerts", "dead_letters")
 STANDARD = "-"
 INPUT_HELP = """
-INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a crawl (.warc, .wet; also compressed), a folder of text
-files, or - for standard input. Several inputs are read one after the other. Without INPUT, standard input is read if it
-is a pipe.
+INPUT is a file of JSON lines (.jsonl; also .gz, .xz, .zst), a table (.parquet, .arrow, .csv, .tsv), a crawl (.warc,
+.wet; also compressed), a folder of text files, or - for standard input. Several inputs are read one after the other.
+Without INPUT, standard input is read if it is a pipe.
 """
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 REASONS = {
     "not_json": "not JSON",
+    "not_csv": "not a row",
     "not_utf8": "not UTF-8",
     "missing_field": "field missing",
     "empty": "no text",

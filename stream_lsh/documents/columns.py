@@ -138,12 +138,31 @@ class Batch(Columns):
         """The bytes of document i; the beginning, if it was too large."""
         return self.data[int(self.line_starts[i]) : int(self.line_ends[i])]
 
+    def raw_lines(self, at: NDArray[np.int64]) -> bytes:
+        """The bytes of some documents, by place, each with a newline."""
+        return raw_lines(self.data, self.line_starts, self.line_ends, at)
+
     def dead_letter(self, i: int, rejection: Rejection | None = None) -> bytes:
         """The dead letter of document i, one line. rejection: a reason found after parsing."""
         why = rejection or self.rejected[i]
         return dead_letter(
             why.reason, why.detail, self.input, int(self.line_numbers[i]), int(self.offsets[i]), self.raw(i), why.size
         )
+
+
+def raw_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], at: NDArray[np.int64]) -> bytes:
+    """The lines data[starts[i]:ends[i]] at some places, each with a newline. Neighbours are copied in one piece."""
+    if not len(at):
+        return b""
+    starts, ends = starts[at], ends[at]
+    breaks = np.flatnonzero(starts[1:] != ends[:-1] + 1) + 1
+    firsts = starts[np.concatenate(([0], breaks))].tolist()
+    lasts = ends[np.concatenate((breaks - 1, [len(at) - 1]))].tolist()
+    view = memoryview(data)
+    parts: list[bytes | memoryview] = []
+    for first, last in zip(firsts, lasts, strict=True):
+        parts += [view[first:last], b"\n"]
+    return b"".join(parts)
 
 
 def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:

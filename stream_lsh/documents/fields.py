@@ -119,10 +119,13 @@ class Fields:
         return self.source_field is not None and isinstance(_resolve(document, self.source_field), float)
 
     def _source(self, document: dict[str, object]) -> bytes:
-        if self.source_field is None:
-            return b""
+        return b"" if self.source_field is None else self.source_text(_resolve(document, self.source_field))
+
+    @staticmethod
+    def source_text(value: object) -> bytes:
+        """A source as JSON text, b"" for a value that is none."""
         try:
-            text = id_text(_resolve(document, self.source_field))
+            text = id_text(value)
         except Refused:
             return b""
         return text if len(text) <= MAX_SOURCE_BYTES else b""

@@ -12,6 +12,8 @@ from stream_lsh.documents.columns import Batch, Fields, Position
 from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
+from stream_lsh.embedded.remote import is_remote
+from stream_lsh.embedded.table_input import TableInput, is_table
 from stream_lsh.embedded.warc import SUFFIXES, WarcInput
 from stream_lsh.errors import InputError
 from stream_lsh.index.store.rocksdb import Store
@@ -126,7 +128,7 @@ class Feed:
 def check_inputs(arguments: Sequence[Argument]) -> None:
     """Raise InputError for an input that cannot be read: before an index is opened, or anything compiled, for it."""
     for argument in arguments:
-        open_input(argument, Fields()).check()
+        open_input(argument, Fields()).check(columns=False)
 
 
 def open_input(argument: Argument, fields: Fields) -> Input:
@@ -134,11 +136,18 @@ def open_input(argument: Argument, fields: Fields) -> Input:
     if not isinstance(argument, str):
         return argument.open(fields)
     folder = argument != "-" and Path(argument).is_dir()
+    if not folder and is_remote(argument) and not is_table(argument):
+        raise InputError(
+            f"{argument}: of addresses only tables are read (.parquet, .arrow, .csv, .tsv); pipe other files: "
+            "curl ADDRESS | stream-lsh dedup -"
+        )
     return FolderInput(argument, fields) if folder else file_input(argument, fields)
 
 
-def file_input(name: str, fields: Fields) -> LineInput:
+def file_input(name: str, fields: Fields) -> Input:
     """The input for a file of this name, by its suffix, or for `-`."""
+    if is_table(name):
+        return TableInput(name, fields)
     return WarcInput(name, fields) if name.endswith(SUFFIXES) else LineInput(name, fields)
 
 
@@ -167,11 +176,11 @@ def _source(input: Input, store: Store, only_new: bool) -> Source:
     if not known["done"]:
         raise InputError(
             f"{input.name} is not the file that the interrupted run was reading (it had come to line {known['line']}, "
-            "and the beginning is another now): put that file back, or give the new one another name."
+            f"and {input.changed}): put that file back, or give the new one another name."
         )
     if not only_new:
         raise InputError(
-            f"{input.name} is not the file that was read before: its beginning is another now. Put the file back as it "
+            f"{input.name} is not the file that was read before: {input.changed}. Put the file back as it "
             "was, or give the new one another name. If the name is used again for new documents, add --only-new: the "
             "file is read from its beginning, and outputs get what is new in it."
         )

@@ -42,7 +42,7 @@ class FolderInput(Input):
         super().__init__(name, parsed)
         self._files: list[tuple[str, int]] | None = None
 
-    def check(self, *, tables: bool = False) -> None:
+    def check(self, *, columns: bool = True) -> None:
         if self.fields.match_within:
             raise UsageError(
                 f"{self.name} is a folder of text files, which have no fields to match within "

@@ -20,7 +20,6 @@ from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.checksums import Checksums, first_difference, first_difference_in
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
 from stream_lsh.embedded.lines import Lines, LineSplitter, Splitter
-from stream_lsh.embedded.tables import how_to_convert, is_table
 from stream_lsh.errors import InputError
 
 MAX_BYTES = 1 << 20
@@ -50,6 +49,8 @@ class InputIdentity:
 class Input(ABC):
     """One input. `name`: the argument it was opened from."""
 
+    changed = "its beginning is another now"
+
     def __init__(self, name: str, fields: Fields) -> None:
         self.name = name
         self.fields = fields
@@ -67,8 +68,9 @@ class Input(ABC):
         """Those of whole blocks that have been read since the position (`checksums.Checksums`)."""
 
     @abstractmethod
-    def check(self, *, tables: bool = False) -> None:
-        """Raises InputError if the input can't be read at all; reads nothing of a pipe. tables: of a table, too."""
+    def check(self, *, columns: bool = True) -> None:
+        """Raises InputError if the input can't be read at all; reads nothing of a pipe. columns: or if it is a table
+        without the columns that the fields name."""
 
     @abstractmethod
     def identity(self) -> InputIdentity | None:
@@ -147,18 +149,14 @@ class LineInput(Input):
         super().__init__(name, fields)
         self._decompress = None if name == "-" else decompressor(name)
 
-    def check(self, *, tables: bool = False) -> None:
+    def check(self, *, columns: bool = True) -> None:
         if self.name == "-":
             return
         self._status()
         if not os.access(self.name, os.R_OK):
             raise InputError(f"cannot read {self.name}: permission denied.")
-        if self._regular() and not tables:
-            head = self._head(HEAD_BYTES)
-            if is_table(self.name, head):
-                raise InputError(how_to_convert(self.name, head))
 
-    def _head(self, count: int) -> bytes:
+    def head(self, count: int) -> bytes:
         """The first bytes, decompressed; fewer if there are no more before the end or some damage."""
         head = b""
         with self._opened() as descriptor, contextlib.suppress(Damaged):
@@ -191,7 +189,7 @@ class LineInput(Input):
     def _identity(self, head_bytes: int) -> tuple[str, str, int] | None:
         if self.name == "-" or not self._regular():
             return None
-        head = self._head(head_bytes)
+        head = self.head(head_bytes)
         return str(Path(self.name).resolve()), hashlib.sha256(head).hexdigest(), len(head)
 
     @property

@@ -23,6 +23,7 @@ from stream_lsh.embedded.rewriting import write_again
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.source_positions import SourcePositions
+from stream_lsh.embedded.table_output import schema_of
 from stream_lsh.embedded.targets import Missing, missing_of, targets_of
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.errors import StoreError, StreamLshError
@@ -97,6 +98,7 @@ class Job:
             outputs = dict(self.outputs)
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
+            schema = schema_of(outputs, [source.input for source in feed.sources], updates=engine.settings.updates)
             check_distinct(
                 {f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, map(str, self.inputs)
             )
@@ -106,7 +108,7 @@ class Job:
             if journal is not None:
                 of = job["first"] if job["open"] else None
                 missing = missing_of(targets, feed, journal, only_new=self.only_new, job=of)
-            sink = Sink(targets, job["outputs"], bool(job["open"]), self.folder, self.settings.verify)
+            sink = Sink(targets, job["outputs"], bool(job["open"]), self.folder, self.settings.verify, schema)
             try:
                 run = _Run(engine, feed, sink, journal, progress, persistent)
                 summary = run.go(self.folder, missing)
@@ -167,6 +169,7 @@ class _Run:
         finished = len(already) == len(self._feed.sources)
         if finished and not missing:
             self._sink.finish()
+            self._sink.settle()
             return self._summary(already, folder)
         if finished and not self._sink.files({name for _, names in missing for name in names}):
             with postponed() as check_signals:  # a pipe cannot be read again: there is nothing to remember
@@ -309,6 +312,7 @@ class _Run:
             if complete or self._feed.pipes or not self._sync:
                 self._sink.finish()
             self._commit(open=not complete)
+            self._sink.settle()
         except (StreamLshError, OSError):
             # The first error is the one to report; what was not committed is done again by the next run.
             if complete:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Position, Rejection
+from stream_lsh.documents.columns import Position, Rejection, raw_lines
 from stream_lsh.documents.dead_letters import KEPT_BYTES
 from stream_lsh.embedded.checksums import Checksums
 
@@ -28,6 +28,14 @@ class Lines:
     offsets: NDArray[np.int64]
     rejected: dict[int, Rejection]
     position: Position
+
+    def plain(self) -> Lines:
+        """The same with their bytes in `data`."""
+        return self
+
+    def raw_lines(self, at: NDArray[np.int64]) -> bytes:
+        """The bytes of some of them, by place, each with a newline."""
+        return raw_lines(self.data, self.starts, self.ends, at)
 
 
 class Splitter(Protocol):

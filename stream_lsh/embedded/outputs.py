@@ -60,6 +60,8 @@ class Output:
         self._since: int | None = None
         self._end = _bytes_before(descriptor, length) if self.regular and length else b""
         self._closed = False
+        self.whole = False
+        """Whether a write that fails leaves nothing of its data, which are no lines."""
 
     @classmethod
     def create(cls, path: str | Path, overwrite: bool = False) -> Output:
@@ -72,7 +74,7 @@ class Output:
         except FileExistsError:
             descriptor = cls._open_existing(name, overwrite)
         except (OSError, ValueError) as error:
-            raise _refused("create", name, error) from None
+            raise refused("create", name, error) from None
         return cls(name, descriptor, 0, compressor(name))
 
     @staticmethod
@@ -80,16 +82,12 @@ class Output:
         try:
             status = Path(name).stat()
             regular = stat.S_ISREG(status.st_mode)
-            if regular and status.st_size and not overwrite:
-                raise OutputError(
-                    f"{name} is there already, with {status.st_size} bytes in it that are not from this index: "
-                    "remove it, choose another name, or add --overwrite to replace it."
-                )
+            check_free(name, overwrite)
             descriptor = os.open(name, (os.O_RDWR if regular else os.O_WRONLY) | os.O_CLOEXEC)
             if regular:
                 os.ftruncate(descriptor, 0)
         except OSError as error:
-            raise _refused("write", name, error) from None
+            raise refused("write", name, error) from None
         return descriptor
 
     @classmethod
@@ -109,14 +107,14 @@ class Output:
                 "put the file back, or start with an empty index directory."
             ) from None
         except (OSError, ValueError) as error:
-            raise _refused("write", name, error) from None
+            raise refused("write", name, error) from None
         try:
             _check_length(name, descriptor, state)
             os.ftruncate(descriptor, state.length)
             os.lseek(descriptor, state.length, os.SEEK_SET)
         except OSError as error:
             os.close(descriptor)
-            raise _refused("write", name, error) from None
+            raise refused("write", name, error) from None
         except OutputError:
             os.close(descriptor)
             raise
@@ -138,7 +136,7 @@ class Output:
                 os.lseek(descriptor, state.length, os.SEEK_SET)
             return cls(name, descriptor, _standard_position(), None)
         except OSError as error:
-            raise _refused("write to", name, error) from None
+            raise refused("write to", name, error) from None
 
     def write(self, data: bytes) -> None:
         """Append complete lines.
@@ -175,7 +173,7 @@ class Output:
             try:
                 os.fsync(self._descriptor)
             except OSError as error:
-                raise _refused("write", self.name, error) from None
+                raise refused("write", self.name, error) from None
         return OutputState(self._length, bytes(self._tail), end_of(self._end), self._since or 0)
 
     def let_go(self, time: int) -> None:
@@ -214,7 +212,7 @@ class Output:
             raise
         except OSError as error:
             self._cut(data, written)
-            raise _refused("write", self.name, error) from None
+            raise refused("write", self.name, error) from None
         except BaseException:  # Ctrl-C
             self._cut(data, 0)
             raise
@@ -228,11 +226,29 @@ class Output:
         """After a write that failed half-way: leaves complete lines (of a compressed file, frames) only."""
         if not self.regular:
             return
-        kept = data[: data.rfind(b"\n", 0, written) + 1] if self._compress is None else b""
+        kept = b"" if self._compress is not None or self.whole else data[: data.rfind(b"\n", 0, written) + 1]
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, self._length + len(kept))
             os.lseek(self._descriptor, self._length + len(kept), os.SEEK_SET)
             self._account(kept)
+
+
+def check_free(path: str, overwrite: bool) -> None:
+    """Raise OutputError if a file has content that is to be kept."""
+    with contextlib.suppress(FileNotFoundError):
+        status = Path(path).stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size and not overwrite:
+            raise OutputError(
+                f"{path} is there already, with {status.st_size} bytes in it that are not from this index: "
+                "remove it, choose another name, or add --overwrite to replace it."
+            )
+
+
+def state_of(path: str) -> OutputState:
+    """The state of a complete file."""
+    with Path(path).open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        return OutputState(length, end=end_of(_bytes_before(file.fileno(), length)))
 
 
 def is_there(path: str, state: OutputState, *, strict: bool = True) -> bool:
@@ -250,7 +266,7 @@ def is_there(path: str, state: OutputState, *, strict: bool = True) -> bool:
     except FileNotFoundError:
         return False
     except (OSError, ValueError) as error:
-        raise _refused("write", path, error) from None
+        raise refused("write", path, error) from None
     try:
         status = os.fstat(descriptor)
         size = _standard_position() if standard and stat.S_ISREG(status.st_mode) else status.st_size
@@ -263,7 +279,7 @@ def is_there(path: str, state: OutputState, *, strict: bool = True) -> bool:
             return False
         raise
     except OSError as error:
-        raise _refused("write to", "standard output" if standard else path, error) from None
+        raise refused("write to", "standard output" if standard else path, error) from None
     finally:
         if not standard:
             os.close(descriptor)
@@ -385,7 +401,8 @@ def _wait(descriptor: int) -> None:
     poll.poll()
 
 
-def _refused(what: str, name: str, error: OSError | ValueError) -> OutputError:
+def refused(what: str, name: str, error: OSError | ValueError) -> OutputError:
+    """The error of an output that the system refuses, with the remedy."""
     number = getattr(error, "errno", None)
     remedy = {
         errno.ENOSPC: "make room on the disk, then run the same command again",

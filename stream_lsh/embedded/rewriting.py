@@ -9,7 +9,7 @@ import numpy as np
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.journal import Entry, Journal
 from stream_lsh.embedded.lines import Lines
-from stream_lsh.embedded.sink import Removal, Sink, kept_lines
+from stream_lsh.embedded.sink import Removal, Sink
 from stream_lsh.embedded.targets import Missing
 from stream_lsh.errors import InputError
 
@@ -57,5 +57,5 @@ def _write_unique(entry: Entry, input: Input, lines: Iterator[Lines], journal: J
                 "smaller now: put both back as they were, or add --only-new."
             )
         here = [(i - done, line) for i, line in removed if done <= i < end]
-        sink.put("unique", kept_lines(part.data, part.starts, part.ends, kept, here))
+        sink.put_kept(part, kept, here)
         done = end

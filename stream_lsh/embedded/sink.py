@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Judged
 from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct, file_at
+from stream_lsh.embedded.table_input import RowBatch, Rows
+from stream_lsh.embedded.table_output import TableOutput
 from stream_lsh.embedded.targets import Target, packed, place_of, targets_of
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, verdict_lines
 
@@ -25,27 +27,36 @@ Removal = tuple[int, bytes]
 """A line about a removed version, and the document of a batch that follows it."""
 
 
+class Kept(Protocol):
+    """Documents of which some are kept: a batch, or lines of an input."""
+
+    def raw_lines(self, at: NDArray[np.int64]) -> bytes:
+        """The bytes of some, by place, each with a newline."""
+
+
 class Sink:
     """The open outputs. Those of an index resume at their recorded state; without an index files are overwritten.
 
     Args:
         targets: what each has already. known: the recorded states of outputs, by place. resuming: whether an
-            interrupted run resumes: what was written after the last commit is truncated. state: folder of the index.
+            interrupted run resumes: what was written after the last commit is truncated. folder: of the index.
+        schema: of the output `unique` if that is a table.
     """
 
     def __init__(
-        self, targets: Sequence[Target], known: Mapping[str, Any], resuming: bool, folder: Path | None, verified: str
-    ) -> None:
+        self, targets: Sequence[Target], known: Mapping[str, Any], resuming: bool, folder: Path | None, verified: str,
+        schema: Any = None,
+    ) -> None:  # fmt: skip
         self._known = dict(known)
         self._verified = verified
         self._letters = place_of(str(folder / DEAD_LETTERS)) if folder is not None else None
         self._targets = {target.name: target for target in targets}
-        self._outputs: dict[str, Output] = {}
+        self._outputs: dict[str, Output | TableOutput] = {}
         self.piped = False
         """Whether something of a pipe was written, which cannot be read again."""
         try:
             for target in targets:
-                self._outputs[target.name] = _opened(target, resuming=resuming, indexed=folder is not None)
+                self._outputs[target.name] = _opened(target, schema, resuming=resuming, indexed=folder is not None)
         except BaseException:
             self.close()
             raise
@@ -76,8 +87,7 @@ class Sink:
         judgement, events = judged.judgement, judged.events
         removed, lines = removals(judgement, place_of), dict[str, bytes]()
         if "unique" in self._outputs:
-            kept = judgement.of_kind(Kind.UNIQUE)
-            self.put("unique", kept_lines(batch.data, batch.line_starts, batch.line_ends, kept, removed))
+            self.put_kept(batch, judgement.of_kind(Kind.UNIQUE), removed)
         if "pairs" in self._outputs:
             lines["pairs"] = pair_lines(judgement, self._verified)
         if "verdicts" in self._outputs:
@@ -96,6 +106,15 @@ class Sink:
             self.put(name, more)
         return removed, lines
 
+    def put_kept(self, documents: Kept, kept: NDArray[np.int64], removed: Iterable[Removal]) -> None:
+        """Write the kept documents, by place, and before them the lines of deleted and replaced versions."""
+        output = self._outputs["unique"]
+        if isinstance(output, TableOutput):
+            assert isinstance(documents, (Rows, RowBatch))
+            output.write_rows(documents.taken(kept))
+        else:
+            self.put("unique", kept_lines(documents, kept, removed))
+
     def put(self, name: str, lines: bytes) -> None:
         """Write lines to an output, if there is one of that name."""
         output = self._outputs.get(name)
@@ -109,6 +128,8 @@ class Sink:
             before = self._known.get(target.place, {})
             piped = self.piped or (before.get("mark") == target.mark and bool(before.get("piped")))
             record = packed(output.checkpoint(sync, now)) | {"name": name, "mark": target.mark, "piped": piped}
+            if isinstance(output, TableOutput):
+                record["part"] = output.part
             if target.path == STANDARD:
                 record["file"] = file_at(STANDARD)
             if target.place == self._letters:
@@ -127,12 +148,23 @@ class Sink:
         for output in self._outputs.values():
             output.finish()
 
+    def settle(self) -> None:
+        """After the last commit: remove what complete tables make superfluous."""
+        for output in self._outputs.values():
+            if isinstance(output, TableOutput):
+                output.settle()
+
     def close(self) -> None:
         for output in self._outputs.values():
             output.close()
 
 
-def _opened(target: Target, *, resuming: bool, indexed: bool) -> Output:
+def _opened(target: Target, schema: Any, *, resuming: bool, indexed: bool) -> Output | TableOutput:
+    if schema is not None and target.name == "unique":
+        return TableOutput(
+            target.path, schema, target.there if indexed else None, part=target.part,
+            overwrite=target.overwrite or not indexed, indexed=indexed,
+        )  # fmt: skip
     if target.path == STANDARD:
         return Output.standard(target.there if resuming else None)
     if not indexed:
@@ -144,20 +176,14 @@ def _opened(target: Target, *, resuming: bool, indexed: bool) -> Output:
     )
 
 
-def kept_lines(
-    data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], kept: NDArray[np.int64], removed: Iterable[Removal]
-) -> bytes:
-    """The bytes of the kept documents, and before them the lines of deleted and replaced versions.
-
-    Args:
-        starts, ends: of all documents in `data`. kept: the places of those that were.
-    """
+def kept_lines(documents: Kept, kept: NDArray[np.int64], removed: Iterable[Removal]) -> bytes:
+    """The bytes of the kept documents, by place, and before them the lines of deleted and replaced versions."""
     parts, done = [], 0
     for i, lines in groupby(removed, key=itemgetter(0)):
         end = int(np.searchsorted(kept, i))
-        parts += [raw_lines(data, starts, ends, kept[done:end]), *(line for _, line in lines)]
+        parts += [documents.raw_lines(kept[done:end]), *(line for _, line in lines)]
         done = end
-    return b"".join([*parts, raw_lines(data, starts, ends, kept[done:])])
+    return b"".join([*parts, documents.raw_lines(kept[done:])])
 
 
 def removal_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
@@ -181,18 +207,3 @@ def _removal_line(judgement: Judgement, id: bytes, representative: tuple[int, in
     name = b"null" if representative is None else judgement.names.id_of(*representative)
     place = None if representative is None else place_of(*representative)
     return b'{"id":%b,"deleted":true,"new_representative":%b,"at":%b}\n' % (id, name, place or b"null")
-
-
-def raw_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], at: NDArray[np.int64]) -> bytes:
-    """The input bytes of these documents, each with a newline. Neighbours are copied in one piece."""
-    if not len(at):
-        return b""
-    starts, ends = starts[at], ends[at]
-    breaks = np.flatnonzero(starts[1:] != ends[:-1] + 1) + 1
-    firsts = starts[np.concatenate(([0], breaks))].tolist()
-    lasts = ends[np.concatenate((breaks - 1, [len(at) - 1]))].tolist()
-    view = memoryview(data)
-    parts: list[bytes | memoryview] = []
-    for first, last in zip(firsts, lasts, strict=True):
-        parts += [view[first:last], b"\n"]
-    return b"".join(parts)

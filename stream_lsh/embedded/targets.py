@@ -14,6 +14,7 @@ from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.journal import Entry, Journal
 from stream_lsh.embedded.outputs import STANDARD, OutputState, file_at, is_nowhere, is_there
+from stream_lsh.embedded.table_output import part_of
 from stream_lsh.errors import OutputError, StoreError
 
 Missing = tuple[Entry, Sequence[str]]
@@ -25,7 +26,8 @@ class Target:
     """An output.
 
     place: its name in the index. there: its state to resume from; None: it begins anew. mark: of its content, a new one
-    where it begins anew. lost: it lacks lines of pipes, which cannot be read again. complete: it never lacks lines (the
+    where it begins anew. part: that state is of `table_output.part_of`. lost: it
+    lacks lines of pipes, which cannot be read again. complete: it never lacks lines (the
     index's own dead letters, /dev/null). overwrite: other content is replaced.
     """
 
@@ -34,6 +36,7 @@ class Target:
     place: str
     there: OutputState | None
     mark: str
+    part: bool = False
     lost: bool = False
     complete: bool = False
     overwrite: bool = False
@@ -59,15 +62,17 @@ def targets_of(paths: Mapping[str, str], known: Mapping[str, Any], folder: Path,
         place = place_of(path)
         record = known.get(place)
         before = unpacked(record)
-        there = before if before is not None and is_there(path, before, strict=not overwrite) else None
+        part = record is not None and bool(record.get("part"))
+        file = part_of(path) if part else path
+        there = before if before is not None and is_there(file, before, strict=not overwrite) else None
         same = record is not None and there is not None and record.get("name") == name
         mark = record["mark"] if record is not None and same else None
         lost = record is not None and there is None and bool(record.get("piped"))
         if lost and path == STANDARD:  # another file, or a pipe, has lost nothing
-            file = file_at(path)
-            lost = record is not None and file is not None and record.get("file") == list(file)
+            place_now = file_at(path)
+            lost = record is not None and place_now is not None and record.get("file") == list(place_now)
         complete = place == place_of(str(folder / DEAD_LETTERS)) or is_nowhere(path)
-        found.append(Target(name, path, place, there, mark or secrets.token_hex(8), lost, complete, overwrite))
+        found.append(Target(name, path, place, there, mark or secrets.token_hex(8), part, lost, complete, overwrite))
     return found
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
-from stream_lsh.embedded.feed import open_input
+from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import InputError
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -69,8 +69,8 @@ def read_pairs(name: str, ids: list[bytes]) -> Given:
 
 
 def _lines(name: str) -> Iterator[tuple[int, bytes]]:
-    source = open_input(name, Fields())
-    source.check(tables=True)
+    source = LineInput(name, Fields())
+    source.check()
     for lines in source.lines(Position()):
         spans = zip(lines.numbers.tolist(), lines.starts.tolist(), lines.ends.tolist(), strict=True)
         for place, (number, start, end) in enumerate(spans):

@@ -1,8 +1,6 @@
 """The summary, in words; of a feed that is wrong as a whole the first wrong line, and the exit code."""
 
-import gzip
 import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -54,21 +52,6 @@ def test_lines_that_are_no_objects_are_shown(run: Run, tmp_path: Path) -> None:
     (tmp_path / "words").write_text("id,text\n1,some words\n")
     error = run("dedup", tmp_path / "words", code=1).stderr
     assert "not JSON" in error and "The line: id,text" in error
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_table_says_how_to_read_it(run: Run, tmp_path: Path, packed: bool) -> None:
-    """The command that it says does so."""
-    table = tmp_path / ("a table.csv.gz" if packed else "a table.csv")
-    text = '\ufeffkey,title\n1,"a text, of\ntwo ""lines"""\n'.encode()
-    table.write_bytes(gzip.compress(text) if packed else text)
-    error = run("dedup", table, "--index", tmp_path / "index", code=4).stderr
-    assert "columns: key, title" in error
-    assert not (tmp_path / "index").exists()
-    command = error.split("\n")[1].partition(" | stream-lsh ")[0]
-    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=True)
-    (document,) = read_lines(done.stdout)
-    assert document["title"] == 'a text, of\ntwo "lines"'
 
 
 def test_lines_of_json_may_be_called_a_table(run: Run, tmp_path: Path) -> None:

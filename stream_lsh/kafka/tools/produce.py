@@ -20,7 +20,7 @@ from stream_lsh.documents.fields import LINE_ID, Fields, key_json, key_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.feed import file_input
-from stream_lsh.embedded.inputs import LineInput
+from stream_lsh.embedded.inputs import Input
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import drop_producer
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
@@ -87,16 +87,17 @@ class Reader:
         self._key_is_json = settings.key_is_id == "json" and key_field is None
         self._excluded = excluded
 
-    def open(self, name: str) -> LineInput:
-        """An input: a file, perhaps compressed, or - for standard input. Raises InputError if it is unreadable."""
+    def open(self, name: str) -> Input:
+        """An input: a file, perhaps compressed, a table, a crawl, or - for standard input. Raises InputError if it is
+        unreadable."""
         found = file_input(name, self._fields)
-        found.check()
+        found.check(columns=False)
         return found
 
-    def records(self, source: LineInput, begin: Position = _START) -> Iterator[list[Line]]:
+    def records(self, source: Input, begin: Position = _START) -> Iterator[list[Line]]:
         """The records of an input from a position on, as they are read. Raises InputError."""
         title = "standard input" if source.name == "-" else source.name
-        for lines in source.lines(begin):
+        for lines in (some.plain() for some in source.lines(begin)):
             found = []
             starts, ends, numbers = lines.starts.tolist(), lines.ends.tolist(), lines.numbers.tolist()
             for place, (start, end, number) in enumerate(zip(starts, ends, numbers, strict=True)):

@@ -100,6 +100,16 @@ def test_a_line_that_reading_raises_on_is_left_out(tmp_path: Path, monkeypatch: 
     )
 
 
+def test_rows_of_a_table_are_sent_as_json(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n7,some words\nragged\n")
+    reader = Reader(KafkaSettings(), None, left_out := LeftOut())
+    found = reader.records(reader.open(str(tmp_path / "a.csv")))
+    assert [(record.key, record.value) for records in found for record in records] == [
+        (b"7", b'{"id":"7","text":"some words"}')
+    ]
+    assert left_out.messages == [f"{tmp_path}/a.csv, line 2: the row has 1 cells, and the header 2"]
+
+
 async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None:
     settings = await make(partitions=3, document_format="text", text_field=("title", "text"))
     source = tmp_path / "a.jsonl"
