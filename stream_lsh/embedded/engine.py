@@ -43,13 +43,15 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class Judged:
     """What became of a batch. found: of each shard. reasons: why documents were rejected, by place. events: what they
-    did to groups, None if the index keeps none. alerts: as JSON lines."""
+    did to groups, None if the index keeps none. alerts: as JSON lines. sources: of the documents as JSON text, b"" for
+    none; nothing where the index has no sources."""
 
     found: Sequence[Matches]
     judgement: Judgement
     reasons: dict[int, Rejection]
     events: Events | None
     alerts: bytes
+    sources: Sequence[bytes] = ()
 
 
 class Engine:
@@ -151,7 +153,7 @@ class Engine:
         self.seq += len(columns)
         if signed.rejected:
             self._engine_errors.look(signed.rejected, lambda i: f"the document with the id {shown_id(columns.ids[i])}")
-        return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts)
+        return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts, columns.sources)
 
     def check(self, columns: Columns) -> Judged:
         """The verdict that each document would get as the next one. Nothing is stored."""

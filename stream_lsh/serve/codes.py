@@ -15,6 +15,7 @@ class Code(NamedTuple):
 
 CODES = {
     "bad_request": Code(400, "The request is not valid HTTP, or its body ends early", "Send a complete request."),
+    "bad_cursor": Code(400, "The cursor is not one of this list and its parameters", "Begin without a cursor."),
     "unauthorized": Code(401, "There is no valid token", "Send `Authorization: Bearer TOKEN` with a valid token."),
     "forbidden": Code(403, "The request is not allowed", "Use a token with the permission; check host and origin."),
     "not_found": Code(404, "There is no such address", "Look at `/docs`."),
