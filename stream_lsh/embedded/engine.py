@@ -21,7 +21,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alert_journal import AlertJournal
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.engine_errors import EngineErrors
-from stream_lsh.embedded.group_ranking import Ranking
+from stream_lsh.embedded.group_ranking import MOST_JOINS, Ranking
 from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
 from stream_lsh.embedded.journal import Journal
@@ -207,8 +207,9 @@ class Engine:
         if alerts:
             self.alert_journal.committed()
 
-    def rank(self) -> Ranking:
-        """The groups in the orders of their table, from now on up to date with commits. In any thread.
+    def rank(self, most_joins: int = MOST_JOINS) -> Ranking:
+        """The groups in the orders of their table, from now on up to date with commits. In any thread. most_joins: as
+        in `Ranking`, if this is its first call.
 
         Raises:
             StoreError: the index keeps no groups, or its store cannot be read.
@@ -220,7 +221,7 @@ class Engine:
             self.ranking = ranking
 
         try:
-            return self.ranking or Ranking(self.index.store, listening=listening)
+            return self.ranking or Ranking(self.index.store, most_joins, listening)
         except BaseException:
             self.ranking = None
             raise
