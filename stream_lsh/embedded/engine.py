@@ -200,7 +200,7 @@ class Engine:
             if self.ranking is not None:
                 self.ranking.note(more, known[GROUPS])
 
-        alerts = self.alert_journal.take(int(1000 * now)) if self.journals_alerts else {}
+        alerts = self.alert_journal.take(int(1000 * now))
         self.index.commit(
             {**facts, "job": self.job, **known}, {**more, **alerts, **values}, ranges, now=now, written=written
         )
