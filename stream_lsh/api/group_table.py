@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 from stream_lsh.api.answers import KINDS, known_id
@@ -36,17 +35,29 @@ class GroupTable:
                 f"the index in {engine.index.folder} keeps no groups: they are kept from the first document on or not "
                 "at all, and only with compare_with = 'kept'; feed it again into a new folder"
             )
+        self._engine = engine
         self._groups: Groups = engine.groups
 
     def first(self, order: Order, limit: int | None) -> list[Group]:
-        """The first groups of an order, at most `limit`."""
+        """The first groups of an order, at most `limit`: of the last commit, with those that have changed since."""
 
         def key(row: groups.Group) -> tuple[int, int]:
             return (row.group, 0) if order == "newest" else (row.live_members, -row.group)
 
-        found = group_store.rows(self._groups.view, self._groups.ended)
-        rows = sorted(found, key=key, reverse=True) if limit is None else heapq.nlargest(limit, found, key)
-        return [_group(row) for row in rows]
+        changed = self._groups.changed
+        rows = [*self._committed(order, limit, changed), *(row for row in changed.values() if row is not None)]
+        rows.sort(key=key, reverse=True)
+        return [_group(row) for row in rows[:limit]]
+
+    def _committed(self, order: Order, limit: int | None, changed: Collection[int]) -> list[groups.Group]:
+        """The first groups, at least `limit` of those that have not changed since the last commit."""
+        ranking, ended, most = self._engine.rank(most_joins=0), self._groups.ended, limit
+        while True:
+            rows = [row.group for row in ranking.first(order, limit=most)]
+            found = [row for row in rows if row.group >= ended and row.group not in changed]
+            if most is None or limit is None or len(found) >= limit or len(rows) < most:
+                return found
+            most = 2 * most + len(changed)
 
     def of(self, document: Stored) -> Group | None:
         """The group of a document that is in the index; None if it is over."""

@@ -22,7 +22,7 @@ from stream_lsh.errors import UsageError
 from stream_lsh.wording import count
 
 if TYPE_CHECKING:
-    from stream_lsh.embedded.group_ranking import Order, Row
+    from stream_lsh.embedded.group_query import Order, Row
     from stream_lsh.embedded.group_store import Member
     from stream_lsh.judging.groups import Group
 

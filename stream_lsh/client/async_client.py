@@ -11,11 +11,11 @@ from typing import Any, Literal, Self, TypeVar
 import httpx
 
 from stream_lsh.client import calls
-from stream_lsh.client.calls import Call, Id
-from stream_lsh.client.errors import RequestError, Unreachable
-from stream_lsh.client.events import SILENT_SECONDS, Event, Feed
-from stream_lsh.client.exchange import RETRIED, Outcome, exchange, pause
-from stream_lsh.serve.schemas import Backup, Comparison, Document, Group, GroupRow, Stats, Verdict
+from stream_lsh.client.calls import Call, Id, Part
+from stream_lsh.client.errors import RequestError
+from stream_lsh.client.events import PATH, SILENT_SECONDS, Event, Feed
+from stream_lsh.client.exchange import Outcome, exchange
+from stream_lsh.serve.schemas import Backup, Comparison, Document, Group, GroupRow, Member, RaisedAlert, Stats, Verdict
 
 T = TypeVar("T")
 Order = Literal["largest", "newest", "growing"]
@@ -52,21 +52,17 @@ class AsyncClient:
         """Check a document and add it."""
         return await self._result(calls.add(document, durable, version, new, key))
 
-    async def add_many(self, documents: Iterable[Mapping[str, Any]], *, durable: bool = True) -> AsyncIterator[Verdict]:
+    def add_many(self, documents: Iterable[Mapping[str, Any]], *, durable: bool = True) -> AsyncIterator[Verdict]:
         """Check documents and add them, in requests of 1,000 lines. A rejected one has a verdict with its reason."""
-        for lines in calls.batches(documents):
-            for found in await self._result(calls.add_lines(lines, durable)):
-                yield found
+        return self._each(calls.add_many(documents, durable))
 
     async def check(self, document: Mapping[str, Any]) -> Verdict:
         """The verdict that a document would get as the next one."""
         return await self._result(calls.check(document))
 
-    async def check_many(self, documents: Iterable[Mapping[str, Any]]) -> AsyncIterator[Verdict]:
+    def check_many(self, documents: Iterable[Mapping[str, Any]]) -> AsyncIterator[Verdict]:
         """The verdicts that documents would get, each as the next one."""
-        for lines in calls.batches(documents):
-            for found in await self._result(calls.check_lines(lines)):
-                yield found
+        return self._each(calls.check_many(documents))
 
     async def delete(
         self, id: Id, *, durable: bool = True, version: int | None = None, key: str | None = None
@@ -74,21 +70,17 @@ class AsyncClient:
         """Delete a document; `deleted` says whether it was there. The arguments are those of `add`."""
         return await self._result(calls.delete(id, durable, version, key))
 
-    async def delete_many(self, ids: Iterable[Id], *, durable: bool = True) -> AsyncIterator[Verdict]:
+    def delete_many(self, ids: Iterable[Id], *, durable: bool = True) -> AsyncIterator[Verdict]:
         """Delete documents."""
-        for lines in calls.batches(ids):
-            for found in await self._result(calls.delete_lines(lines, durable)):
-                yield found
+        return self._each(calls.delete_many(ids, durable))
 
     async def get(self, id: Id, *, text: bool = False) -> Document | None:
         """A document, on request with its text; None if there is none. `seq` is its version."""
         return await self._result(calls.get(id, text))
 
-    async def get_many(self, ids: Iterable[Id], *, text: bool = False) -> AsyncIterator[Document | None]:
+    def get_many(self, ids: Iterable[Id], *, text: bool = False) -> AsyncIterator[Document | None]:
         """Documents in the order of their ids."""
-        for lines in calls.batches(ids):
-            for found in await self._result(calls.get_lines(lines, text)):
-                yield found
+        return self._each(calls.get_many(ids, text))
 
     async def compare(self, a: Id, b: Id) -> Comparison:
         """Two documents side by side."""
@@ -96,40 +88,48 @@ class AsyncClient:
 
     # -- groups, events and the service -----------------------------------------------------------------------------
 
-    async def groups(self, *, order: Order = "largest", since: str | None = None, limit: int = 50) -> list[GroupRow]:
-        """Rows of the table of groups. since: only groups that a member joined within `90m`, `24h`, `7d`."""
-        return await self._result(calls.groups(order, since, limit))
+    def groups(
+        self, *, order: Order = "largest", since: str | None = None, until: str | None = None, source: Id | None = None,
+        min_total: int = 0, limit: int | None = None,
+    ) -> AsyncIterator[GroupRow]:  # fmt: skip
+        """Rows of the table of groups, page after page."""
+        return self._parts(calls.groups(order, since, until, source, min_total, limit))
 
     async def group(self, number: int, *, limit: int = 1000) -> Group:
         """A group with its first members."""
         return await self._result(calls.group(number, limit))
 
-    async def events(self, *kinds: str, after: str | None = None) -> AsyncIterator[Event]:
-        """Events as they are committed, without an end."""
-        feed, failures = Feed(after), 0
-        params, silent = {"kinds": ",".join(kinds)}, httpx.Timeout(self._http.timeout.connect, read=SILENT_SECONDS)
+    def members(
+        self, number: int, *, since: str | None = None, until: str | None = None, source: Id | None = None,
+        min_similarity: float | None = None,
+    ) -> AsyncIterator[Member]:  # fmt: skip
+        """The members of a group in the order of arrival, page after page."""
+        return self._parts(calls.members(number, since, until, source, min_similarity))
 
+    def alerts(self, *, rule: str | None = None) -> AsyncIterator[RaisedAlert]:
+        """The alerts that the service has stored, the newest first, page after page. rule: only those of this rule."""
+        return self._parts(calls.alerts(rule))
+
+    async def events(
+        self, *kinds: str, after: str | None = None, source: Id | None = None, min_similarity: float = 0.0,
+        min_total: int = 0,
+    ) -> AsyncIterator[Event]:  # fmt: skip
+        """Events as they are committed, without an end."""
+        feed, params = Feed(after, self._attempts), calls.events(kinds, source, min_similarity, min_total)
+        silent = httpx.Timeout(self._http.timeout.connect, read=SILENT_SECONDS)
         while True:
-            error: RequestError | Unreachable = Unreachable("GET /v1/events: the stream ended")
+            lost: RequestError | httpx.TransportError | None = None
             try:
-                async with self._http.stream(
-                    "GET", "/v1/events", params=params, headers=feed.headers, timeout=silent
-                ) as said:
+                async with self._http.stream("GET", PATH, params=params, headers=feed.headers, timeout=silent) as said:
                     if not said.is_success:
                         await said.aread()
                         raise calls.problem_of(said)
                     async for block in said.aiter_bytes():
-                        failures = 0
                         for event in feed.events(block):
                             yield event
-            except httpx.TransportError as lost:
-                error = Unreachable(f"GET /v1/events: {lost!r}")
-            except RequestError as refused:
-                error = refused
-            failures += 1
-            if failures >= self._attempts or (isinstance(error, RequestError) and error.status not in RETRIED):
-                raise error
-            await asyncio.sleep(pause(failures, error, random.random))
+            except (httpx.TransportError, RequestError) as error:
+                lost = error
+            await asyncio.sleep(feed.pause(lost))
 
     async def stats(self, seconds: int = 0) -> Stats:
         """The index, the service and its counts. seconds: how many of the last seconds are listed."""
@@ -138,6 +138,18 @@ class AsyncClient:
     async def backup(self, name: str | None = None) -> Backup:
         """Make a backup of the index, in the service's folder of backups. The default name is the time."""
         return await self._result(calls.backup(name))
+
+    async def _each(self, parts: Iterable[Call[list[T]]]) -> AsyncIterator[T]:
+        for call in parts:
+            for found in await self._result(call):
+                yield found
+
+    async def _parts(self, call: Call[Part[T]] | None) -> AsyncIterator[T]:
+        while call is not None:
+            part = await self._result(call)
+            for found in part.results:
+                yield found
+            call = part.following
 
     async def _result(self, call: Call[T]) -> T:
         steps = exchange(call, self._attempts, random.random)

@@ -15,14 +15,17 @@ import httpx
 from stream_lsh.client.errors import RequestError, VerdictPending
 from stream_lsh.serve.schemas import (
     Accepted,
+    Alerts,
     Backup,
     Comparison,
     Document,
     Group,
     GroupRow,
     Groups,
+    Member,
     Model,
     Problem,
+    RaisedAlert,
     Stats,
     Verdict,
 )
@@ -32,6 +35,7 @@ M = TypeVar("M", bound=Model)
 JSON, NDJSON = "application/json", "application/x-ndjson"
 LINES, LINES_BYTES = 1000, 4 << 20  # of a request of many lines
 KEYED_BYTES = 8 << 20  # limit of the service for lines with an idempotency key
+ROWS = 1000  # of a page
 COMPRESSED_BYTES = 16 << 10  # from which a body is compressed
 Id = str | int
 
@@ -48,6 +52,14 @@ class Call(Generic[T]):
     content: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """A part of many results, and the request for the next part; None after the last one."""
+
+    results: Sequence[T]
+    following: Call[Part[T]] | None = None
+
+
 def add(
     document: Mapping[str, Any], durable: bool, version: int | None, new: bool, key: str | None
 ) -> Call[Verdict]:  # fmt: skip
@@ -60,14 +72,30 @@ def check(document: Mapping[str, Any]) -> Call[Verdict]:
     return _body("/v1/check", JSON, _json(document), _verdict)
 
 
+def add_many(documents: Iterable[Any], durable: bool) -> Iterator[Call[list[Verdict]]]:
+    return (add_lines(lines, durable) for lines in batches(documents))
+
+
+def check_many(documents: Iterable[Any]) -> Iterator[Call[list[Verdict]]]:
+    return (_body("/v1/check", NDJSON, b"".join(lines), _verdicts) for lines in batches(documents))
+
+
+def delete_many(ids: Iterable[Id], durable: bool) -> Iterator[Call[list[Verdict]]]:
+    return (
+        _body("/v1/deletions", NDJSON, b"".join(lines), _verdicts, _key(None), _durable(durable))
+        for lines in batches(ids)
+    )  # fmt: skip
+
+
+def get_many(ids: Iterable[Id], text: bool) -> Iterator[Call[list[Document | None]]]:
+    params = {"text": "true"} if text else {}
+    return (_body("/v1/lookups", NDJSON, b"".join(lines), _documents, {}, params) for lines in batches(ids))
+
+
 def add_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
     if len(lines) == 1 and len(lines[0]) > KEYED_BYTES:  # `batches` makes no larger request of several lines
         return _body("/v1/documents", JSON, lines[0], _one_line, _key(None), _durable(durable))
     return _body("/v1/documents", NDJSON, b"".join(lines), _verdicts, _key(None), _durable(durable))
-
-
-def check_lines(lines: Sequence[bytes]) -> Call[list[Verdict]]:
-    return _body("/v1/check", NDJSON, b"".join(lines), _verdicts)
 
 
 def delete(id: Id, durable: bool, version: int | None, key: str | None) -> Call[Verdict]:
@@ -75,16 +103,8 @@ def delete(id: Id, durable: bool, version: int | None, key: str | None) -> Call[
     return Call("DELETE", _path(id), _verdict, {"id_type": "json", **_durable(durable)}, headers)
 
 
-def delete_lines(lines: Sequence[bytes], durable: bool) -> Call[list[Verdict]]:
-    return _body("/v1/deletions", NDJSON, b"".join(lines), _verdicts, _key(None), _durable(durable))
-
-
 def get(id: Id, text: bool) -> Call[Document | None]:
     return Call("GET", _path(id), _document, {"id_type": "json", **({"text": "true"} if text else {})})
-
-
-def get_lines(lines: Sequence[bytes], text: bool) -> Call[list[Document | None]]:
-    return _body("/v1/lookups", NDJSON, b"".join(lines), _documents, {}, {"text": "true"} if text else {})
 
 
 def compare(a: Id, b: Id) -> Call[Comparison]:
@@ -92,16 +112,62 @@ def compare(a: Id, b: Id) -> Call[Comparison]:
     return Call("GET", "/v1/compare", _model_of(Comparison), params)
 
 
-def groups(order: str, since: str | None, limit: int) -> Call[list[GroupRow]]:
-    def read(answer: httpx.Response) -> list[GroupRow]:
-        return _model_of(Groups)(answer).groups
+def groups(
+    order: str, since: str | None, until: str | None, source: Id | None, min_total: int, limit: int | None,
+    cursor: str | None = None,
+) -> Call[Part[GroupRow]]:  # fmt: skip
+    def read(answer: httpx.Response) -> Part[GroupRow]:
+        page = _model_of(Groups)(answer)
+        left = None if limit is None else limit - len(page.groups)
+        if page.next_cursor is None or left == 0:
+            return Part(page.groups)
+        return Part(page.groups, groups(order, since, until, source, min_total, left, page.next_cursor))
 
-    params: dict[str, str | int] = {"order": order, "limit": limit, **({} if since is None else {"since": since})}
+    rows = ROWS if limit is None else min(limit, ROWS)
+    params = _given(
+        order=order, since=since, until=until, source=source, min_total=min_total, cursor=cursor, limit=rows
+    )
     return Call("GET", "/v1/groups", read, params)
 
 
 def group(number: int, limit: int) -> Call[Group]:
     return Call("GET", f"/v1/groups/{number}", _model_of(Group), {"limit": limit})
+
+
+def members(
+    number: int, since: str | None, until: str | None, source: Id | None, min_similarity: float | None,
+    cursor: str | None = None,
+) -> Call[Part[Member]]:  # fmt: skip
+    def read(answer: httpx.Response) -> Part[Member]:
+        page = _model_of(Group)(answer)
+        following = page.next_cursor
+        return Part(
+            page.members,
+            None if following is None else members(number, since, until, source, min_similarity, following),
+        )  # fmt: skip
+
+    params = _given(
+        since=since, until=until, source=source, min_similarity=min_similarity, cursor=cursor, limit=ROWS
+    )  # fmt: skip
+    return Call("GET", f"/v1/groups/{number}", read, params)
+
+
+def alerts(rule: str | None, cursor: str | None = None) -> Call[Part[RaisedAlert]]:
+    def read(answer: httpx.Response) -> Part[RaisedAlert]:
+        page = _model_of(Alerts)(answer)
+        return Part(page.alerts, None if page.next_cursor is None else alerts(rule, page.next_cursor))
+
+    return Call("GET", "/v1/alerts", read, _given(rule=rule, cursor=cursor, limit=ROWS))
+
+
+def events(kinds: Iterable[str], source: Id | None, min_similarity: float, min_total: int) -> dict[str, str | int]:
+    """The parameters of a stream of events."""
+    return _given(kinds=",".join(kinds), source=source, min_similarity=min_similarity, min_total=min_total)
+
+
+def _given(**params: str | float | None) -> dict[str, str | int]:
+    """The parameters that are not None."""
+    return {name: str(value) for name, value in params.items() if value is not None}
 
 
 def stats(seconds: int) -> Call[Stats]:

@@ -11,11 +11,11 @@ from typing import Any, Literal, Self, TypeVar
 import httpx
 
 from stream_lsh.client import calls
-from stream_lsh.client.calls import Call, Id
-from stream_lsh.client.errors import RequestError, Unreachable
-from stream_lsh.client.events import SILENT_SECONDS, Event, Feed
-from stream_lsh.client.exchange import RETRIED, Outcome, exchange, pause
-from stream_lsh.serve.schemas import Backup, Comparison, Document, Group, GroupRow, Stats, Verdict
+from stream_lsh.client.calls import Call, Id, Part
+from stream_lsh.client.errors import RequestError
+from stream_lsh.client.events import PATH, SILENT_SECONDS, Event, Feed
+from stream_lsh.client.exchange import Outcome, exchange
+from stream_lsh.serve.schemas import Backup, Comparison, Document, Group, GroupRow, Member, RaisedAlert, Stats, Verdict
 
 T = TypeVar("T")
 Order = Literal["largest", "newest", "growing"]
@@ -82,8 +82,7 @@ class Client:
             RequestError: also if a document above 8 MiB is larger than the service allows.
             VerdictPending: only on Kafka: a verdict is not there in time. `answers` has the others of its request.
         """
-        for lines in calls.batches(documents):
-            yield from self._result(calls.add_lines(lines, durable))
+        return self._each(calls.add_many(documents, durable))
 
     def check(self, document: Mapping[str, Any]) -> Verdict:
         """The verdict that a document would get as the next one."""
@@ -91,8 +90,7 @@ class Client:
 
     def check_many(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Verdict]:
         """The verdicts that documents would get, each as the next one."""
-        for lines in calls.batches(documents):
-            yield from self._result(calls.check_lines(lines))
+        return self._each(calls.check_many(documents))
 
     def delete(
         self, id: Id, *, durable: bool = True, version: int | None = None, key: str | None = None
@@ -102,8 +100,7 @@ class Client:
 
     def delete_many(self, ids: Iterable[Id], *, durable: bool = True) -> Iterator[Verdict]:
         """Delete documents. Raises VerdictPending as `add_many`."""
-        for lines in calls.batches(ids):
-            yield from self._result(calls.delete_lines(lines, durable))
+        return self._each(calls.delete_many(ids, durable))
 
     def get(self, id: Id, *, text: bool = False) -> Document | None:
         """A document, on request with its text; None if there is none. `seq` is its version."""
@@ -111,8 +108,7 @@ class Client:
 
     def get_many(self, ids: Iterable[Id], *, text: bool = False) -> Iterator[Document | None]:
         """Documents in the order of their ids."""
-        for lines in calls.batches(ids):
-            yield from self._result(calls.get_lines(lines, text))
+        return self._each(calls.get_many(ids, text))
 
     def compare(self, a: Id, b: Id) -> Comparison:
         """Two documents side by side."""
@@ -120,45 +116,71 @@ class Client:
 
     # -- groups, events and the service -----------------------------------------------------------------------------
 
-    def groups(self, *, order: Order = "largest", since: str | None = None, limit: int = 50) -> list[GroupRow]:
-        """Rows of the table of groups. since: only groups that a member joined within `90m`, `24h`, `7d`."""
-        return self._result(calls.groups(order, since, limit))
+    def groups(
+        self, *, order: Order = "largest", since: str | None = None, until: str | None = None, source: Id | None = None,
+        min_total: int = 0, limit: int | None = None,
+    ) -> Iterator[GroupRow]:  # fmt: skip
+        """Rows of the table of groups, page after page.
+
+        Args:
+            order: `newest` has each group once. In another order, a group that changes meanwhile may be missing or come
+                twice.
+            since, until: only groups with a member from then on, and up to then: a duration before the latest event
+                time (`90m`, `24h`, `7d`), or an event time in ISO 8601.
+            source: only groups with a member of this source.
+            min_total: only groups with at least so many members ever.
+            limit: most rows, at least 1; None = all.
+        """
+        return self._parts(calls.groups(order, since, until, source, min_total, limit))
 
     def group(self, number: int, *, limit: int = 1000) -> Group:
         """A group with its first members."""
         return self._result(calls.group(number, limit))
 
-    def events(self, *kinds: str, after: str | None = None) -> Iterator[Event]:
+    def members(
+        self, number: int, *, since: str | None = None, until: str | None = None, source: Id | None = None,
+        min_similarity: float | None = None,
+    ) -> Iterator[Member]:  # fmt: skip
+        """The members of a group in the order of arrival, page after page.
+
+        Args:
+            since, until, source: as in `groups`, of the members.
+            min_similarity: only members that were dropped with at least this similarity.
+        """
+        return self._parts(calls.members(number, since, until, source, min_similarity))
+
+    def alerts(self, *, rule: str | None = None) -> Iterator[RaisedAlert]:
+        """The alerts that the service has stored, the newest first, page after page. rule: only those of this rule."""
+        return self._parts(calls.alerts(rule))
+
+    def events(
+        self, *kinds: str, after: str | None = None, source: Id | None = None, min_similarity: float = 0.0,
+        min_total: int = 0,
+    ) -> Iterator[Event]:  # fmt: skip
         """Events as they are committed, without an end. A lost connection is made again, and continues behind the last
         event.
 
         Args:
             kinds: verdict, pair, group, alert; all by default.
             after: place of the last event that is known; None = from now on.
+            source: only what documents of this source cause.
+            min_similarity: only verdicts and pairs with at least this similarity.
+            min_total: only groups, and alerts about groups, with at least so many members ever.
         """
-        feed, failures = Feed(after), 0
-        params, silent = {"kinds": ",".join(kinds)}, httpx.Timeout(self._http.timeout.connect, read=SILENT_SECONDS)
-
+        feed, params = Feed(after, self._attempts), calls.events(kinds, source, min_similarity, min_total)
+        silent = httpx.Timeout(self._http.timeout.connect, read=SILENT_SECONDS)
         while True:
-            error: RequestError | Unreachable = Unreachable("GET /v1/events: the stream ended")
+            lost: RequestError | httpx.TransportError | None = None
             try:
-                with self._http.stream(
-                    "GET", "/v1/events", params=params, headers=feed.headers, timeout=silent
-                ) as said:
+                with self._http.stream("GET", PATH, params=params, headers=feed.headers, timeout=silent) as said:
                     if not said.is_success:
                         said.read()
                         raise calls.problem_of(said)
                     for block in said.iter_bytes():
-                        failures = 0
                         yield from feed.events(block)
-            except httpx.TransportError as lost:
-                error = Unreachable(f"GET /v1/events: {lost!r}")
-            except RequestError as refused:
-                error = refused
-            failures += 1
-            if failures >= self._attempts or (isinstance(error, RequestError) and error.status not in RETRIED):
-                raise error
-            time.sleep(pause(failures, error, random.random))
+            except (httpx.TransportError, RequestError) as error:
+                lost = error
+            time.sleep(feed.pause(lost))
 
     def stats(self, seconds: int = 0) -> Stats:
         """The index, the service and its counts. seconds: how many of the last seconds are listed."""
@@ -167,6 +189,16 @@ class Client:
     def backup(self, name: str | None = None) -> Backup:
         """Make a backup of the index, in the service's folder of backups. The default name is the time."""
         return self._result(calls.backup(name))
+
+    def _each(self, parts: Iterable[Call[list[T]]]) -> Iterator[T]:
+        for call in parts:
+            yield from self._result(call)
+
+    def _parts(self, call: Call[Part[T]] | None) -> Iterator[T]:
+        while call is not None:
+            part = self._result(call)
+            yield from part.results
+            call = part.following
 
     def _result(self, call: Call[T]) -> T:
         steps = exchange(call, self._attempts, random.random)

@@ -164,7 +164,8 @@ def json_id(text: str | bytes) -> str | int:
         value = None
     if isinstance(value, str) or type(value) is int:
         return value
-    raise ValueError(f"{text[:60]!r} is no id as JSON: give an integer, or a string in double quotes")
+    shown = text[:60].decode("utf-8", "replace") if isinstance(text, bytes) else text[:60]
+    raise ValueError(f"{shown!r} is no id as JSON: give an integer, or a string in double quotes")
 
 
 def id_value(id: bytes) -> str | int | None:

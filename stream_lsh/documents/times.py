@@ -63,6 +63,16 @@ def milliseconds(value: object) -> int:
     return time
 
 
+def time_of(text: str) -> int:
+    """Milliseconds since 1970 of a text: as `milliseconds`, where a number has no quotes, either.
+
+    Raises:
+        ValueError: as `milliseconds`.
+    """
+    number = text.isascii() and text.isdecimal() and len(text) != 8  # eight digits are a date
+    return milliseconds(int(text[:20]) if number else text)
+
+
 def _since(moment: datetime) -> int:
     """Milliseconds since 1970; a time without a zone is UTC."""
     since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH

@@ -10,7 +10,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, islice
 
 from stream_lsh.index.store.rocksdb import Store, name_key
@@ -55,18 +55,28 @@ class AlertJournal:
 
     def take(self, time: int) -> dict[bytes, bytes | None]:
         """The values that the next commit has to write; time: of it, ms since 1970."""
+        early = self._written_before(time)
         if not self._added:
-            return {}
+            return early
         first = self._next + len(self._taken)
         taken = [
             Journaled(number, time, json.loads(line)["rule"], line) for number, line in enumerate(self._added, first)
         ]
         self._added = []
         self._taken += taken
-        values: dict[bytes, bytes | None] = {
-            _key(entry.number): b'{"time":%d%b%b}' % (entry.time, _ALERT, entry.line) for entry in taken
-        }
-        return {**values, name_key(FACT): b'{"next":%d}' % (taken[-1].number + 1), **self._trimmed()}
+        values: dict[bytes, bytes | None] = {_key(entry.number): _value(entry) for entry in taken}
+        return {**early, **values, name_key(FACT): b'{"next":%d}' % (taken[-1].number + 1), **self._trimmed()}
+
+    def _written_before(self, time: int) -> dict[bytes, bytes | None]:
+        """After the clock was set back, give earlier alerts the time of this commit, so that `erase` finds them."""
+        values: dict[bytes, bytes | None] = {}
+        if any(entry.time > time for entry in self._entries):
+            with self._lock:
+                for place, entry in enumerate(self._entries):
+                    if entry.time > time:
+                        self._entries[place] = early = replace(entry, time=time)
+                        values[_key(entry.number)] = _value(early)
+        return values
 
     def _trimmed(self) -> dict[bytes, bytes | None]:
         """The keys of the oldest entries, which are too many with those that were taken."""
@@ -151,6 +161,10 @@ class AlertJournal:
 
 def _key(number: int) -> bytes:
     return name_key(f"{_PREFIX}{number:016x}")
+
+
+def _value(entry: Journaled) -> bytes:
+    return b'{"time":%d%b%b}' % (entry.time, _ALERT, entry.line)
 
 
 def _entry(key: bytes, value: bytes) -> Journaled:

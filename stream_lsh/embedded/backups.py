@@ -22,6 +22,7 @@ from stream_lsh.index.store.rocksdb import Store
 
 STORE = "db"
 WEBHOOKS = "webhooks"  # folder with what a service has sent to each receiver of alerts
+_OPTIONS = "OPTIONS-*"  # files of RocksDB, which have no checksum and are not read
 _LEFT_OUT = (f"{STORE}.sealed",)  # of the files beside the store
 
 
@@ -43,14 +44,18 @@ def backup(folder: Path, destination: Path, checkpoint: Callable[[Path], None]) 
         checkpoint: makes the checkpoint of the store at a path; `Store.checkpoint` of the process that writes.
 
     Raises:
-        UsageError: there is something at the destination.
+        UsageError: there is something at the destination, or it is in the folder of the index.
         OutputError: the backup cannot be written.
         StoreError: the index cannot be read.
     """
+    if destination.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"{destination} is in the folder of the index; name a folder outside of {folder}")
     part = _part_of(destination)
     try:
         with looking(folder):
             checkpoint(part / STORE)
+            for path in (part / STORE).glob(_OPTIONS):
+                path.unlink()
             with reading(part) as store:
                 next_seq = int((store.named("job") or {}).get("next_seq", 0))
                 _copy_segments(folder, part, store)
@@ -90,7 +95,7 @@ def restore(source: Path, folder: Path) -> Backup:
         raise StoreError(f"there is no backup in {source}")
     part = _part_of(folder)
     try:
-        shutil.copytree(source, part, dirs_exist_ok=True)
+        shutil.copytree(source, part, ignore=shutil.ignore_patterns(_OPTIONS), dirs_exist_ok=True)
         problems = information(part, check=True)["health"]["problems"]  # type: ignore[index]
         if problems:
             raise StoreError(f"the backup in {source} is damaged: {problems[0]}")

@@ -21,7 +21,7 @@ from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alert_journal import AlertJournal
 from stream_lsh.embedded.alerts import Alerts, check_fields, watching
 from stream_lsh.embedded.engine_errors import EngineErrors
-from stream_lsh.embedded.group_ranking import Ranking
+from stream_lsh.embedded.group_ranking import MOST_JOINS, Ranking
 from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.groups import NO_GROUPS, Groups, opened
 from stream_lsh.embedded.journal import Journal
@@ -43,13 +43,15 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 @dataclass(slots=True)
 class Judged:
     """What became of a batch. found: of each shard. reasons: why documents were rejected, by place. events: what they
-    did to groups, None if the index keeps none. alerts: as JSON lines."""
+    did to groups, None if the index keeps none. alerts: as JSON lines. sources: of the documents as JSON text, b"" for
+    none; nothing where the index has no sources."""
 
     found: Sequence[Matches]
     judgement: Judgement
     reasons: dict[int, Rejection]
     events: Events | None
     alerts: bytes
+    sources: Sequence[bytes] = ()
 
 
 class Engine:
@@ -153,7 +155,7 @@ class Engine:
         self.seq += len(columns)
         if signed.rejected:
             self._engine_errors.look(signed.rejected, lambda i: f"the document with the id {shown_id(columns.ids[i])}")
-        return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts)
+        return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts, columns.sources)
 
     def check(self, columns: Columns) -> Judged:
         """The verdict that each document would get as the next one. Nothing is stored."""
@@ -200,15 +202,16 @@ class Engine:
             if self.ranking is not None:
                 self.ranking.note(more, known[GROUPS])
 
-        alerts = self.alert_journal.take(int(1000 * now)) if self.journals_alerts else {}
+        alerts = self.alert_journal.take(int(1000 * now))
         self.index.commit(
             {**facts, "job": self.job, **known}, {**more, **alerts, **values}, ranges, now=now, written=written
         )
         if alerts:
             self.alert_journal.committed()
 
-    def rank(self) -> Ranking:
-        """The groups in the orders of their table, from now on up to date with commits. In any thread.
+    def rank(self, most_joins: int = MOST_JOINS) -> Ranking:
+        """The groups in the orders of their table, from now on up to date with commits. In any thread. most_joins: as
+        in `Ranking`, if this is its first call.
 
         Raises:
             StoreError: the index keeps no groups, or its store cannot be read.
@@ -220,7 +223,7 @@ class Engine:
             self.ranking = ranking
 
         try:
-            return self.ranking or Ranking(self.index.store, listening=listening)
+            return self.ranking or Ranking(self.index.store, most_joins, listening)
         except BaseException:
             self.ranking = None
             raise

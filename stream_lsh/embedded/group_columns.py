@@ -1,4 +1,4 @@
-"""What the order of groups depends on, in columns: number, live members and latest event time."""
+"""What the order of groups and filters depend on, in columns: number, members and event times."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ from numpy.typing import NDArray
 from stream_lsh.documents.times import NO_TIME
 
 # In a JSON string the quotes would be escaped.
-_ROW = re.compile(rb',"total_members":(\d+),"live_members":(\d+),"first":[^,]*,"last":([^,]*),"sources":')
+_ROW = re.compile(rb',"total_members":(\d+),"live_members":(\d+),"first":([^,]*),"last":([^,]*),"sources":')
+SIZES = ("total", "live", "first", "last")
 _FIRST_CAPACITY = 1024
 
 
-def sizes_of(row: bytes) -> tuple[int, int, int]:
-    """Members ever, live members, and latest event time (NO_TIME without one) of a stored row."""
+def sizes_of(row: bytes) -> tuple[int, int, int, int]:
+    """The sizes of a stored row: members ever, live members, and earliest and latest event time (NO_TIME without)."""
     found = _ROW.search(row)
     assert found is not None, row
-    total, live, last = found.groups()
-    return int(total), int(live), NO_TIME if last == b"null" else int(last)
+    total, live, first, last = found.groups()
+    return int(total), int(live), _time(first), _time(last)
+
+
+def _time(text: bytes) -> int:
+    return NO_TIME if text == b"null" else int(text)
 
 
 class Columns:
-    """The columns of groups. A group keeps its place until `compact`. 40 bytes a group.
+    """The columns of groups. A group keeps its place until `compact`. 56 bytes a group.
 
     Attributes:
         size: number of places.
@@ -32,8 +37,7 @@ class Columns:
     def __init__(self) -> None:
         self.size = 0
         self._numbers = np.empty(_FIRST_CAPACITY, np.int64)
-        self._live = np.empty(_FIRST_CAPACITY, np.int64)
-        self._last = np.empty(_FIRST_CAPACITY, np.int64)
+        self._sizes = np.empty((len(SIZES), _FIRST_CAPACITY), np.int64)
         self._sorted = np.empty(0, np.int64)  # the numbers, ascending
         self._places = np.empty(0, np.int64)  # of these
 
@@ -43,14 +47,24 @@ class Columns:
         return self._numbers[: self.size]
 
     @property
+    def totals(self) -> NDArray[np.int64]:
+        """Members ever."""
+        return self._sizes[0, : self.size]
+
+    @property
     def live(self) -> NDArray[np.int64]:
         """Live members, 0: there is no row any more."""
-        return self._live[: self.size]
+        return self._sizes[1, : self.size]
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """Earliest event times in ms, NO_TIME without one."""
+        return self._sizes[2, : self.size]
 
     @property
     def last(self) -> NDArray[np.int64]:
         """Latest event times in ms, NO_TIME without one."""
-        return self._last[: self.size]
+        return self._sizes[3, : self.size]
 
     def places_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of groups, -1 for unknown ones."""
@@ -59,24 +73,22 @@ class Columns:
         at = np.minimum(np.searchsorted(self._sorted, numbers), self.size - 1)
         return np.where(self._sorted[at] == numbers, self._places[at], -1)
 
-    def put(self, numbers: NDArray[np.int64], live: NDArray[np.int64], last: NDArray[np.int64]) -> None:
-        """Add groups or change them; each number is given once."""
+    def put(self, numbers: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+        """Add groups or change them. numbers: int64[n], each once. sizes: int64[4, n], as `sizes_of`."""
         places = self.places_of(numbers)
-        new = (places < 0) & (live > 0)
+        new = (places < 0) & (sizes[1] > 0)
         if new.any():
             places[new] = np.arange(self.size, self.size + np.count_nonzero(new))
             self._extend(numbers[new], places[new])
         there = places >= 0
-        self._live[places[there]], self._last[places[there]] = live[there], last[there]
+        self._sizes[:, places[there]] = sizes[:, there]
 
     def _extend(self, numbers: NDArray[np.int64], places: NDArray[np.int64]) -> None:
         size = self.size + len(numbers)
         if size > len(self._numbers):
-            capacity = max(size, len(self._numbers) * 3 // 2)
-            self._numbers, self._live, self._last = (
-                np.concatenate([column, np.empty(capacity - len(column), np.int64)])
-                for column in (self._numbers, self._live, self._last)
-            )
+            more = max(size, len(self._numbers) * 3 // 2) - len(self._numbers)
+            self._numbers = np.concatenate([self._numbers, np.empty(more, np.int64)])
+            self._sizes = np.concatenate([self._sizes, np.empty((len(SIZES), more), np.int64)], axis=1)
         self._numbers[self.size : size] = numbers
         self.size = size
         order = np.argsort(numbers)
@@ -89,7 +101,7 @@ class Columns:
         ones, -1 for forgotten ones."""
         kept = (self.live > 0) & (self.numbers >= ended)
         moved = np.where(kept, np.cumsum(kept) - 1, -1)
-        self._numbers, self._live, self._last = self.numbers[kept], self.live[kept], self.last[kept]
+        self._numbers, self._sizes = self.numbers[kept], self._sizes[:, : self.size][:, kept]
         self.size = len(self._numbers)
         self._places = np.argsort(self._numbers)
         self._sorted = self._numbers[self._places]

@@ -77,12 +77,15 @@ class Joins:
             self._tail = [(times, slots)]
         return self._tail[0]
 
-    def counts(self, after: int, size: int) -> NDArray[np.int64]:
-        """The number of joins of each place, int64[size], from a time on that is not before `since`."""
-        first = int(np.searchsorted(self._times, after))
-        found = np.bincount(self._slots[first:], minlength=size)
+    def counts(self, since: int, until: int | None, size: int) -> NDArray[np.int64]:
+        """The number of joins of each place, int64[size], from a time on that is not before `self.since`, and up to
+        another one; None = all."""
+        begin = int(np.searchsorted(self._times, since))
+        end = len(self._times) if until is None else int(np.searchsorted(self._times, until, "right"))
+        found = np.bincount(self._slots[begin:end], minlength=size)
         times, slots = self._joined_tail()
-        np.add.at(found, slots[times >= after], 1)
+        counted = times >= since if until is None else (times >= since) & (times <= until)
+        np.add.at(found, slots[counted], 1)
         return found
 
     def move(self, places: NDArray[np.int64]) -> None:

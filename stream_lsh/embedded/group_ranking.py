@@ -9,20 +9,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.embedded.group_columns import Columns, sizes_of
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_columns import SIZES, Columns, sizes_of
 from stream_lsh.embedded.group_joins import Joins, decoded_joins, joins_of, updater
+from stream_lsh.embedded.group_query import GroupQuery, Moment, NoTimes, Order, Page, Place, Row
 from stream_lsh.embedded.group_store import FACT, group_of, number_of, row_key
 from stream_lsh.embedded.pending import Readable
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import StoreError
 from stream_lsh.index.store.rocksdb import GROUP, MEMBERS, REMOVED_MEMBERS, Store
-from stream_lsh.judging.groups import Group
 
-Order = Literal["largest", "newest", "growing"]
 DAY = 24 * 3600 * 1000
 MOST_JOINS = 1 << 22
 NO_TIMES = "the documents of the index in {} have no event times: {} needs them; feed it again with --time-field FIELD"
@@ -30,30 +30,7 @@ _AT_ONCE = 65_536  # rows that are parsed together
 _LARGE = 65_536  # from which on few groups have as many members
 _MOST_NOTED = 65_536  # values that a writer notes before it takes them over itself
 _MOST_ANSWERS, _MOST_ROWS = 16, 1000  # answers that are kept until the next commit, and rows of one
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of the table.
-
-    Attributes:
-        stored: the row as a JSON object.
-        joined_since: members that joined within the given time; None if no time was given.
-    """
-
-    stored: bytes
-    joined_since: int | None
-
-    @property
-    def group(self) -> Group:
-        return Group.of_json(self.stored)
-
-    @property
-    def json(self) -> bytes:
-        """The row as a JSON object, with `joined_since`."""
-        if self.joined_since is None:
-            return self.stored
-        return b'%b,"joined_since":%d}' % (self.stored[:-1], self.joined_since)
+MOST_READ = 4096  # rows that are read for a page of a source
 
 
 @dataclass(slots=True)
@@ -94,10 +71,10 @@ class Ranking:
         self._closed = False
         self._columns = Columns()
         self._changed = 0  # rows, since ended groups were last forgotten
-        self._answers: dict[tuple[Order, int | None, int | None], list[Row]] = {}
+        self._answers: dict[GroupQuery, Page] = {}
         with self._reading, store.snapshot(GROUP, lambda: self._begin(listening)) as view:
-            totals = self._read_rows(view)
-            self._joins = Joins(most_joins, _horizon(totals, self._columns.last, most_joins))
+            self._read_rows(view)
+            self._joins = Joins(most_joins, _horizon(self._columns.totals, self._columns.last, most_joins))
             self._read_joins(view)
 
     def _begin(self, listening: Callable[[Ranking], None]) -> None:
@@ -135,12 +112,12 @@ class Ranking:
     # -- readers ----------------------------------------------------------------------------------------------------
 
     def first(self, order: Order = "largest", since: int | None = None, limit: int | None = None) -> list[Row]:
-        """Rows of the groups at the last commit, the first ones of an order.
+        """The first rows of an order, at most `limit`, as `page`. since: ms before the latest event time."""
+        within = None if since is None else Moment(since, before_latest=True)
+        return list(self.page(GroupQuery(order, within, limit=limit)).rows)
 
-        Args:
-            order: by live members; by the number of the first member, the latest first; or by the members that joined
-                within `since`. since: milliseconds before the latest event time, or before stream time after it was set
-                back; only groups that a member joined since then. Default for "growing": a day.
+    def page(self, query: GroupQuery) -> Page:
+        """Rows of the groups at the last commit. The latest event time is stream time after it was set back.
 
         Raises:
             UsageError: there are no event times, which this needs.
@@ -150,13 +127,12 @@ class Ranking:
             self._check_open()
             with self._store.snapshot(GROUP, self._hand_over) as view:
                 self._take_over(self._handed)
-                asked = order, since, limit
-                if (found := self._answers.get(asked)) is None:
-                    found = self._first(view, order, since, limit)
-                    if len(found) <= _MOST_ROWS:
+                if (found := self._answers.get(query)) is None:
+                    found = self._page(view, query)
+                    if len(found.rows) <= _MOST_ROWS:
                         if len(self._answers) == _MOST_ANSWERS:
                             self._answers.clear()
-                        self._answers[asked] = found
+                        self._answers[query] = found
                 return found
 
     def close(self) -> None:
@@ -201,70 +177,92 @@ class Ranking:
         """Which places are groups now."""
         return (self._columns.live > 0) & (self._columns.numbers >= self._ended)
 
-    def _first(self, view: Readable, order: Order, since: int | None, limit: int | None) -> list[Row]:
+    def _page(self, view: Readable, query: GroupQuery) -> Page:
         if not self._begun:
-            return []
-        if since is None and order == "growing":
-            since = DAY
-        there, after = self._there, None
+            return Page(())
+        since, until = self._times_of(query)
+        columns, there = self._columns, self._there
         if since is not None:
-            if self._latest is None:
-                named = "--since" if order != "growing" else "--order growing"
-                raise UsageError(NO_TIMES.format(self._store.path.parent, named))
-            after = self._latest - since
-            there &= self._columns.last >= after
+            there &= columns.last >= since
+        if until is not None:
+            there &= (columns.first <= until) & (columns.first != NO_TIME)
+        if query.min_total > 1:
+            there &= columns.totals >= query.min_total
         places = np.flatnonzero(there)
-        numbers = self._columns.numbers[places]
-        joined = np.zeros(0, np.int64)
-        if after is not None and order == "growing":
-            joined = self._joined(view, places, after)
-            chosen = _leading(joined, numbers, limit)
+        if query.order == "growing":
+            assert since is not None
+            ranks = self._joined(view, places, since, until)
         else:
-            chosen = _leading(self._columns.live[places] if order == "largest" else numbers, numbers, limit)
-            if after is not None:
-                joined = np.zeros(len(places), np.int64)
-                joined[chosen] = self._joined(view, places[chosen], after)
-        counts = [None] * len(chosen) if after is None else joined[chosen].tolist()
-        return [
-            Row(stored, count)
-            for number, count in zip(numbers[chosen].tolist(), counts, strict=True)
-            if (stored := view.value(row_key(number))) is not None
-        ]
+            ranks = (columns.live if query.order == "largest" else columns.numbers)[places]
+        if query.after is not None:
+            rank, number = query.after.rank, query.after.number
+            behind = (ranks < rank) | ((ranks == rank) & (columns.numbers[places] > number))
+            places, ranks = places[behind], ranks[behind]
+        source = query.source
+        most = query.limit if source is None or query.limit is None else max(query.limit, MOST_READ)
+        chosen = _leading(ranks, columns.numbers[places], most)
+        numbers = columns.numbers[places[chosen]].tolist()
+        found: list[int] = []  # places in `chosen`
+        rows: list[bytes] = []
+        read = 0
+        for number in numbers:
+            if query.limit is not None and len(found) == query.limit:
+                break
+            row = view.value(row_key(number))
+            if row is not None and (source is None or source.in_group(view, number, row)):
+                found.append(read)
+                rows.append(row)
+            read += 1
+        counts: list[int] | list[None] = [None] * len(found)
+        if since is not None:
+            which = chosen[found]
+            joined = ranks[which] if query.order == "growing" else self._joined(view, places[which], since, until)
+            counts = joined.tolist()
+        last = Place(int(ranks[chosen[read - 1]]), numbers[read - 1]) if 0 < read < len(places) else None
+        return Page([Row(*row) for row in zip(rows, counts, strict=True)], last, since, until)
 
-    def _joined(self, view: Readable, places: NDArray[np.int64], after: int) -> NDArray[np.int64]:
-        """How many members joined the groups at these places from a time on."""
-        if after >= self._joins.since:
-            return self._joins.counts(after, self._columns.size)[places]
+    def _times_of(self, query: GroupQuery) -> tuple[int | None, int | None]:
+        """`since` and `until` in ms since 1970."""
+        since, until = query.since, query.until
+        if since is None and until is None and query.order != "growing":
+            return None, None
+        if self._latest is None:
+            named = "--order growing" if query.order == "growing" else "--since"
+            raise NoTimes(NO_TIMES.format(self._store.path.parent, named))
+        end = None if until is None else until.at(self._latest)
+        if since is None and query.order == "growing":
+            return (self._latest if end is None else end) - DAY, end
+        return None if since is None else since.at(self._latest), end
+
+    def _joined(self, view: Readable, places: NDArray[np.int64], since: int, until: int | None) -> NDArray[np.int64]:
+        """How many members joined the groups at these places from a time on, and up to another one."""
+        if since >= self._joins.since:
+            return self._joins.counts(since, until, self._columns.size)[places]
         numbers = self._columns.numbers[places]
         order = np.argsort(numbers)
         found = np.zeros(len(places), np.int64)
         for groups, times in joins_of(view, numbers[order]):
-            at = np.searchsorted(numbers[order], groups[times >= after])
-            found += np.bincount(at, minlength=len(places))
+            counted = times >= since if until is None else (times >= since) & (times <= until)
+            found += np.bincount(np.searchsorted(numbers[order], groups[counted]), minlength=len(places))
         back = np.empty_like(found)
         back[order] = found
         return back
 
     # -- the beginning ----------------------------------------------------------------------------------------------
 
-    def _read_rows(self, view: Readable) -> NDArray[np.int64]:
-        """Returns the members ever, by place."""
-        parts: list[NDArray[np.int64]] = []
-        found: list[tuple[int, int, int, int]] = []
+    def _read_rows(self, view: Readable) -> None:
+        found: dict[int, bytes | None] = {}
 
         def put() -> None:
-            numbers, totals, live, last = np.array(found, np.int64).reshape(-1, 4).T
-            self._columns.put(numbers, live, last)
+            self._columns.put(*_columns_of(found))
             self._check_open()  # building takes a while
-            parts.append(totals.copy())
             found.clear()
 
         for key, value in view.scan(GROUP, row_key(self._ended)):
-            found.append((number_of(key), *sizes_of(value)))
+            found[number_of(key)] = value
             if len(found) == _AT_ONCE:
                 put()
         put()
-        return np.concatenate(parts)
 
     def _read_joins(self, view: Readable) -> None:
         numbers = self._columns.numbers
@@ -279,11 +277,10 @@ def _times(fact: Mapping[str, Any]) -> tuple[int | None, int]:
     return fact.get("now", fact["latest"]), fact.get("ended", 0)
 
 
-def _columns_of(rows: Mapping[int, bytes | None]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers, live members and latest event times of rows."""
-    found = [(0, 0, 0) if row is None else sizes_of(row) for row in rows.values()]
-    _, live, last = np.array(found, np.int64).T
-    return np.fromiter(rows, np.int64, len(rows)), live, last
+def _columns_of(rows: Mapping[int, bytes | None]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers, and sizes int64[4, n] of rows."""
+    found = [(0, 0, 0, 0) if row is None else sizes_of(row) for row in rows.values()]
+    return np.fromiter(rows, np.int64, len(rows)), np.array(found, np.int64).reshape(-1, len(SIZES)).T
 
 
 def _horizon(totals: NDArray[np.int64], last: NDArray[np.int64], most: int) -> int:

@@ -148,27 +148,36 @@ def member_removals(store: Readable, group: int) -> MemberRemovals:
     return MemberRemovals(by, kept, {document for document, _ in by.values()})
 
 
-def dropped(store: Readable, group: int) -> Iterator[Member]:
-    """The documents that were dropped for a group, in the order of the log."""
+def dropped(store: Readable, group: int, after: int = -1) -> Iterator[Member]:
+    """The documents with larger numbers than `after` that were dropped for a group, in the order of the log."""
     removed = member_removals(store, group)
-    for _, value in store.scan(_ONE.pack(MEMBERS, group)):
+    prefix = _ONE.pack(MEMBERS, group)
+    begin = None if after < 0 else store.last(members_key(group, after))
+    start = begin[0] if begin is not None and begin[0].startswith(prefix) else b""
+    for _, value in store.scan(prefix, start):
         found, ids, sources = decoded(value, MEMBER, "id", "source")
         columns = (found[name].tolist() for name in ("seq", "time", "similarity", "kind"))
         for seq, time, similarity, kind, id, source in zip(*columns, ids, sources, strict=True):
-            yield Member(seq, id, time, source, Kind(kind), similarity, *removed.of(seq))
+            if seq > after:
+                yield Member(seq, id, time, source, Kind(kind), similarity, *removed.of(seq))
 
 
-def kept(store: Readable, group: Group) -> Iterator[Member]:
-    """The representatives of a group so far, in the order of the log, with those that were dropped at first."""
+def kept(store: Readable, group: Group, after: int = -1) -> Iterator[Member]:
+    """The representatives of a group so far with larger numbers than `after`, in the order of the log, with those that
+    were dropped at first."""
     removed = member_removals(store, group.group)
     for seq, id in sorted({group.seq: group.id, **removed.kept}.items()):
-        time, source = first_member(store, seq)
-        yield Member(seq, id, time, source, Kind.UNIQUE, None, *removed.of(seq))
+        if seq > after:
+            time, source = first_member(store, seq)
+            yield Member(seq, id, time, source, Kind.UNIQUE, None, *removed.of(seq))
 
 
-def members(store: Readable, group: Group) -> Iterator[Member]:
-    """All members that a group has had, in the order of the log, the first member first."""
-    both = heapq.merge(dropped(store, group.group), kept(store, group), key=attrgetter("seq"))  # of equals the first
+def members(store: Readable, group: Group, after: int = -1) -> Iterator[Member]:
+    """All members with larger numbers than `after` that a group has had, in the order of the log, the first member
+    first."""
+    both = heapq.merge(
+        dropped(store, group.group, after), kept(store, group, after), key=attrgetter("seq")
+    )  # of equals the first
     for _, (first, *_) in groupby(both, key=attrgetter("seq")):
         yield first
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stream_lsh.embedded.group_ranking import Order, Ranking, Row
+from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.group_query import MemberQuery, Moment, NoTimes, Order, Row
+from stream_lsh.embedded.group_ranking import MOST_READ, Ranking
 from stream_lsh.embedded.group_store import FACT, Member, members, row
 from stream_lsh.embedded.groups import NO_GROUPS
 from stream_lsh.embedded.information import reading
@@ -29,18 +30,44 @@ def table(folder: Path, order: Order = "largest", since: int | None = None, limi
         return Ranking(store, most_joins=0).first(order, since, limit)
 
 
-def group_json(store: Store, number: int, limit: int) -> bytes:
-    """A group with its first members at the last commit, as JSON. Another thread may write to the store.
+def group_json(store: Store, number: int, query: MemberQuery) -> tuple[bytes, int | None]:
+    """A group with some of its members at the last commit, as JSON without the closing brace. Another thread may write
+    to the store.
+
+    Returns: also the number of the member behind which there are more; None if there are no more. Members are left out
+        at the end if too many others were read for them.
 
     Raises:
-        UsageError: there is no such group.
+        UsageError: there is no such group, or no event time, which the query needs.
         StoreError: the store is closed, or cannot be read.
     """
     fact: dict[str, Any] = {}
     with store.snapshot(GROUP, lambda: fact.update(store.named(FACT) or {})) as view:
-        group, all_members = found(view, number, fact.get("ended", 0))
-        said = b",".join(member_json(group, member) for member in islice(all_members, limit))
-        return b'%b,"members":[%b]}' % (group.json[:-1], said)
+        group, _ = found(view, number, fact.get("ended", 0))
+        since, until = (_time(moment, fact) for moment in (query.since, query.until))
+        source = query.source
+        least, chosen, last, more = query.min_similarity, list[bytes](), query.after, False
+        for place, member in enumerate(members(view, group, query.after)):
+            if more := len(chosen) == query.limit or place == max(query.limit, MOST_READ):
+                break
+            last = member.seq
+            if (
+                (source is None or source.is_of(member.source))
+                and (since is None or member.time >= since)
+                and (until is None or NO_TIME != member.time <= until)
+                and (least is None or (member.similarity is not None and member.similarity >= least))
+            ):
+                chosen.append(member_json(group, member))
+        return b'%b,"members":[%b]' % (group.json[:-1], b",".join(chosen)), last if more else None
+
+
+def _time(moment: Moment | None, fact: Mapping[str, Any]) -> int | None:
+    if moment is None:
+        return None
+    latest: int | None = fact.get("now", fact.get("latest"))
+    if latest is None:
+        raise NoTimes("the documents of the index have no event times, which since and until need")
+    return moment.at(latest)
 
 
 def is_representative(group: Group, member: Member) -> bool:

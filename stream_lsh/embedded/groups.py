@@ -199,6 +199,11 @@ class Groups:
         return {FACT: self._fact}, values, ranges
 
     @property
+    def changed(self) -> Mapping[int, Group | None]:
+        """The rows that have changed since the last commit, by number; None: it is not there any more."""
+        return self._cache.changed
+
+    @property
     def ended(self) -> int:
         """Groups with smaller numbers have left the window."""
         return self._ending.reached if self._ending is not None else 0

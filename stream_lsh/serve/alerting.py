@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from stream_lsh.errors import UsageError
 from stream_lsh.serve import openapi
+from stream_lsh.serve.cursors import bad_cursor
 from stream_lsh.serve.documents import json_response
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import JSON
@@ -34,7 +35,7 @@ async def get_alerts(
     try:
         found = await service.alerts(cursor, limit + 1, rule)
     except ValueError as error:
-        raise Problem(422, f"cursor: {error}", field="cursor") from None
+        raise bad_cursor(str(error)) from None
     shown, last = found[:limit], b"null" if len(found) <= limit else b'"%b"' % found[limit - 1].cursor.encode()
     return Response(
         b'{"alerts":[%b],"next_cursor":%b}' % (b",".join(alert.json for alert in shown), last), media_type=JSON

@@ -36,10 +36,12 @@ async def make_backup(request: Request, service: Served) -> Response:
     with service.intake.taking() as holding:
         asked = _asked(await body(request, MOST_BYTES, holding))
     local = bool(request.scope.get("state", {}).get("local"))
+    destination = _destination(service, asked, local)
     try:
-        made = await service.backup(_destination(service, asked, local))
+        made = await service.backup(destination)
     except UsageError as error:
-        raise Problem(409, str(error), code="backup_exists", field="name") from None
+        code = "backup_exists" if destination.exists() else None
+        raise Problem(409, str(error), code=code, field="name") from None
     return json_response(
         {"name": made.folder.name, "folder": str(made.folder), "next_seq": made.next_seq, "bytes": made.size}
     )

@@ -15,6 +15,7 @@ class Code(NamedTuple):
 
 CODES = {
     "bad_request": Code(400, "The request is not valid HTTP, or its body ends early", "Send a complete request."),
+    "bad_cursor": Code(400, "The cursor is not one of this list and its parameters", "Begin without a cursor."),
     "unauthorized": Code(401, "There is no valid token", "Send `Authorization: Bearer TOKEN` with a valid token."),
     "forbidden": Code(403, "The request is not allowed", "Use a token with the permission; check host and origin."),
     "not_found": Code(404, "There is no such address", "Look at `/docs`."),
@@ -35,6 +36,7 @@ CODES = {
     "too_many_waiting": Code(429, "Too many documents wait for their verdicts", "Try again after `Retry-After`."),
     "headers_too_large": Code(431, "The request line and headers are too large", "Send at most 64 KiB of them."),
     "internal_error": Code(500, "The service has a fault", "Send the log to the maintainers."),
+    "unknown_transfer_coding": Code(501, "The transfer coding is not chunked", "Use `Content-Encoding`."),
     "unavailable": Code(503, "The service starts, stops or cannot continue", "Try again after `Retry-After`."),
     "disk_full": Code(507, "The disk of the index is full", "Make room; reads go on, and writes then work again."),
 }  # fmt: skip

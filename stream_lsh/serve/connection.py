@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stream_lsh.serve.problems import MEDIA_TYPE, Problem
+from stream_lsh.serve.refusals import Refusals
 
 HEADER_BYTES = 64 << 10  # limit of the request line, headers and trailers together
 HEADER_SECONDS = 10.0  # time limit for the request line and headers
@@ -36,11 +37,13 @@ class Connections:
 
     Args:
         most: limit of connections. `HEALTH_CONNECTIONS` more get answers about health.
+        refusals: of the server.
         local: whether they come from the socket in the index folder.
     """
 
-    def __init__(self, most: int, *, local: bool = False) -> None:
+    def __init__(self, most: int, refusals: Refusals, *, local: bool = False) -> None:
         self.local = local
+        self.refusals = refusals
         self._most = most
         self._open: set[Connection] = set()
         self._idle: dict[Connection, None] = {}  # the one that has been idle for the longest time first
@@ -96,6 +99,7 @@ class Connection(HttpToolsProtocol):
         self._part = 0  # bytes of the body's current part
         self._body_due = self._write_paused = self._too_large = self._answering = False
         self._ended = False  # what comes now is not read
+        self._last: Problem | None = None  # sent behind the answers to the requests before it
         self._requests = 0  # in progress
         self.limited = False  # to health
 
@@ -151,6 +155,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._have_headers()
         if self._requests > PIPELINED:
+            self._last = Problem(429, f"more than {PIPELINED} requests wait in this connection", field="connection")
             raise ValueError("too many requests are pipelined")
         self._requests += 1
         self._connections.used(self, True)
@@ -176,22 +181,41 @@ class Connection(HttpToolsProtocol):
     # -- uvicorn ----------------------------------------------------------------------------------------------------
 
     def send_400_response(self, msg: str) -> None:
-        """Answer with a problem, as for all other errors, and close the connection."""
-        if self._answering or self._requests > 1:  # an answer would be taken for that of an earlier request
+        """Answer with a problem, as for all other errors, behind the answers to earlier requests. Then close the
+        connection."""
+        if self._last is None:
+            self._last = _bad_headers() if self._too_large else Problem(400, "this is not a valid HTTP request")
+        self.refuse(self._last.status)
+        self._ended = True
+        self._have_headers()
+        if not self._complete:
+            self._leave()
+
+    @property
+    def _complete(self) -> int:
+        """Requests in progress that have arrived completely."""
+        return self._requests - self._body_due
+
+    def _leave(self) -> None:
+        """Send the problem, and close the connection."""
+        assert self._last is not None
+        if self._answering:  # the request that is wrong: its answer has begun
             self.transport.abort()
             return
-        problem = _bad_headers() if self._too_large else Problem(400, "this is not a valid HTTP request")
-        self.transport.write(_written(problem))
+        self.transport.write(_written(self._last))
         if self._requests or not self.transport.can_write_eof():
             self.transport.close()
             return
         # The client may still be sending. If it is not read, the client gets a reset instead of the answer.
-        self._ended = True
         self.transport.write_eof()
-        self._have_headers()
         self._header_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     # -- the app ----------------------------------------------------------------------------------------------------
+
+    def refuse(self, status: int) -> None:
+        """A request is refused before the app."""
+        peer = self.transport.get_extra_info("peername")
+        self._connections.refusals.add(status, str(peer[0]) if isinstance(peer, tuple) else "socket")
 
     def answering(self) -> None:
         """A response begins."""
@@ -203,6 +227,8 @@ class Connection(HttpToolsProtocol):
         self._requests -= 1
         if not self._requests:
             self._connections.used(self, False)
+        if self._ended and not self._complete and not self.transport.is_closing():
+            self._leave()
 
     # -- limits -----------------------------------------------------------------------------------------------------
 
@@ -265,6 +291,7 @@ class Limited:
 
         try:
             if connection.limited and scope["path"] not in HEALTH:
+                connection.refuse(503)
                 problem = Problem(503, _CROWDED, headers={"Retry-After": "1", "Connection": "close"})
                 await problem.response()(scope, receive, sending)
             else:

@@ -59,7 +59,9 @@ class Tally:
             registry=registry,
         )  # fmt: skip
         self._refused = Counter(
-            "stream_lsh_serve_refused", "Requests refused because too much waited.", registry=registry
+            "stream_lsh_serve_refused",
+            "Requests refused: too much waited, or no valid HTTP.",
+            registry=registry,
         )
         for name, text, function in (
             ("serve_next_seq", "Seq of the next document.", seq),
@@ -132,7 +134,7 @@ class Tally:
         second.slowest = max(second.slowest, seconds)
 
     def refuse(self) -> None:
-        """Count a request that was refused because too many waited."""
+        """Count a request that was refused because too many waited, or by the server itself."""
         self.refused += 1
         self._refused.inc()
 

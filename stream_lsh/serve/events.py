@@ -10,25 +10,23 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal, get_args
 
 from stream_lsh.embedded.engine import Judged
 from stream_lsh.judging.verdicts import pairs
+from stream_lsh.serve.event_filter import EventFilter, Kind
 from stream_lsh.serve.writer import Round
 
-Kind = Literal["verdict", "pair", "group", "alert"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 Place = tuple[int, int]
-Kinds = frozenset[Kind]
 Said = tuple[int, Kind, bytes]  # seq of the document that caused an event, its kind, its JSON
 AT_ONCE = 65_536  # bytes that a listener gets at once when it is behind
 TEXT_BYTES = 16 << 20  # of the texts that listeners share
+MOST_READ = 8192  # events that are looked into at once for a filter
 _SEQ = b'"seq":'
 # Of each object in memory, besides the bytes of its data.
-_EVENT_BYTES, _BLOCK_BYTES, _SHARED_BYTES = 200, 360, 320
+_EVENT_BYTES, _SOURCE_BYTES, _BLOCK_BYTES, _SHARED_BYTES = 200, 150, 360, 320
 
 
 def place_of(text: str) -> Place:
@@ -63,15 +61,24 @@ class Event:
 
 @dataclass(slots=True)
 class Block:
-    """The events of one commit. begin, end: the places before and after it."""
+    """The events of one commit. begin, end: the places before and after it. sources: of documents by seq, as JSON text,
+    where they are known."""
 
     begin: Place
     end: Place
     events: Sequence[Event]
+    sources: Mapping[int, bytes] = field(default_factory=dict)
 
-    def text(self, kinds: Kinds, after: Place) -> bytes:
+    def passing(self, wanted: EventFilter) -> Iterator[Event]:
+        """The events that a filter lets through."""
+        sources = self.sources
+        return (
+            event for event in self.events if wanted.passes(event.kind, event.data, sources.get(event.place[0], b""))
+        )
+
+    def text(self, wanted: EventFilter, after: Place) -> bytes:
         """The events after a place, for a listener that has all events up to there. Ends with the place reached."""
-        found = [event.text for event in self.events if event.place > after and event.kind in kinds]
+        found = [event.text for event in self.passing(wanted) if event.place > after]
         return b"".join(found) + b"id: %d.%d\n\n" % self.end
 
 
@@ -81,7 +88,10 @@ def block_of(done: Round, verified: str) -> Block | None:
     if not said:
         return None
     said.sort(key=lambda item: item[0])  # stable: the verdict is the first event of its document
-    return Block((said[0][0], 0), (said[-1][0] + 1, 0), numbered(said))
+    sources: dict[int, bytes] = {}
+    for judged, _ in done.judged:
+        sources.update(zip(judged.judgement.seqs.tolist(), judged.sources, strict=False))
+    return Block((said[0][0], 0), (said[-1][0] + 1, 0), numbered(said), sources)
 
 
 def numbered(said: Iterable[Said]) -> list[Event]:
@@ -134,7 +144,7 @@ class Ring:
         self._most_events = most_events
         self._most_bytes = most_bytes
         self._events = self._bytes = 0
-        self._texts: OrderedDict[tuple[Place, Kinds], bytes] = OrderedDict()  # by the begin of the block
+        self._texts: OrderedDict[tuple[Place, frozenset[Kind]], bytes] = OrderedDict()  # by the begin of the block
         self._text_bytes = 0
         self._most_text_bytes = most_text_bytes
         self._waiting: set[asyncio.Event] = set()
@@ -175,28 +185,29 @@ class Ring:
         for event in self._waiting:
             event.set()
 
-    def after(self, place: Place, kinds: Kinds) -> tuple[bytes, Place]:
+    def after(self, place: Place, wanted: EventFilter) -> tuple[bytes, Place]:
         """The next events for a listener at a place, as server-sent events, and its next place."""
         if place == self.end:
             return b"", place
         if not self.begin <= place <= self.end:  # dropped already, or of another stream
             to = self.begin if place < self.begin else self.end
             return b'event: gap\ndata: {"from":"%d.%d","to":"%d.%d"}\nid: %d.%d\n\n' % (*place, *to, *to), to
-        texts, size = [], 0
+        texts, size, read = [], 0, 0
         for block in self._blocks[bisect_right(self._blocks, place, key=lambda block: block.end) :]:
-            texts.append(self._text(block, kinds, place))
+            texts.append(self._text(block, wanted, place))
             place, size = block.end, size + len(texts[-1])
-            if size >= AT_ONCE:
+            read += len(block.events) if wanted.reads_events else 0
+            if size >= AT_ONCE or read >= MOST_READ:
                 break
         return b"".join(texts), place
 
-    def _text(self, block: Block, kinds: Kinds, after: Place) -> bytes:
+    def _text(self, block: Block, wanted: EventFilter, after: Place) -> bytes:
         """The events of a block after a place."""
-        if after > block.begin:
-            return block.text(kinds, after)
-        text = self._texts.get((block.begin, kinds))
+        if after > block.begin or wanted.reads_events:
+            return block.text(wanted, after)
+        text = self._texts.get((block.begin, wanted.kinds))
         if text is None:
-            text = self._texts[block.begin, kinds] = block.text(kinds, after)
+            text = self._texts[block.begin, wanted.kinds] = block.text(wanted, after)
             self._text_bytes += len(text) + _SHARED_BYTES
             while self._text_bytes > self._most_text_bytes:
                 self._text_bytes -= len(self._texts.popitem(last=False)[1]) + _SHARED_BYTES
@@ -209,15 +220,19 @@ class Ring:
                 if event.kind == kind and (before is None or event.place < before):
                     yield event
 
-    def latest(self, count: int, kinds: Kinds) -> bytes:
-        """The latest stored events, at most `count` of each kind, as server-sent events. Ends with the last place."""
+    def latest(self, count: int, wanted: EventFilter) -> bytes:
+        """The latest stored events, at most `count` of each kind, as server-sent events. Ends with the last place. A
+        filter that looks into events finds those among the latest `MOST_READ`, and the rest of a commit."""
         found: list[Event] = []
-        left = dict.fromkeys(kinds, count)
-        for event in (event for block in reversed(self._blocks) for event in reversed(block.events)):
-            if left.get(event.kind):
-                left[event.kind] -= 1
-                found.append(event)
-            elif not any(left.values()):
+        left = dict.fromkeys(wanted.kinds, count)
+        read = 0
+        for block in reversed(self._blocks):
+            for event in reversed(list(block.passing(wanted))):
+                if left[event.kind]:
+                    left[event.kind] -= 1
+                    found.append(event)
+            read += len(block.events) if wanted.reads_events else 0
+            if not any(left.values()) or read >= MOST_READ:
                 break
         return b"".join([event.text for event in reversed(found)]) + b"id: %d.%d\n\n" % self.end
 
@@ -236,4 +251,5 @@ class Ring:
 
 
 def _size(block: Block) -> int:
-    return _BLOCK_BYTES + sum(len(event.data) + _EVENT_BYTES for event in block.events)
+    events = sum(len(event.data) + _EVENT_BYTES for event in block.events)
+    return _BLOCK_BYTES + events + sum(len(source) + _SOURCE_BYTES for source in block.sources.values())

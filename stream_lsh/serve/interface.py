@@ -13,7 +13,7 @@ from typing import Any
 from stream_lsh import progress
 from stream_lsh.documents.fields import id_text
 from stream_lsh.embedded.backups import Backup
-from stream_lsh.embedded.group_ranking import Order, Row
+from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Page
 from stream_lsh.progress import Step
 from stream_lsh.serve.counts import Tally
 from stream_lsh.serve.disk import Disk
@@ -77,6 +77,7 @@ class Interface(ABC):
         backups: folder of backups; None if it has none.
         disk: of the index; None if there is none.
         keeps_groups: whether there are groups.
+        event_sources: whether the sources of the documents that cause events are known.
         tables, comparisons: turns of requests for tables of groups, and of comparisons.
         webhooks: the receivers of its alerts; None if it has none.
     """
@@ -86,6 +87,7 @@ class Interface(ABC):
     webhooks: Webhooks | None = None
     backups: Path | None = None
     keeps_groups: bool
+    event_sources = False
 
     def __init__(
         self, settings: Settings, begin: int, seq: Callable[[], int], waiting: Callable[[], int],
@@ -152,12 +154,12 @@ class Interface(ABC):
         """The headlines of documents, in this order; `UNKNOWN` of a document that is not there."""
 
     @abstractmethod
-    async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        """Rows of the table of groups. Raises UsageError if the order needs event times and there are none."""
+    async def groups(self, query: GroupQuery) -> Page:
+        """Rows of the table of groups. Raises UsageError if the query needs event times and there are none."""
 
     @abstractmethod
-    async def group(self, number: int, limit: int) -> bytes:
-        """A group with its first members, as JSON. Raises UsageError if there is none."""
+    async def group(self, number: int, query: MemberQuery) -> tuple[bytes, int | None]:
+        """A group with some of its members, as `group_json`. Raises UsageError if there is none."""
 
     @abstractmethod
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:

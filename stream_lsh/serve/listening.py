@@ -8,7 +8,8 @@ from contextlib import nullcontext, suppress
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from stream_lsh.serve.events import Kinds, Place, Ring
+from stream_lsh.serve.event_filter import EventFilter
+from stream_lsh.serve.events import Place, Ring
 from stream_lsh.serve.tokens import Tokens
 
 BEAT_SECONDS = 15.0  # of silence, after which a comment keeps the connection open
@@ -25,11 +26,11 @@ class EventsResponse(Response):
     events that are sent before."""
 
     def __init__(
-        self, ring: Ring, kinds: Kinds, place: Place, first: bytes = b"", tokens: Tokens | None = None
+        self, ring: Ring, wanted: EventFilter, place: Place, first: bytes = b"", tokens: Tokens | None = None
     ) -> None:  # fmt: skip
         super().__init__()
         self._ring = ring
-        self._kinds = kinds
+        self._wanted = wanted
         self._place = place
         self._first = first
         self._tokens = tokens
@@ -64,7 +65,7 @@ class EventsResponse(Response):
         while not closed.is_set():
             await send({"type": "http.response.body", "body": text, "more_body": True})
             changed.clear()
-            text, self._place = ring.after(self._place, self._kinds)
+            text, self._place = ring.after(self._place, self._wanted)
             if text:
                 continue
             if ring.ended or closed.is_set():
@@ -73,6 +74,6 @@ class EventsResponse(Response):
                 async with asyncio.timeout(BEAT_SECONDS):
                     await changed.wait()
                     await asyncio.sleep(GATHER_SECONDS)
-            text, self._place = ring.after(self._place, self._kinds)
+            text, self._place = ring.after(self._place, self._wanted)
             text = text or b":\n\n"
         await send({"type": "http.response.body", "body": b""})

@@ -1,89 +1,33 @@
-"""Reading endpoints of an index and its service: groups, events, counts, health."""
+"""Reading endpoints of an index and its service: events, counts, health."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from stream_lsh.documents.times import seconds_of
-from stream_lsh.embedded.group_ranking import Order
-from stream_lsh.errors import UsageError
 from stream_lsh.serve import openapi
 from stream_lsh.serve.counts import SECONDS
 from stream_lsh.serve.documents import json_response
-from stream_lsh.serve.events import KINDS, place_of
-from stream_lsh.serve.interface import Interface
+from stream_lsh.serve.event_filter import KINDS, EventFilter
+from stream_lsh.serve.events import place_of
+from stream_lsh.serve.filters import MinTotal, Source, source_filter
 from stream_lsh.serve.listening import EventsResponse
-from stream_lsh.serve.openapi import JSON
 from stream_lsh.serve.problems import Problem
-from stream_lsh.serve.schemas import Group, Groups, Live, Ready, Stats
+from stream_lsh.serve.schemas import Live, Ready, Stats
 from stream_lsh.serve.security import READ, Served
 from stream_lsh.serve.starting import not_ready
 
-MOST_ROWS = 10_000
 MOST_LATEST = 1000
 router = APIRouter(prefix="/v1", tags=["what there is"])
 plain = APIRouter(tags=["health"])
 
 
-def _check_groups(service: Interface) -> None:
-    if not service.keeps_groups:
-        raise Problem(
-            409, "this index has no groups: they need compare_with = kept, and must be on from its beginning",
-            field="compare_with",
-        )  # fmt: skip
-
-
-@router.get("/groups", dependencies=[READ], responses=openapi.answer(Groups, "rows of the table", 409, 422, 429))
-async def get_groups(
-    service: Served,
-    order: Annotated[
-        Order,
-        Query(description="by members; by first member, the latest first; or by members that joined within `since`"),
-    ] = "largest",
-    since: Annotated[
-        str | None,
-        Query(
-            description="only groups that a member joined within 90m, 24h, 7d ... before the latest event time, or "
-            "before stream time after it was set back"
-        ),
-    ] = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
-) -> Response:
-    """The table of groups at the last commit."""
-    _check_groups(service)
-    try:
-        within = None if since is None else 1000 * seconds_of(since)
-        found = await service.groups(order, within, limit)
-    except ValueError as error:
-        raise Problem(422, f"since: {error}", field="since") from None
-    except UsageError as error:
-        raise Problem(409, str(error), field="since" if since is not None else "order") from None
-    return Response(b'{"groups":[%b]}' % b",".join(row.json for row in found), media_type=JSON)
-
-
-@router.get(
-    "/groups/{group}", dependencies=[READ], responses=openapi.answer(Group, "the group and its members", 404, 409, 422)
-)
-async def get_group(
-    group: Annotated[int, Path(ge=0, lt=2**63, description="number of its first member")],
-    service: Served,
-    limit: Annotated[int, Query(ge=1, le=MOST_ROWS, description="members, in the order of arrival")] = 1000,
-) -> Response:
-    """A group with its members, including deleted and replaced ones."""
-    _check_groups(service)
-    try:
-        return Response(await service.group(group, limit), media_type=JSON)
-    except UsageError as error:
-        raise Problem(404, str(error), code="unknown_group", field="group") from None
-
-
 @router.get(
     "/events", dependencies=[READ], response_class=Response,
-    responses=openapi.text("text/event-stream", "server-sent events", 422, 429),
+    responses=openapi.text("text/event-stream", "server-sent events", 409, 422, 429),
 )  # fmt: skip
 async def get_events(
     service: Served,
@@ -92,9 +36,15 @@ async def get_events(
     latest: Annotated[
         int, Query(ge=0, le=MOST_LATEST, description="without Last-Event-ID: first so many stored events of each kind")
     ] = 0,
+    source: Source = None,
+    min_similarity: Annotated[
+        float, Query(ge=0, le=1, description="only verdicts and pairs with at least this similarity")
+    ] = 0.0,
+    min_total: MinTotal = 0,
 ) -> Response:
     """Events as they are committed. The stream continues after `Last-Event-ID`, as far back as events are kept. A `gap`
-    event names the places from and to where events are missing."""
+    event names the places from and to where events are missing. `source` is that of the document that caused an event;
+    the other filters concern the kinds that they name."""
     service.intake.admit_read()
     names = set(filter(None, kinds.split(",")))
     if unknown := sorted(names.difference(KINDS)):
@@ -103,7 +53,13 @@ async def get_events(
         place = await service.place(None if last_event_id is None else place_of(last_event_id))
     except ValueError as error:
         raise Problem(422, str(error), field="Last-Event-ID") from None
-    wanted = frozenset(kind for kind in KINDS if kind in names or not names)
+    chosen = frozenset(kind for kind in KINDS if kind in names or not names)
+    if source is not None and not service.event_sources:
+        raise Problem(
+            409, "the events of this service have no sources: that needs --index, groups, and a source_field",
+            field="source_field",
+        )  # fmt: skip
+    wanted = EventFilter(chosen, source_filter(source), min_similarity, min_total)
     first = service.ring.latest(latest, wanted) if latest and last_event_id is None else b""
     return EventsResponse(service.ring, wanted, place, first, service.tokens)
 

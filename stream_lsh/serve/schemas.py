@@ -174,15 +174,17 @@ class Member(Model):
 
 
 class Group(GroupRow):
-    """A group with its first members."""
+    """A group with a page of its members."""
 
     members: list[Member]
+    next_cursor: str | None = Field(default=None, description="`cursor` of the next page; null if there is none")
 
 
 class Groups(Model):
-    """The table of groups."""
+    """A page of the table of groups."""
 
     groups: list[GroupRow]
+    next_cursor: str | None = Field(default=None, description="`cursor` of the next page; null if there is none")
 
 
 class Headline(Model):

@@ -100,7 +100,7 @@ class Guard:
             return
         headers, origin, begun = Headers(scope=scope), None, False
         free = scope.get("state", {}).get("local") or scope["path"].startswith("/health/")
-        problem = None if free else self._problem(headers)
+        problem = _not_understood(headers) or (None if free else self._problem(headers))
 
         if (found := headers.get("origin")) in self._origins:
             origin = found
@@ -159,6 +159,19 @@ class Guard:
         ]
         await send({"type": "http.response.start", "status": 204, "headers": allowed})
         await send({"type": "http.response.body", "body": b""})
+
+
+def _not_understood(headers: Headers) -> Problem | None:
+    """The problem for a request that RFC 9112 refuses, and the parser accepts."""
+    if len(headers.getlist("host")) > 1:
+        return Problem(400, "the request has several Host headers", field="Host", headers={"Connection": "close"})
+    coding = ",".join(headers.getlist("transfer-encoding")).strip().lower()
+    if coding not in ("", "chunked"):
+        return Problem(
+            501, f"the transfer coding has to be chunked, not {coding[:60]!r}", field="Transfer-Encoding",
+            headers={"Connection": "close"},
+        )  # fmt: skip
+    return None
 
 
 def _host(origin: str) -> str | None:

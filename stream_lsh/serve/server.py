@@ -19,6 +19,7 @@ from stream_lsh.errors import StreamLshError
 from stream_lsh.index.store.files import open_files, raise_limit
 from stream_lsh.serve.address import Address, Certificate
 from stream_lsh.serve.connection import CONNECTIONS, Connections, Limited, Server
+from stream_lsh.serve.refusals import Refusals
 from stream_lsh.serve.starting import STOP_SECONDS, Starting
 
 if TYPE_CHECKING:
@@ -77,9 +78,9 @@ async def run(
         errors.append(error)
         stop.set()
 
-    app = Starting()
+    app, refusals = Starting(), Refusals()
     raise_limit()
-    server = Server(_config(app))
+    server = Server(_config(app, refusals))
     servers = [server]
     certificate = None
     if address.certificate is not None:
@@ -95,10 +96,11 @@ async def run(
         server.should_exit = True
         await serving
         raise
+    refusals.count = service.tally.refuse
     path = _reachable(service.socket)
     endings = [serving]
     if path is not None and (local_socket := _local_socket(path)) is not None:
-        servers.append(local := Server(_config(app, local=True)))
+        servers.append(local := Server(_config(app, refusals, local=True)))
         endings.append(asyncio.create_task(local.serve([local_socket])))
     refreshing = asyncio.create_task(_refresh(service.tokens, certificate))
     stopping = asyncio.create_task(stop.wait())
@@ -136,11 +138,11 @@ def _opened(
     return service
 
 
-def _config(app: Starting, *, local: bool = False) -> uvicorn.Config:
+def _config(app: Starting, refusals: Refusals, *, local: bool = False) -> uvicorn.Config:
     """What uvicorn is to do. local: for the socket in the index folder."""
     most = min(CONNECTIONS, open_files() // 2)  # the index needs files too
     return uvicorn.Config(
-        Limited(app), http=Connections(most, local=local).protocol,  # type: ignore[arg-type]
+        Limited(app), http=Connections(most, refusals, local=local).protocol,  # type: ignore[arg-type]
         ws="none", lifespan="off", log_config=None, log_level="error", access_log=False,
         server_header=False, proxy_headers=False, backlog=min(1024, most),
         timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=int(STOP_SECONDS) + 5,

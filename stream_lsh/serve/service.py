@@ -21,7 +21,7 @@ from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.backups import Backup, backup
 from stream_lsh.embedded.engine import Engine
-from stream_lsh.embedded.group_ranking import Order, Row
+from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Page
 from stream_lsh.embedded.group_store import FACT as GROUPS
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.stored import stored
@@ -95,6 +95,7 @@ class Service(Interface):
             self.webhooks = Webhooks(receivers, lambda: self.engine.alert_journal, folder)
             self.webhooks.measure(self.tally.registry)
         self.keeps_groups = engine.groups is not None or engine.index.store.named(GROUPS) is not None
+        self.event_sources = engine.groups is not None and engine.groups.source_field is not None
         self._starting, self._copying = asyncio.Lock(), asyncio.Lock()
         self._size = (-math.inf, 0)  # time of the measurement, bytes
 
@@ -239,15 +240,15 @@ class Service(Interface):
 
     # -- groups and events ------------------------------------------------------------------------------------------
 
-    async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
+    async def groups(self, query: GroupQuery) -> Page:
         with self.tables.place():
-            return await self.tables.run(self._table, order, within, limit)
+            return await self.tables.run(self._table, query)
 
-    def _table(self, order: Order, within: int | None, limit: int) -> list[Row]:
-        return self.engine.rank().first(order, within, limit)
+    def _table(self, query: GroupQuery) -> Page:
+        return self.engine.rank().page(query)
 
-    async def group(self, number: int, limit: int) -> bytes:
-        return await asyncio.to_thread(group_json, self.engine.index.store, number, limit)
+    async def group(self, number: int, query: MemberQuery) -> tuple[bytes, int | None]:
+        return await asyncio.to_thread(group_json, self.engine.index.store, number, query)
 
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
         if before is not None and not (before.isascii() and before.isdecimal()):

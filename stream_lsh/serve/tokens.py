@@ -71,6 +71,8 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
     Raises:
         UsageError: the file is unreadable or invalid.
     """
+    if path.exists() and not path.is_file():  # reading a named pipe would wait for its writer
+        raise UsageError(f"tokens file {path} is no regular file; name the file that stream-lsh serve token add writes")
     return tuple(_token(path, name, table) for name, table in read_toml(path, "tokens file").items())
 
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.copies import SURE, copies
 from support.feeds import SECOND, START
 
 from stream_lsh import Deduplicator, Document, Group, Match, Representative, Settings, StoreError, UsageError
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded import group_store
+from stream_lsh.embedded.group_ranking import Ranking
 from stream_lsh.embedded.group_table import is_representative, table, whole
 
 TEXT = "the harbour museum opens its doors again on Saturday after a long winter of repairs to the roof"
@@ -166,6 +169,31 @@ def test_groups_of_a_feed() -> None:
                 deduplicator.members(number)
         with pytest.raises(UsageError, match="'largest' and 'newest'"):
             deduplicator.groups("growing")  # type: ignore[arg-type]
+
+
+def test_groups_are_those_of_a_scan_and_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With documents that are not committed, deletions, and groups that a window ends."""
+    built, read = list[Ranking](), Ranking._read_rows
+    monkeypatch.setattr(Ranking, "_read_rows", lambda ranking, view: [built.append(ranking), read(ranking, view)])
+    chance = random.Random(7)
+    with Deduplicator(Settings(**SURE, window="30m", time_field="at")) as deduplicator:
+        kept = deduplicator._engine.groups
+        assert kept is not None
+        for record in copies(7, 300):
+            if "deleted" in record:
+                deduplicator.delete(record["id"])
+            else:
+                list(deduplicator.process([Document(record["id"], record["text"], time=record["at"])]))
+            if chance.random() < 0.1:
+                deduplicator.commit()
+            if chance.random() < 0.2:
+                rows = list(group_store.rows(kept.view, kept.ended))
+                largest = [row.group for row in sorted(rows, key=lambda row: (-row.live_members, row.group))]
+                for limit in (1, 3, None):
+                    assert [group.group for group in deduplicator.groups(limit=limit)] == largest[:limit]
+                    newest = [group.group for group in deduplicator.groups("newest", limit)]
+                    assert newest == sorted(largest, reverse=True)[:limit]
+        assert len(largest) > 3 and kept.ended > 0 and len(built) == 1
 
 
 @pytest.mark.parametrize(

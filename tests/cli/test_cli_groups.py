@@ -13,7 +13,7 @@ from support.missing import extra
 from stream_lsh.cli.groups import moment, said, show, show_members
 from stream_lsh.cli.growth import Growth, growth
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded.group_ranking import Row
+from stream_lsh.embedded.group_query import Row
 from stream_lsh.embedded.group_store import Member
 from stream_lsh.embedded.group_table import table, whole
 from stream_lsh.judging.groups import Group

@@ -80,6 +80,18 @@ def test_erasing_after_the_clock_was_set_back_removes_all_up_to_its_time(tmp_pat
         assert numbers(engine.alert_journal) == numbers(AlertJournal(engine.index.store)) == [2]
 
 
+def test_alert_before_a_deletion_is_erased_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        copied(engine, 0, 1)
+        engine.commit(now=2000)
+        engine.add(columns([Document("herald-0", deleted=True)]))
+        engine.commit(now=1000)
+    with opened(tmp_path) as engine:
+        assert numbers(engine.alert_journal) == [0]
+        engine.alert_journal.erase(1000)
+        assert numbers(engine.alert_journal) == numbers(AlertJournal(engine.index.store)) == []
+
+
 def test_erasing_removes_alerts_that_may_name_the_document(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         copied(engine, 1, 2)

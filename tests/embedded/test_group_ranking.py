@@ -32,6 +32,7 @@ def test_tables_kept_up_with_commits_are_those_of_a_scan(
     Sometimes the writer takes over what it notes."""
     monkeypatch.setattr(group_ranking, "_AT_ONCE", 2)  # many parts, and groups are forgotten often
     monkeypatch.setattr(group_ranking, "_LARGE", 4)
+    monkeypatch.setattr(group_ranking, "MOST_READ", 5)  # many pages
     monkeypatch.setattr(group_joins, "MOST_TAIL", 10)
     chance, most = random.Random(seed), 60 if seed % 2 else 1000
     engine = Engine.open(Settings(**SURE | FIELDS | given), tmp_path / "index", groups=True)

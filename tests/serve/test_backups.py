@@ -75,6 +75,10 @@ def test_commands_back_up_and_restore(tmp_path: Path) -> None:
     (index / WEBHOOKS / "desk.json").write_text("{}")
     assert "has the index after 200 documents" in run("backup", tmp_path / "a", "--index", index).stderr
     assert (tmp_path / "a" / WEBHOOKS / "desk.json").read_text() == "{}"
+    assert not list((tmp_path / "a" / "db").glob("OPTIONS-*"))  # they have no checksum
+    with pytest.raises(UsageError, match="in the folder of the index"):
+        backup_of(index, index / "segments" / "backup")
+    assert not (index / "segments" / ".backup.part").exists()
     with Serving(index) as serving:
         serving.add({"id": "new", "text": "another text, which is added by a service"})
         assert "has the index after 201 documents" in run("backup", tmp_path / "b", "--index", index).stderr

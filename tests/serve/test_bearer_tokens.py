@@ -1,6 +1,7 @@
 """The tokens file, and the commands that write it."""
 
 import hashlib
+import os
 import tomllib
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from support.commands import run
 from support.json_lines import read_lines
 from support.serving import entry, write
 
+from stream_lsh.errors import UsageError
 from stream_lsh.serve import tokens as module
 from stream_lsh.serve.tokens import Token, Tokens, read_tokens
 
@@ -73,6 +75,12 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path, monk
     monkeypatch.undo()
     tokens.refresh()
     assert tokens.find("one") is None and allowed(tokens, "another one") == {"read"}
+
+
+def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tokens.toml")
+    with pytest.raises(UsageError, match="no regular file"):
+        Tokens(tmp_path / "tokens.toml")  # which would wait for a writer
 
 
 HASH = f'sha256 = "{"0" * 64}"\n'

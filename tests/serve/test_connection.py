@@ -45,11 +45,49 @@ async def test_large_trailers_end_the_connection(tmp_path: Path) -> None:
         assert await added(port, "honest")
 
 
-async def test_pipelined_requests_are_limited(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (port, _):
-        answers = await say(port, (GET + b"\r\n") * (PIPELINED + 2))
-        assert answers.count(b" 200 ") <= PIPELINED
-        assert await added(port, "honest")
+def post(name: str) -> bytes:
+    """A request that adds a document."""
+    return head(len(line(name)), kind="application/json") + line(name)
+
+
+@pytest.mark.parametrize(
+    ("count", "last", "status"), [(PIPELINED + 5, b"", 429), (3, b"nonsense\r\n\r\n", 400)], ids=["many", "nonsense"]
+)
+async def test_requests_before_a_refused_one_are_answered_in_order(
+    tmp_path: Path, count: int, last: bytes, status: int
+) -> None:
+    async with serving(tmp_path) as (port, service):
+        answers = await say(port, b"".join(post(f"piped {n}") for n in range(count)) + last)
+        begun = min(count, PIPELINED + 1)
+        assert [int(seq) for seq in re.findall(rb'"seq":(\d+),"kind":"unique"', answers)] == list(range(begun))
+        assert [int(said) for said in re.findall(rb"HTTP/1.1 (\d+)", answers)] == [200] * begun + [status]
+        assert service.engine.seq == begun and await added(port, "honest")
+
+
+async def test_refusals_of_the_server_are_counted_and_logged_seldom(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="stream_lsh.serve.requests")
+    async with serving(tmp_path) as (port, service):
+        for _ in range(3):
+            await say(port, b"nonsense\r\n\r\n")
+        assert service.tally.refused == 3
+    said = [record.getMessage() for record in caplog.records if "status=400" in record.getMessage()]
+    assert len(said) == 1 and "client=127.0.0.1" in said[0]
+
+
+CODED = b"Transfer-Encoding: gzip, chunked"
+AMBIGUOUS = {
+    400: post("two hosts").replace(b"Host: localhost", b"Host: localhost\r\nHost: example.org"),
+    501: head(0).replace(b"Content-Length: 0", CODED) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(line("a")), line("a")),
+}
+
+
+@pytest.mark.parametrize("status", AMBIGUOUS)
+async def test_ambiguous_requests_are_refused(tmp_path: Path, status: int) -> None:
+    async with serving(tmp_path) as (port, service):
+        assert (await say(port, AMBIGUOUS[status])).startswith(b"HTTP/1.1 %d " % status)
+        assert service.engine.seq == 0
 
 
 async def test_idle_connections_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.serving import events
 
-from stream_lsh.serve.events import KINDS, Block, Event, Kind, Kinds, Place, Ring, Said, place_of
+from stream_lsh.serve.event_filter import KINDS, EventFilter, Kind
+from stream_lsh.serve.events import Block, Event, Place, Ring, Said, place_of
 from stream_lsh.serve.pipeline.merging import BLOCK, Merge, tell
 
-ALL = frozenset(KINDS)
+ALL = EventFilter()
 
 
 def block(first: int, documents: int, kinds: tuple[Kind, ...] = ("verdict", "pair")) -> Block:
@@ -27,10 +28,10 @@ def block(first: int, documents: int, kinds: tuple[Kind, ...] = ("verdict", "pai
     return Block((first, 0), (first + documents, 0), made)
 
 
-def read(ring: Ring, place: Place, kinds: Kinds = ALL) -> Iterator[tuple[str, object]]:
+def read(ring: Ring, place: Place, wanted: EventFilter = ALL) -> Iterator[tuple[str, object]]:
     """What a listener at a place is told, until there is no more; the places that it is told must rise."""
     while True:
-        text, reached = ring.after(place, kinds)
+        text, reached = ring.after(place, wanted)
         if not text:
             return
         for event in events(iter(text.decode().split("\n"))):
@@ -50,13 +51,13 @@ def test_whoever_goes_on_misses_nothing_and_gets_nothing_twice(
     for size in sizes:
         ring.add(block(at, size))
         at += size
-    wanted = frozenset(kinds)
+    wanted = EventFilter(frozenset(kinds))
     found = list(read(ring, (seq, n), wanted))
     everything = [
         (place, (kind, [place[0], kind]))
         for s in range(3, at)
         for place, kind in (((s, 1), "verdict"), ((s, 2), "pair"))
-        if kind in wanted
+        if kind in kinds
     ]
     outside = not (3, 0) <= (seq, n) <= (at, 0)
     assert [event[0] for event in found].count("gap") == outside
@@ -100,7 +101,7 @@ def test_memory_of_events_and_of_their_texts_is_bounded() -> None:
 def test_a_new_ring_continues_after_the_last_delivered_event() -> None:
     before, after = Ring(0), Ring(7)
     before.add(block(0, 7, ("verdict",)))
-    text, place = before.after((0, 0), frozenset[Kind](["alert"]))
+    text, place = before.after((0, 0), EventFilter(frozenset[Kind](["alert"])))
     assert text == b"id: 7.0\n\n" and place == (7, 0)  # nothing for this listener, but he knows how far it is
     after.add(block(7, 1, ("verdict",)))
     assert list(read(after, place)) == [("verdict", [7, "verdict"])]
@@ -206,7 +207,7 @@ def test_latest_of_each_kind_are_given_again() -> None:
     ring = Ring(0)
     ring.add(block(0, 2, ("verdict", "alert")))
     ring.add(block(2, 50))
-    text = ring.latest(3, frozenset({"pair", "alert"})).decode()
+    text = ring.latest(3, EventFilter(frozenset[Kind]({"pair", "alert"}))).decode()
     assert [event["data"] for event in events(iter(text.split("\n"))) if "data" in event] == [
         [0, "alert"], [1, "alert"], [49, "pair"], [50, "pair"], [51, "pair"]
     ]  # fmt: skip

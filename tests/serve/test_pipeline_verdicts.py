@@ -8,7 +8,8 @@ import pytest
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.serve.counts import Tally
-from stream_lsh.serve.events import KINDS, Kind, Ring
+from stream_lsh.serve.event_filter import EventFilter, Kind
+from stream_lsh.serve.events import Ring
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.serve.pipeline.verdicts import ARRIVED, Verdicts, parsed
 
@@ -97,7 +98,7 @@ def test_lone_surrogates_are_read() -> None:
     assert parsed(b'{"id":"\\ud800"}')["id"] == "\ud800"
 
 
-ALL = frozenset(KINDS)
+ALL = EventFilter()
 PLACES: dict[Kind, TopicPartition] = {
     "verdict": TopicPartition("verdicts", 0), "pair": TopicPartition("pairs", 0), "group": TopicPartition("groups", 0),
     "alert": TopicPartition("alerts", 0),

@@ -222,6 +222,7 @@ def test_what_is_wrong_is_a_problem_with_its_name(served: Serving) -> None:
     assert problem(served.client.get("/v1/events?kinds=all"), 422)["field"] == "kinds"
     assert problem(served.client.get("/v1/events", headers={"Last-Event-ID": "x"}), 422)["field"] == "Last-Event-ID"
     problem(served.client.get("/v1/groups/999999"), 404)
+    assert problem(post("/v1/lookups", headers=NDJSON, content=b"null\n"), 422)["detail"].startswith("'null' is no id")
     unknown = problem(served.client.get("/v1/nothing"), 404)
     assert served.client.get(unknown["type"]).text.startswith(unknown["title"])
     problem(served.client.put("/v1/documents"), 405)

@@ -27,7 +27,7 @@ from stream_lsh.kafka.names import HOUR_MS, Topics
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Note, check_partitioner
-from stream_lsh.serve.events import Kind
+from stream_lsh.serve.event_filter import Kind
 from stream_lsh.serve.pipeline.outputs import Outputs
 from stream_lsh.wire.source import ROW_BITS
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
-from stream_lsh.serve.events import KINDS, Block, Kind, Place, Ring, Said, numbered
+from stream_lsh.serve.event_filter import KINDS, Kind
+from stream_lsh.serve.events import Block, Place, Ring, Said, numbered
 
 BLOCK = 512  # events of a block; the events of its last document may exceed it
 

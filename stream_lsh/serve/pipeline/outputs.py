@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.serve.counts import Tally
-from stream_lsh.serve.events import Kind, Ring, seq_of
+from stream_lsh.serve.event_filter import Kind
+from stream_lsh.serve.events import Ring, seq_of
 from stream_lsh.serve.pipeline.merging import Merge, tell
 from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
 

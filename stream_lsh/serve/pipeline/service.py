@@ -18,7 +18,7 @@ from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
-from stream_lsh.embedded.group_ranking import Order, Row
+from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Page
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.errors import UsageError
@@ -315,21 +315,21 @@ class PipelineService(Interface):
 
     # -- groups and events ------------------------------------------------------------------------------------------
 
-    async def groups(self, order: Order, within: int | None, limit: int) -> list[Row]:
+    async def groups(self, query: GroupQuery) -> Page:
         ranking = self._groups().ranking
         with self.tables.place():
-            return [] if ranking is None else await self.tables.run(ranking.first, order, within, limit)
+            return Page(()) if ranking is None else await self.tables.run(ranking.page, query)
 
     async def alerts(self, before: str | None, limit: int, rule: str | None) -> list[RaisedAlert]:
         found = self.ring.backwards("alert", None if before is None else place_of(before))
         wanted = (event for event in found if rule is None or json.loads(event.data)["rule"] == rule)
         return [RaisedAlert(written(event.place), None, event.data) for event in islice(wanted, limit)]
 
-    async def group(self, number: int, limit: int) -> bytes:
+    async def group(self, number: int, query: MemberQuery) -> tuple[bytes, int | None]:
         store = self._groups().store
         if store is None:
             raise UsageError(f"there is no group {number}: no worker has folded groups yet")
-        return await asyncio.to_thread(group_json, store, number, limit)
+        return await asyncio.to_thread(group_json, store, number, query)
 
     def _groups(self) -> GroupCopy:
         """The groups. Raises Problem: the changelog is not read yet."""

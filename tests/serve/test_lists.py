@@ -1,0 +1,114 @@
+"""Lists over HTTP: pages, filters and cursors, while documents arrive."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.serving import Serving, events
+
+TEXT = "In {0} the council has voted for the {0} bridge over the {0} river; work in {0} takes {1}."
+LAST = "two years", "two winters", "ten months", "a week"
+HOUR = 3600
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("lists") / "index", "--source-field", "from", "--time-field", "ts") as it:
+        yield it
+
+
+def add(served: Serving, name: str, sources: str, hour: int = 0) -> list[dict[str, Any]]:
+    """A group with a member an hour, each of the source that a letter names. Returns the verdicts."""
+    return served.add_all(
+        {"id": f"{name}{n}", "text": TEXT.format(name, LAST[n]), "from": source, "ts": (hour + n) * HOUR}
+        for n, source in enumerate(sources)
+    )
+
+
+def get(served: Serving, path: str, **query: Any) -> dict[str, Any]:
+    answer = served.client.get(f"/v1/{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_groups_are_listed_once_while_documents_arrive(served: Serving) -> None:
+    begun = [add(served, f"once{n}", "ab", 10)[0]["group"] for n in range(5)]
+    query, found, cursor = {"order": "newest", "limit": 2}, list[int](), dict[str, str]()
+    while len(found) < len(begun):
+        page = get(served, "groups", **query, **cursor)
+        found += [row["group"] for row in page["groups"]]
+        cursor = {"cursor": page["next_cursor"]}
+        add(served, f"new{len(found)}", "ab", 10)
+        add(served, "once0", "abcd"[: 2 + len(found) // 2], 10)
+    assert found[: len(begun)] == begun[::-1]
+    first = get(served, "groups", order="growing", limit=1, since="5h")
+    add(served, "late", "ab", 1000)  # at the next page, five hours before the latest event would be later
+    second = get(served, "groups", order="growing", limit=1, since="5h", cursor=first["next_cursor"])
+    assert len(second["groups"]) == 1 and second["groups"][0]["joined_since"] > 0
+
+
+def test_groups_and_members_are_filtered(served: Serving) -> None:
+    small, large = (add(served, name, sources, 2000)[0]["group"] for name, sources in (("p", "xy"), ("q", "xyzz")))
+
+    def groups(**query: Any) -> set[int]:
+        return {small, large} & {row["group"] for row in get(served, "groups", limit=1000, **query)["groups"]}
+
+    def members(**query: Any) -> list[str]:
+        return [member["id"] for member in get(served, f"groups/{large}", **query)["members"]]
+
+    assert groups(source="z") == groups(min_total=3) == groups(since=str(2002 * HOUR)) == {large}
+    assert groups(until="1970-03-01") == set() and groups(since="3h", until=str(2000 * HOUR)) == {small, large}
+    assert members(source="z") == members(since=str(2002 * HOUR)) == ["q2", "q3"]
+    assert members(until=str(2001 * HOUR), min_similarity=0.2) == ["q1"]
+    page = get(served, f"groups/{large}", limit=3)
+    assert get(served, f"groups/{large}", cursor=page["next_cursor"])["members"][0]["id"] == "q3"
+
+
+def test_events_are_filtered(served: Serving) -> None:
+    seq = add(served, "e", "mnmn")[0]["seq"]
+
+    def ids(end: int, **query: Any) -> list[Any]:
+        headers = {"Last-Event-ID": f"{seq}.0"}
+        with served.client.stream("GET", "/v1/events", params=query, headers=headers) as answer:
+            some = (event["data"] for event in events(answer.iter_lines()) if "event" in event)
+            return [next(some)["id"] for _ in range(end)]
+
+    assert ids(2, kinds="verdict", source="n") == ["e1", "e3"]
+    assert ids(3, kinds="verdict", min_similarity=0.1) == ["e1", "e2", "e3"]
+    assert ids(2, kinds="group", min_total=3) == ["e2", "e3"]
+
+
+def test_wrong_cursors_are_refused(served: Serving) -> None:
+    for n in range(2):
+        add(served, f"h{n}", "ab")
+    good = get(served, "groups", limit=1)["next_cursor"]
+    said = json.loads(base64.urlsafe_b64decode(good + "=" * (-len(good) % 4)))
+
+    def cursor(*parts: Any) -> str:
+        return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
+
+    others = [
+        "", "x", "\u00e9", "A" * 300, good[:-3], good + "AAAA", cursor(), cursor(*said[:-1]),
+        cursor("other", *said[1:]), *(cursor(*said[:-1], wrong) for wrong in (None, 2**64, 1.5, True)),
+        base64.urlsafe_b64encode(b"[" * 90).decode(), base64.urlsafe_b64encode(b"\xff\xfe").decode(),
+    ]  # fmt: skip
+    asked = [("groups", {"cursor": other}) for other in others]
+    asked += [("groups", {"cursor": good, "order": "newest"}), ("groups", {"cursor": good, "source": "a"})]
+    asked += [("groups/0", {"cursor": good}), ("alerts", {"cursor": "x"})]
+    for path, query in asked:
+        answer = served.client.get(f"/v1/{path}", params=query)
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_cursor"), query
+    growing = get(served, "groups", order="growing", limit=1)["next_cursor"]
+    (digest, *_) = json.loads(base64.urlsafe_b64decode(growing + "=" * (-len(growing) % 4)))
+    for far in (-(2**62), 2**62):
+        for times in ((far, far), (None, far), (far, None)):
+            get(served, "groups", order="growing", cursor=cursor(digest, *times, far, far))
+
+
+def test_sources_of_events_need_a_source_field(tmp_path: Path) -> None:
+    with Serving(tmp_path / "index") as serving:
+        assert serving.client.get("/v1/events?source=x").json()["field"] == "source_field"
