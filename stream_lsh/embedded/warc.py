@@ -34,8 +34,8 @@ class WarcInput(LineInput):
 
     unit = "record"
 
-    def check(self, *, tables: bool = False) -> None:
-        super().check(tables=tables)
+    def check(self, *, columns: bool = True) -> None:
+        super().check(columns=columns)
         for package in ("resiliparse", "warcio"):
             try:
                 __import__(package)

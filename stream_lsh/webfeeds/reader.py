@@ -131,7 +131,7 @@ class FeedInput(LineInput):
         self._feeds = feeds
         self.live = True
 
-    def check(self, *, tables: bool = False) -> None:
+    def check(self, *, columns: bool = True) -> None:
         """Raises InputError also for a missing package, and makes the log if there is none."""
         for package in ("feedparser", "httpx"):
             try:
@@ -144,7 +144,7 @@ class FeedInput(LineInput):
             self._feeds.log.touch()
         except OSError as error:
             raise InputError(f"cannot write {self._feeds.log}: {error.strerror}.") from None
-        super().check(tables=tables)
+        super().check(columns=columns)
 
     def lines(
         self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS

@@ -53,8 +53,11 @@ def test_verdicts_are_those_of_process(settings: Settings) -> None:
     assert {"near_duplicate", "redelivered", "rejected"} <= set(table["kind"].to_pylist())
 
 
+@pytest.mark.long
 def test_tables_of_other_libraries() -> None:
-    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    import duckdb  # here, because the quick tests have neither
+    import polars
+
     rows = {"id": [1, 2, 3], "text": [TEXT, TEXT + " again", "something else altogether"]}
     table = here = pa.table(rows)
     assert here.num_rows == 3  # DuckDB finds it by its name

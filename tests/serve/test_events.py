@@ -85,7 +85,7 @@ def test_what_is_too_long_ago_is_a_gap() -> None:
 
 def test_memory_of_events_and_of_their_texts_is_bounded() -> None:
     ring = Ring(0, most_bytes=1 << 18, most_text_bytes=1 << 18)
-    some = [frozenset[Kind](["verdict"]), frozenset[Kind](["pair"]), ALL]
+    some = [EventFilter(frozenset[Kind]([kind])) for kind in ("verdict", "pair")] + [ALL]
     tracemalloc.start()
     try:
         for seq in range(2000):
