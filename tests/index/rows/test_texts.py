@@ -17,7 +17,7 @@ def test_cache_of_short_texts_takes_what_is_allowed(tmp_path: Path, monkeypatch:
     store = Store(tmp_path / "db", sync=False)
     cache = Texts(store, 0, lambda _: 0)
     for row in rows:  # each in a commit of its own
-        cache.add(compress(b"%d" % row, np.array([len(str(row))]), np.array([0])), np.array([row]))
+        cache.add(compress(b"%d" % row, np.array([len(str(row))]), np.array([0])), {0: row})
     store.write(cache.take())
     tracemalloc.start()
     try:
