@@ -77,7 +77,9 @@ def test_a_table_and_its_lines_have_one_answer(tmp_path: Path) -> None:
     assert same
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv.gz"])
+@pytest.mark.parametrize(
+    "suffix", [".parquet", *(pytest.param(suffix, marks=pytest.mark.long) for suffix in (".arrow", ".csv.gz"))]
+)
 def test_killed_runs_resume_to_the_row(tmp_path: Path, suffix: str) -> None:
     rows = tables.table(3000)
     feed = tables.write(tmp_path / f"feed{suffix.removesuffix('.gz')}", rows, group=1000)

@@ -42,6 +42,7 @@ async def test_who_does_not_go_on_is_cut_off(tmp_path: Path, monkeypatch: pytest
         await until(lambda: not service.intake.taken)
 
 
+@pytest.mark.long
 async def test_who_does_not_read_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # In which what was sent before is judged on, on a slow machine.
     monkeypatch.setattr("stream_lsh.serve.connection.SILENT_SECONDS", 3)

@@ -78,6 +78,7 @@ def test_rejected_document_and_deletion_are_repeated_too(served: Serving) -> Non
     assert stored(served, "d") == "B"
 
 
+@pytest.mark.long
 def test_key_of_many_lines_survives_a_kill(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"id": i, "text": f"{i} {TEXTS['A']}"}) + "\n" for i in range(2500))  # two parts
     request = {"headers": {**NDJSON, "Idempotency-Key": "k"}, "content": lines.encode()}

@@ -143,6 +143,7 @@ async def test_alerts_that_left_the_journal_are_reported(tmp_path: Path, caplog:
 RULES = '[[rule]]\nname = "copied"\nkind = "copied"\nby = "herald"\nsimilarity = 0.9\n'
 
 
+@pytest.mark.long
 def test_alerts_of_a_killed_service_are_sent_after_its_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving(lambda n: [400, 503, 503][n] if n < 3 else 204, {"Retry-After": "1"}) as receiver:
         (tmp_path / "rules.toml").write_text(RULES)

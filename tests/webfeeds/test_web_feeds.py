@@ -26,6 +26,7 @@ from stream_lsh.webfeeds.fetching import Limits
 from stream_lsh.webfeeds.log import FeedLog
 from stream_lsh.webfeeds.reader import WebFeeds
 
+pytestmark = pytest.mark.long  # most of it waits
 SMALL = Limits(bytes=100_000, seconds=20.0, redirects=3, pause=0.0)
 
 

@@ -116,6 +116,7 @@ def test_ctrl_c_on_the_whole_group_is_one_signal(start: Start) -> None:
     assert len(worker.notes("drained")) == 3
 
 
+@pytest.mark.long
 def test_a_role_whose_process_has_ended_comes_back_in_another_and_after_a_failure_in_the_same(start: Start) -> None:
     worker = start()
     before = worker.started(3)
