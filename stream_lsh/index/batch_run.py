@@ -70,6 +70,7 @@ class BatchRun:
         self._guessed = 0  # documents before this one have been read ahead
         self._representatives = NO_REPRESENTATIVES
         self._first = shard.count
+        self._stored = np.empty(2 * len(batch), np.int64)  # document of each new row
         self._deletes = self._documents.deletes
         compiling.have([*shard.kernels, "deletions"] if self._deletes else shard.kernels)
 
@@ -84,9 +85,8 @@ class BatchRun:
         if self._limits.store and (self._limits.update or self._deletes):
             shard.make_room_for_deletions(stop - start + len(groups))
         self._find_runs()
-        # The document of each new row; each of the groups may get a representative row.
-        if len(shard.sets.documents) < (most := 2 * len(self._batch) + len(groups)):
-            shard.sets.documents = np.empty(most, np.int64)
+        if len(groups):  # each may get a representative row
+            self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
         self._use_own_sets(self._batch.shingles.known())
         if len(groups):
             self._add_representatives(start, groups)
@@ -126,7 +126,7 @@ class BatchRun:
         words = shard.stored.words(row)
         representative = int(words[OF])
         if representative >= self._first:
-            document = int(shard.sets.documents[representative - self._first])
+            document = int(self._stored[representative - self._first])
             own = self._batch.shingles.with_document(document)
             self._use_own_sets(own)
             shingles = own.shingles[own.offsets[document] : own.offsets[document + 1]]
@@ -217,6 +217,7 @@ class BatchRun:
         """Add the batch's own sets to those of the shard's rows."""
         sets, most = self._shard.sets, len(own.shingles)
         sets.begin(own.shingles, own.offsets, own.have, self._first)
+        sets.documents = self._stored
         if not 2 * most <= len(sets.table) <= TABLES * max(32, most):
             most = int(self._documents.sizes.max(initial=0)) if self._limits.exact else 0
             sets.table = np.empty((power_of_two(max(32, 2 * most)), 2), np.uint64)
