@@ -116,3 +116,8 @@ def plain_table(title: str | None, *columns: str, header: bool = True) -> Table:
     for name in columns:
         table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
     return table
+
+
+def missing_package(what: str, package: str | None, extra: str) -> str:
+    """What an error says where a package of an extra is needed and not installed. what: needs it."""
+    return f"{what} needs the package {package}, which is not installed: pip install 'stream-lsh[{extra}]'"

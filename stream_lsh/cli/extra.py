@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from stream_lsh.errors import StreamLshError
+from stream_lsh.wording import missing_package
 
 # What the extras `kafka` and `serve` bring, as it is imported.
 PACKAGES = ("aiokafka", "faust", "prometheus_client", "aiohttp")
@@ -48,6 +49,4 @@ def require(what: str, extra: str, packages: Sequence[str]) -> None:
         try:
             importlib.import_module(package)
         except ModuleNotFoundError as error:
-            raise StreamLshError(
-                f"{what} needs the package {error.name}, which is not installed: pip install 'stream-lsh[{extra}]'"
-            ) from None
+            raise StreamLshError(missing_package(what, error.name, extra)) from None

@@ -163,7 +163,7 @@ class _Rows:
         except self._pa.ArrowInvalid:
             array = array.cast(self._pa.large_binary())
             for i, part in enumerate(_parts(*_buffers(self._pa, array))):
-                self._left[i] |= not _is_utf8(part)
+                self._left[i] |= not is_utf8(part)
             return array
 
     def _times(self, path: str, times: NDArray[np.int64]) -> None:
@@ -275,7 +275,7 @@ class _Rows:
 
     def _cell(self, path: str, value: bytes | None) -> object:
         """A string; of CSV a value that it stands for. Bytes that are not UTF-8 stay bytes."""
-        if value is None or not _is_utf8(value):
+        if value is None or not is_utf8(value):
             return value
         text = value.decode()
         if not self._cells:
@@ -293,7 +293,8 @@ def _number(value: Decimal | None) -> int | float | None:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-def _is_utf8(value: bytes) -> bool:
+def is_utf8(value: bytes) -> bool:
+    """Whether bytes are UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:

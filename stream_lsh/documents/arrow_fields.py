@@ -13,6 +13,7 @@ from typing import Any
 
 from stream_lsh.documents.fields import LINE_ID, Fields
 from stream_lsh.errors import InputError, UsageError
+from stream_lsh.wording import missing_package
 
 SHOWN_COLUMNS = 30
 
@@ -27,9 +28,7 @@ def pyarrow(what: str = "a table") -> Any:
         for part in ("compute", "parquet", "csv"):
             importlib.import_module(f"pyarrow.{part}")
     except ModuleNotFoundError:
-        raise UsageError(
-            f"{what} needs the package pyarrow, which is not installed: pip install 'stream-lsh[arrow]'"
-        ) from None
+        raise UsageError(missing_package(what, "pyarrow", "arrow")) from None
     return importlib.import_module("pyarrow")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import os
 import select
 import stat
@@ -21,6 +22,7 @@ from stream_lsh.embedded.checksums import Checksums, first_difference, first_dif
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
 from stream_lsh.embedded.lines import Lines, LineSplitter, Splitter
 from stream_lsh.errors import InputError
+from stream_lsh.wording import missing_package
 
 MAX_BYTES = 1 << 20
 MAX_DOCUMENTS = 2048
@@ -29,6 +31,15 @@ STANDARD_INPUT = 0
 
 LineRange = tuple[Position, Position]
 """Where documents of an input begin and end."""
+
+
+def check_packages(what: str, extra: str, *packages: str) -> None:
+    """Import packages of an extra, which `what` needs. Raises InputError if one is not installed."""
+    for package in packages:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            raise InputError(missing_package(what, package, extra)) from None
 
 
 @dataclass(frozen=True, slots=True)

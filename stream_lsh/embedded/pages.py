@@ -21,7 +21,6 @@ _NESTED = re.compile(
 )  # not those that have no end tag, or need none
 _GZIP = b"\x1f\x8b"
 _META_BYTES = 4096
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 class Content(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from stream_lsh.errors import InputError, UsageError
+from stream_lsh.wording import missing_package
 
 T = TypeVar("T")
 
@@ -34,9 +35,7 @@ class RemoteFile(io.RawIOBase):
         try:
             core = importlib.import_module("fsspec.core")
         except ModuleNotFoundError:
-            raise UsageError(
-                f"{name} needs the package fsspec, which is not installed: pip install 'stream-lsh[remote]'"
-            ) from None
+            raise UsageError(missing_package(name, "fsspec", "remote")) from None
         try:
             store, path = core.url_to_fs(name)
             info = store.info(path)

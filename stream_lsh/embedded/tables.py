@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from stream_lsh.documents.arrow_columns import is_utf8
 from stream_lsh.documents.arrow_fields import pyarrow
 from stream_lsh.documents.columns import Rejection
 from stream_lsh.embedded.decompression import Damaged, decompressor
@@ -267,7 +268,7 @@ class _Csv(Table):
             try:
                 columns.append(column.cast(pa.string()))
             except pa.ArrowInvalid:
-                values = [None if value is None or not _is_utf8(value) else value for value in column.to_pylist()]
+                values = [None if value is None or not is_utf8(value) else value for value in column.to_pylist()]
                 for i, value in enumerate(values):
                     if value is None and places[i] is not None:
                         detail = f'the cell of the column "{name}" is not UTF-8'
@@ -317,11 +318,3 @@ class _Source(io.RawIOBase):
         """Whether the file ends within the quotes of its last cell."""
         raw = b'"' + cell.replace(b'"', b'""')
         return self._quotes % 2 == 1 and (self._tail.endswith(raw) or raw.endswith(self._tail))
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

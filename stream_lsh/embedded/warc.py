@@ -13,10 +13,9 @@ import orjson
 from stream_lsh.documents.columns import Position, Rejection
 from stream_lsh.documents.dead_letters import KEPT_BYTES
 from stream_lsh.embedded.checksums import Checksums
-from stream_lsh.embedded.inputs import LineInput
+from stream_lsh.embedded.inputs import LineInput, check_packages
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Content, Refusal, TooLarge, decompressed, media_type, text_of
-from stream_lsh.errors import InputError
 
 SUFFIXES = tuple(f".{name}{packed}" for name in ("warc", "wet") for packed in ("", ".gz", ".xz", ".zst"))
 HEAD_BYTES = 64 * 1024  # most bytes of a record's header
@@ -36,14 +35,7 @@ class WarcInput(LineInput):
 
     def check(self, *, columns: bool = True) -> None:
         super().check(columns=columns)
-        for package in ("resiliparse", "warcio"):
-            try:
-                __import__(package)
-            except ImportError:
-                raise InputError(
-                    f"{self.name} is a crawl, which needs the package {package}, which is not installed: "
-                    "pip install 'stream-lsh[crawl]'"
-                ) from None
+        check_packages(f"{self.name} is a crawl, which", "crawl", "resiliparse", "warcio")
 
     def _splitter(
         self, position: Position, max_documents: int, *, mid_line: bool, checksums: Checksums | None = None

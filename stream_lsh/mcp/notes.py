@@ -48,7 +48,7 @@ class Notes:
         """Store a note, and say whether a similar one is there. A note with the same id and another text is replaced.
         Without id it gets a new one."""
         chosen = uuid.uuid4().hex if id is None else id
-        self._changes(chosen)
+        self._check_id(chosen)
         document = Document(self._scope.stored(chosen), text, within=self._scope.within or None)
         (verdict,) = self._index.process([document])
         self._index.commit()
@@ -111,12 +111,12 @@ class Notes:
 
     def delete(self, id: str) -> Deleted:
         """Delete a note."""
-        self._changes(id)
+        self._check_id(id)
         verdict = self._index.delete(self._scope.stored(id))
         self._index.commit()
         return Deleted(id=id, deleted=verdict.replaces is not None)
 
-    def _changes(self, id: str) -> None:
+    def _check_id(self, id: str) -> None:
         if not id:
             raise UsageError("the id is empty")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_lsh.documents.columns import Fields, Position
-from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, LineInput
+from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, LineInput, check_packages
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
 from stream_lsh.errors import InputError, UsageError
@@ -133,13 +133,7 @@ class FeedInput(LineInput):
 
     def check(self, *, columns: bool = True) -> None:
         """Raises InputError also for a missing package, and makes the log if there is none."""
-        for package in ("feedparser", "httpx"):
-            try:
-                __import__(package)
-            except ImportError:
-                raise InputError(
-                    f"--feed needs the package {package}, which is not installed: pip install 'stream-lsh[feeds]'"
-                ) from None
+        check_packages("--feed", "feeds", "feedparser", "httpx")
         try:
             self._feeds.log.touch()
         except OSError as error:
