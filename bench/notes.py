@@ -5,25 +5,25 @@ its rewritten copies, from `cut` (pasted together) to `heavy` (in other words), 
 same question. All pairs count, so that the order does not (`--compare-with all`).
 
 A call: an agent checks a note and adds it, at a rate, over the protocol, with a number of notes in the index. The
-answer to `add` waits for the disk.
+answer to `add` waits for the disk. The time is that of the server and the pipes: the agent's own client comes on top.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
-from mcp import Client, StdioServerParameters
 
 from bench import report
 from bench.corpora import corpus, unpack
@@ -66,7 +66,41 @@ def quality(
     }  # fmt: skip
 
 
-async def calls(notes: Sequence[str], before: int, rate: float) -> list[dict[str, Any]]:
+class Agent:
+    """A client of `stream-lsh mcp` that sends lines to its pipes."""
+
+    def __init__(self, index: Path) -> None:
+        command = [sys.executable, "-m", "stream_lsh", "mcp", "--index", str(index), "--quiet"]
+        self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._calls = 0
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+        self._ask("initialize", hello)
+        self._send({"method": "notifications/initialized"})
+
+    def call(self, tool: str, text: str) -> float:
+        """Call a tool with a text. Returns seconds."""
+        start = time.perf_counter()
+        answer = self._ask("tools/call", {"name": tool, "arguments": {"text": text}})
+        seconds = time.perf_counter() - start
+        assert not orjson.loads(answer)["result"]["isError"], answer
+        return seconds
+
+    def _ask(self, method: str, given: Mapping[str, Any]) -> bytes:
+        self._calls += 1
+        self._send({"id": self._calls, "method": method, "params": given})
+        assert self._server.stdout is not None
+        return self._server.stdout.readline()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.write(orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
+        self._server.stdin.flush()
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+def calls(notes: Sequence[str], before: int, rate: float) -> list[dict[str, Any]]:
     """Rows: quantiles of the time of `check`, of `add`, and of both, in ms, with `before` notes in the index."""
     took: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -74,17 +108,11 @@ async def calls(notes: Sequence[str], before: int, rate: float) -> list[dict[str
         with Deduplicator(Settings(**FOR_NOTES), index=index) as deduplicator:
             for _ in deduplicator.process(Document(f"n{i}", text) for i, text in enumerate(notes[:before])):
                 pass
-        command = StdioServerParameters(command=sys.executable, args=["-m", "stream_lsh", "mcp", "--index", str(index)])
-        async with Client(command) as client:
+        with closing(Agent(index)) as agent:
             begin = time.perf_counter()
             for i, text in enumerate(notes[before:]):
-                await asyncio.sleep(max(0.0, begin + i / rate - time.perf_counter()))
-                start = time.perf_counter()
-                await client.call_tool("check", {"text": text})
-                middle = time.perf_counter()
-                answer = await client.call_tool("add", {"text": text})
-                took.append((middle - start, time.perf_counter() - middle))
-                assert not answer.is_error, answer
+                time.sleep(max(0.0, begin + i / rate - time.perf_counter()))
+                took.append((agent.call("check", text), agent.call("add", text)))
     times = 1000 * np.array(took[len(took) // 10 :])  # without the first calls, which warm the caches
     rows = []
     for name, values in (("check", times[:, 0]), ("add", times[:, 1]), ("check and add", times.sum(axis=1))):
@@ -114,7 +142,7 @@ def main() -> None:
         titles = [
             orjson.loads(line)["title"] for _, line in zip(range(given.before + given.calls), lines, strict=False)
         ]
-    times = asyncio.run(calls(titles, given.before, given.rate))
+    times = calls(titles, given.before, given.rate)
     print(f"{report.table(QUALITY, rows)}\n\n{report.table(CALLS, times)}")
     texts = [report.table(QUALITY, rows, markdown=True), report.table(CALLS, times, markdown=True)]
     report.write(given.out, "notes", where, [*rows, *times], "\n\n".join(texts))

@@ -127,6 +127,7 @@ class Deduplicator(Questions):
         self._automatic = commit == "auto"
         self._committed = time.monotonic()
         self._timer: threading.Timer | None = None  # there while something waits to be committed by itself
+        self._uncommitted = False
         self._under_way: set[_Batch] = set()
 
     # -- documents ----------------------------------------------------------------------------------------------------
@@ -324,6 +325,7 @@ class Deduplicator(Questions):
                 batch.pause = self._index.pause * len(batch.verdicts) / 1000
                 batch.jumped = window is not None and window.jumps > jumps
                 self._under_way.add(batch)
+                self._uncommitted = True
                 guard.torn = False
                 if self._automatic and (self._index.full or time.monotonic() - self._committed >= COMMIT_SECONDS):
                     self._commit()
@@ -429,7 +431,7 @@ class Deduplicator(Questions):
         self._engine.commit(facts={} if facts is None else {"facts": orjson.loads(facts)})
         self._guard.torn = False
         self._facts = facts or self._facts
-        self._committed = time.monotonic()
+        self._committed, self._uncommitted = time.monotonic(), False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -466,6 +468,7 @@ class Deduplicator(Questions):
                 if self._automatic and not (self._read_only or guard.torn):
                     with uninterrupted():
                         self._commit()
+                if not (self._read_only or guard.torn or self._uncommitted):
                     erase_due(self._index, time.time(), ENDING_SECONDS)
             finally:
                 with uninterrupted():

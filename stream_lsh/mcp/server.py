@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Mapping
 from typing import Any
 
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
+import anyio
+import orjson
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, ToolAnnotations
+from mcp.types import Tool as Described
+from pydantic import ValidationError
 
 from stream_lsh import __version__
 from stream_lsh.errors import StreamLshError
 from stream_lsh.mcp.notes import Notes
+from stream_lsh.mcp.pipes import output_taken, streams
 
 INSTRUCTIONS = """Notes that were stored before, and whether a new one is a near-duplicate of one of them. Call add for
 each note that is to be kept: it stores the note and says what is similar. Call check to ask without storing."""
@@ -21,37 +26,75 @@ READS = ("check", "similar", "get", "compare", "groups", "members")
 CHANGES = {"add": False, "delete": True}  # whether it destroys something
 
 
-def made(notes: Notes) -> MCPServer[Any]:
-    """A server with the tools of some notes."""
-    server: MCPServer[Any] = MCPServer(
-        "stream-lsh", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
+class Tools:
+    """The tools of some notes. The SDK derives their schemas from signatures and docstrings."""
+
+    def __init__(self, notes: Notes) -> None:
+        reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        annotations = dict.fromkeys(READS, reads) | {
+            name: ToolAnnotations(
+                read_only_hint=False, destructive_hint=destroys, idempotent_hint=destroys, open_world_hint=False
+            )
+            for name, destroys in CHANGES.items()
+        }
+        self._tools = {
+            name: Tool.from_function(getattr(notes, name), annotations=given) for name, given in annotations.items()
+        }
+
+    def described(self) -> list[Described]:
+        """What an agent is told of them."""
+        return [
+            Described(
+                name=name, description=tool.description, input_schema=tool.parameters,
+                output_schema=tool.output_schema, annotations=tool.annotations,
+            )
+            for name, tool in self._tools.items()
+        ]  # fmt: skip
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
+        """The answer of a tool, or what is wrong with the call, in our words."""
+        try:
+            if (tool := self._tools.get(name)) is None:
+                raise StreamLshError(f"there is no tool {name!r}; there are {', '.join(self._tools)}")
+            given = tool.fn_metadata.arg_model.model_validate(arguments).model_dump_one_level()
+            answer = tool.fn(**given).model_dump(mode="json")
+        except ValidationError as error:
+            wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+            return _refusal(f"the arguments of {name} are wrong: {'; '.join(wrong)}")
+        except (StreamLshError, TypeError) as error:
+            return _refusal(str(error))
+        text = orjson.dumps(answer).decode()
+        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
+
+
+def _refusal(said: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=said)], is_error=True)
+
+
+def made(tools: Tools) -> Server[Any]:
+    """A server with these tools. A call takes the place of all others: an index is for one thread at a time."""
+
+    async def listed(*_: Any) -> ListToolsResult:
+        return ListToolsResult(tools=tools.described())
+
+    async def called(_: Any, params: CallToolRequestParams) -> CallToolResult:
+        return tools.call(params.name, params.arguments or {})
+
+    return Server(
+        "stream-lsh", version=__version__, instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called
     )
-    for name in READS:
-        server.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(
-            _told(getattr(notes, name))
-        )
-    for name, destroys in CHANGES.items():
-        annotations = ToolAnnotations(
-            read_only_hint=False, destructive_hint=destroys, idempotent_hint=destroys, open_world_hint=False
-        )
-        server.tool(annotations=annotations)(_told(getattr(notes, name)))
-    return server
 
 
 def serve(notes: Notes) -> None:
     """Answer until standard input ends."""
     logging.getLogger("mcp").setLevel(logging.ERROR)
-    made(notes).run()
+    server = made(Tools(notes))
+    gc.collect()
+    gc.freeze()  # what is there by now stays: to look through it takes tens of milliseconds
 
+    async def run(output: int) -> None:
+        async with streams(output) as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
 
-def _told(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """The tool; what a caller did wrong is said to it, in our words."""
-
-    @wraps(tool)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return tool(*args, **kwargs)
-        except (StreamLshError, TypeError) as error:
-            raise ToolError(str(error)) from None
-
-    return call
+    with output_taken() as output:
+        anyio.run(run, output)

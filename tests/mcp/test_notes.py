@@ -4,16 +4,19 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from mcp import Client, StdioServerParameters
 from support.commands import run
 
 from stream_lsh import Deduplicator, Settings
+from stream_lsh.api import deduplicator
+from stream_lsh.embedded.engine import Engine
 from stream_lsh.errors import UsageError
-from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes
+from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes, opened
 from stream_lsh.mcp.scope import Scope
-from stream_lsh.mcp.server import made
+from stream_lsh.mcp.server import Tools
 
 DARK = "the user prefers dark mode in the editor, and a large font"
 DARKER = "the user prefers the dark mode in the editor and a large font"
@@ -22,7 +25,7 @@ OTHER = "deploy to staging on friday after the tests have passed"
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Any:
-    with Deduplicator(Settings(**FOR_NOTES), index=tmp_path / "index") as deduplicator:
+    with opened(tmp_path / "index", Settings(**FOR_NOTES)) as deduplicator:
         yield Notes(deduplicator, Scope([], {}))
 
 
@@ -55,6 +58,14 @@ def test_a_note_is_there_after_a_crash(notes: Notes, tmp_path: Path) -> None:
     notes.add(DARK, "a")
     with Deduplicator(index=tmp_path / "index", read_only=True) as reader:
         assert "a" in reader
+
+
+def test_each_change_is_one_commit(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = Mock(side_effect=Engine.commit)
+    monkeypatch.setattr(deduplicator, "COMMIT_SECONDS", 0)
+    monkeypatch.setattr(Engine, "commit", lambda self, **given: commit(self, **given))
+    notes.add(DARK, "a"), notes.add(DARKER, "a"), notes.check(OTHER), notes.delete("a")
+    assert commit.call_count == 3
 
 
 def test_comparing_shows_what_only_one_says(notes: Notes) -> None:
@@ -124,15 +135,16 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("compare", {"first": "nobody", "second": "nobody"}, "there is no note"),
     ("members", {"group": 17}, "there is no group 17"),
     ("check", {"text": " "}, "the text"),
+    ("check", {}, "the arguments of check are wrong: text: Field required"),
+    ("groups", {"limit": "all", "order": "odd"}, "order: Input should be 'largest' or 'newest'; limit: "),
+    ("forget", {}, "there is no tool 'forget'; there are check, "),
 ]
 
 
 @pytest.mark.parametrize(("tool", "given", "said"), BAD)
-async def test_bad_input_is_an_error_that_says_what(
-    notes: Notes, tool: str, given: dict[str, Any], said: str
-) -> None:  # fmt: skip
-    with pytest.raises(Exception, match=said):
-        await made(notes).call_tool(tool, given)
+def test_bad_input_is_an_error_that_says_what(notes: Notes, tool: str, given: dict[str, Any], said: str) -> None:
+    answer = Tools(notes).call(tool, given)
+    assert answer.is_error and said in answer.content[0].text  # type: ignore[union-attr]
     assert notes.groups().groups == []
 
 
