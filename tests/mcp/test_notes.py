@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from support.commands import run
 
 from stream_lsh import Deduplicator, Settings
-from stream_lsh.api import deduplicator
+from stream_lsh.api import feeding
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.errors import UsageError
 from stream_lsh.mcp.notes import BEGINNING, FOR_NOTES, PARTS, Notes, opened
@@ -62,7 +62,7 @@ def test_a_note_is_there_after_a_crash(notes: Notes, tmp_path: Path) -> None:
 
 def test_each_change_is_one_commit(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = Mock(side_effect=Engine.commit)
-    monkeypatch.setattr(deduplicator, "COMMIT_SECONDS", 0)
+    monkeypatch.setattr(feeding, "COMMIT_SECONDS", 0)
     monkeypatch.setattr(Engine, "commit", lambda self, **given: commit(self, **given))
     notes.add(DARK, "a"), notes.add(DARKER, "a"), notes.check(OTHER), notes.delete("a")
     assert commit.call_count == 3
