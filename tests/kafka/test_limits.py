@@ -99,14 +99,18 @@ def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp
     assert {record.partition for record in found.verdicts} == set(range(5))
 
 
-def test_a_full_disk(broker: Any, prefix: str, shared_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("role", "largest"), [("match", 400_000), ("group", 40_000)])
+def test_a_full_disk(
+    broker: Any, prefix: str, shared_data: Path, tmp_path: Path, role: str, largest: int
+) -> None:  # fmt: skip
     """The limit on file sizes stands for the full disk: the worker ends with a message, and loses nothing."""
     values = list(documents(shared_data, 3000, 3))
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, memtable_documents=256) as pipeline:
-        pipeline.worker(("sign", "sequence", "judge", "forward"))
-        worker = pipeline.worker(("match",), start=False)
+    given = {"partitions": 2, "shards": 2, "memtable_documents": 256, "groups": True, "compare_with": "kept"}
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
+        pipeline.worker([other for other in pipeline.settings.roles if other != role])
+        worker = pipeline.worker((role,), start=False)
         warm_up(pipeline.settings)  # what is compiled could not be written, either
-        worker.start(largest_file=400_000)
+        worker.start(largest_file=largest)
         pipeline.produce(records_of(values, 2, 3))
         assert worker.wait() in (3, 5), worker.said()
         assert "Traceback" not in worker.said() and "stream-lsh:" in worker.said()

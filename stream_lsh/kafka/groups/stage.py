@@ -194,9 +194,11 @@ class GroupStage(Stage):
         self._waiting.clear()
         self._documents = 0
         local, self._local = self._local, None
-        if local is not None:
-            await asyncio.to_thread(local.close)
-        await self._open.aclose()
+        try:
+            if local is not None:
+                await asyncio.to_thread(local.close)
+        finally:  # also if the disk is full
+            await self._open.aclose()
 
     # -- folding ----------------------------------------------------------------------------------------------------
 
