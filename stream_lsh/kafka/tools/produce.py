@@ -22,8 +22,9 @@ from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.feed import file_input
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.client.clients import drop_producer
+from stream_lsh.kafka.client.clients import Throttle, drop_producer
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
+from stream_lsh.kafka.client.private import watch_throttle
 from stream_lsh.kafka.client.reading import existing
 from stream_lsh.kafka.names import ENVELOPE, Topics
 from stream_lsh.kafka.partitioner import partition_of
@@ -254,10 +255,12 @@ class Feeder:
                 await existing(client, self.settings, self.topic)
                 await check_partitioner(client, self.settings)
                 batch_bytes = await batch_limit(client, self.settings, BATCH_BYTES)
+            name = f"{self.settings.topic_prefix}.produce"
             producer = AIOKafkaProducer(
-                **client_options(self.settings), acks="all", enable_idempotence=True, max_batch_size=batch_bytes,
-                max_request_size=self.settings.max_document_bytes + ENVELOPE,
+                **client_options(self.settings), client_id=name, acks="all", enable_idempotence=True,
+                max_batch_size=batch_bytes, max_request_size=self.settings.max_document_bytes + ENVELOPE,
             )  # fmt: skip
+            watch_throttle(producer, Throttle(self.settings, name))
             try:
                 async with asyncio.timeout(self.settings.give_up_seconds):
                     await producer.start()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import TopicPartition
 from support.kafka.brokers import Make, settings_for
 from support.kafka.stages import PATIENCE, make_topics, send, settled
@@ -108,6 +109,23 @@ def test_rows_of_a_table_are_sent_as_json(tmp_path: Path) -> None:
         (b"7", b'{"id":"7","text":"some words"}')
     ]
     assert left_out.messages == [f"{tmp_path}/a.csv, line 2: the row has 1 cells, and the header 2"]
+
+
+async def test_quota_is_said(
+    settings: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:  # fmt: skip
+    whole = AIOKafkaClient.send
+
+    async def send(*given: Any, **options: Any) -> Any:
+        response = await whole(*given, **options)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = 1500
+        return response
+
+    monkeypatch.setattr(AIOKafkaClient, "send", send)
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines(0, 3)))
+    await feed(settings, tmp_path / "a.jsonl")
+    assert f"(client id {settings.topic_prefix}.produce) back by a quota, here for 1.5 s" in caplog.text
 
 
 async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None:
