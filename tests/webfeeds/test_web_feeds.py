@@ -351,6 +351,18 @@ def test_dedup_of_feeds_keeps_sources_and_resumes(server: FeedServer, tmp_path: 
     assert [entry["id"].partition("#")[2] for entry in read_lines(tmp_path / "unique")][2:] == ["n3"]
 
 
+def test_another_log_loses_and_repeats_nothing(server: FeedServer, tmp_path: Path) -> None:
+    """The old one may go: the feed log need not grow for ever."""
+    asked = ["--feed", server.shows("/", rss(item(2), item(1))), "--threshold", "1"]
+    assert dedup(tmp_path, *asked).exit_code == 0
+    (tmp_path / "log").unlink()
+    server.shows("/", rss(item(3), item(2)))
+    result = dedup(tmp_path, *asked, "--feed-log", str(tmp_path / "log 2"))
+    assert result.exit_code == 0, result.output
+    assert ids(read_lines(tmp_path / "unique")) == ["n1", "n2", "n3"]
+    assert ids(read_lines(tmp_path / "log 2")) == ["n2", "n3"]
+
+
 def test_killed_run_that_repeats_loses_and_repeats_nothing(server: FeedServer, tmp_path: Path) -> None:
     """The feed has another entry at each visit, and shows the last three."""
 
