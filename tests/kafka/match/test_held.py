@@ -18,6 +18,9 @@ from support.kafka.replica_play import WINDOW, answer, change_of, reply_of, stre
 from support.long_form import rotating
 
 from stream_lsh.errors import DamagedError, StoreError
+from stream_lsh.index.postings import runs
+from stream_lsh.index.postings.merge_policy import TOLERATED
+from stream_lsh.index.postings.run import Run
 from stream_lsh.index.rows.row_file import RowFile
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.shard import Shard
@@ -33,18 +36,23 @@ from stream_lsh.kafka.settings import KafkaSettings
 
 SIZE = 8
 FRAMES = 20
+Whole = tuple[list[bytes], list[bytes]]
 
 
 def settings_of(folder: Path, **given: Any) -> KafkaSettings:
     return KafkaSettings(**{"data_folder": folder / "data", **given})
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[bytes], list[bytes]]:
+def made(folder: Path, count: int) -> Whole:
     """Frames, and the changes that an undisturbed shard makes of them."""
-    settings = settings_of(tmp_path_factory.mktemp("whole"))
-    log = frames(settings, stream(1, SIZE * FRAMES), SIZE)
+    settings = settings_of(folder)
+    log = frames(settings, stream(1, SIZE * count), SIZE)
     return log, [change_of(found) for found in undisturbed(settings, log, settings.data_folder)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    return made(tmp_path_factory.mktemp("whole"), FRAMES)
 
 
 async def opened(held: Held, start: int, end: int) -> None:
@@ -89,9 +97,6 @@ async def run(
 
 async def replies_of(held: Held, log: Sequence[bytes]) -> list[bytes | None]:
     return [matched.answer and matched.answer.reply for matched in await held.match(log, ())]
-
-
-Whole = tuple[list[bytes], list[bytes]]
 
 
 async def test_closing_waits_for_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,16 +176,31 @@ async def test_a_merge_holds_up_neither_changelog_nor_taking_over(
 
 
 async def test_merges_of_a_standby_are_not_put_off_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by the batch that is being applied itself, nor where an owner would pause."""
-    async with holding(settings_of(tmp_path), 0, 0) as held:
-        monkeypatch.setattr(held, "backlog", Backlog(lambda _: Future()))
-        for offset, haste in enumerate((False, True)):
-            held.backlog.add(offset, bytes(MERGE_BYTES + 1))
-            held.backlog.flush()
-            assert held._in_haste() == haste
-        monkeypatch.setattr(Replica, "pause", 1.0)
-        assert not held._in_haste()
-        monkeypatch.setattr(held, "backlog", Backlog(lambda _: Future()))
+    """Though the changelog always has more than may wait for a merge, and merges take longer than to apply a batch."""
+    merge = runs._merge_file
+
+    def slow(*given: Any) -> Run:
+        given[-1].wait(0.05)  # a merge that is dropped meanwhile ends with an error
+        return merge(*given)
+
+    monkeypatch.setattr(runs, "_merge_file", slow)
+    monkeypatch.setattr(Backlog, "behind", MERGE_BYTES + 1)
+    changes, settings = made(tmp_path / "whole", 3 * FRAMES)[1], settings_of(tmp_path, memtable_documents=16)
+    async with holding(settings, 0, len(changes)) as held:
+        for offset, change in enumerate(changes):
+            assert await held.take(offset, change, more=False)
+            await held.backlog.wait(-1)
+    with closing(Store(settings.data_folder / "shard-0" / "db", read_only=True)) as store:
+        levels = [run["level"] for run in store.named("shard/0")["segments"][-1]["runs"]]
+    assert max(levels) > 0 and levels.count(0) <= TOLERATED + 2, levels
+
+
+def test_a_batch_that_is_applied_does_not_put_off_its_merge() -> None:
+    backlog = Backlog(lambda _: Future())
+    for offset, behind in enumerate((0, MERGE_BYTES + 1)):
+        backlog.add(offset, bytes(MERGE_BYTES + 1))
+        backlog.flush()
+        assert backlog.behind == behind
 
 
 async def test_full_disk_names_folder_and_remedy(
