@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -22,6 +23,7 @@ from stream_lsh import Deduplicator, Document, OutputError, Settings, StoreError
 from stream_lsh.documents.columns import Columns
 from stream_lsh.documents.fields import Fields
 from stream_lsh.embedded.engine import Engine, Judged
+from stream_lsh.embedded.erasure import erasure
 from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.hashing.structs import Struct
 from stream_lsh.index.index import Index
@@ -498,3 +500,15 @@ def test_a_document_that_the_engine_fails_on_is_rejected(batch: int | None, monk
     assert [verdict.reason for verdict in verdicts[1:3]] == ["engine_error"] * 2
     assert "raised ValueError in stream_lsh.text.preparation" in (verdicts[1].detail or "")
     assert "raised ZeroDivisionError in stream_lsh.documents.builder" in (verdicts[2].detail or "")
+
+
+@pytest.mark.parametrize("commit", ["auto", "manual"])
+def test_closing_erases_what_is_due(tmp_path: Path, commit: Any) -> None:
+    settings = Settings(on_conflict="update", erase_hours=0)
+    with Deduplicator(settings, tmp_path, commit=commit) as deduplicator:
+        list(deduplicator.process([Document("a", "some words of a text")]))
+        deduplicator.commit()
+        deduplicator.delete("a")
+        deduplicator.commit()
+    with closing(Store(tmp_path / "db", read_only=True)) as store:
+        assert erasure(store)[:2] == (1, 0)
