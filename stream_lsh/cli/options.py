@@ -35,8 +35,8 @@ SECTIONS = {
         "max_matches", "max_verified_matches", "max_candidates",
     ),
     DOCUMENTS: (
-        "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field", "vector_field",
-        "bits_field", "max_document_bytes",
+        "envelope", "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field",
+        "vector_field", "bits_field", "max_document_bytes",
     ),
     INDEX: (
         "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows", "segment_documents",

@@ -253,6 +253,11 @@ class KafkaSettings(Settings):
         return self
 
     @property
+    def plain_documents(self) -> bool:
+        """Whether the records of the documents topic are documents, not events."""
+        return self.envelope is None
+
+    @property
     def keeps_time(self) -> bool:
         """Whether stream time counts for the index, or for groups and alerts."""
         return self.window is not None or self.groups
@@ -323,6 +328,10 @@ class KafkaSettings(Settings):
             )
         if self.key_is_id is not None and self.id_field == LINE_ID:
             raise ValueError(f"key_is_id needs the ids of an id_field; with {LINE_ID!r} no key is one")
+        if self.key_is_id is not None and self.envelope == "debezium":
+            raise ValueError(
+                "key_is_id is not used with envelope = 'debezium', whose events name the id; leave key_is_id out"
+            )
         if self.key_is_id == "json" and self.document_format == "text":
             raise ValueError("key_is_id = 'json': with document_format = 'text' the key is plain: give 'string'")
         if self.document_format == "text":
@@ -331,7 +340,7 @@ class KafkaSettings(Settings):
                     f"measure = {self.measure} needs document_format = 'json'; the values of 'text' are texts, not "
                     f"{self.item.plural}"
                 )
-            for name in ("set_field", "time_field", "match_within", "deleted_field", "source_field"):
+            for name in ("envelope", "set_field", "time_field", "match_within", "deleted_field", "source_field"):
                 if getattr(self, name):
                     raise ValueError(
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "

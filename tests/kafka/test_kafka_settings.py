@@ -85,6 +85,10 @@ def test_which_records_delete_fixes_the_answers() -> None:
 def test_what_deleting_by_a_key_needs() -> None:
     assert "give on_conflict = 'update' too" in refused(key_is_id="string")
     assert "no key is one" in refused(on_conflict="update", key_is_id="json", id_field="@line")
+    assert "give on_conflict = 'update' too" in refused(envelope="debezium")
+    assert "needs the ids of an id_field" in refused(envelope="debezium", on_conflict="update", id_field="@line")
+    assert "leave key_is_id out" in refused(envelope="debezium", on_conflict="update", key_is_id="json")
+    assert "needs document_format = 'json'" in refused(envelope="cloudevents", document_format="text")
     text = {"on_conflict": "update", "document_format": "text"}
     assert "give 'string'" in refused(**text, key_is_id="json")
     assert "deleted_field = 'gone' needs document_format = 'json'" in refused(**text, deleted_field="gone")

@@ -50,7 +50,10 @@ def _objects(
     """Documents from JSON objects."""
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    columns = parse_lines(b"".join(values), starts, ends, settings.document_fields, rejected=rejected)
+    keys, headers = ([r.key for r in records], [r.headers for r in records]) if settings.envelope else ((), ())
+    columns = parse_lines(
+        b"".join(values), starts, ends, settings.document_fields, rejected=rejected, keys=keys, headers=headers
+    )
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times, stamped = columns.times, list[int]()
     if settings.time_field is None:

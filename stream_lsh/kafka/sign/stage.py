@@ -41,7 +41,7 @@ from stream_lsh.kafka.sign.position import (
 )  # fmt: skip
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
-from stream_lsh.wire.source import Record
+from stream_lsh.wire.source import Record, is_passed_over
 
 # A fetch request per document would cost more than all other work on it.
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
@@ -285,6 +285,7 @@ class SignStage(Stage):
         if partition in self._again and (records or ends > self._again[partition].offset):
             await self._compare(partition, self._again.pop(partition), records[0] if records else None)
             records = [record for record in records if record.offset >= begins]
+        records = [record for record in records if not is_passed_over(record, self.settings)]
         if ends > begins:
             self._relay.positions[partition] = ends
             self._pending.add(Chunk(partition, records, begins, ends))
