@@ -68,6 +68,8 @@ GROUPED = (
 KAFKA_GROUPED = (
     ("Topics", ("topic_prefix", "documents_topic", *KAFKA_SECTIONS["Topics"])),
     ("Records", ("document_format", "key_is_id", "partitioner", "trace_headers")),
+    ("Schema Registry", ("registry_url", "registry_username", "registry_password", "registry_cafile")),
+    ("CloudEvents", ("cloudevents_source", "cloudevents_schemas")),
     ("Frames", ("linger_ms", "frame_documents", "frame_bytes")),
     ("Groups and alerts", ("groups", "alerts")),
     (

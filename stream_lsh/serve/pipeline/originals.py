@@ -84,6 +84,8 @@ class Originals:
     def _read(self, record: Record, value: bytes) -> Original:
         if self._settings.document_format == "text":
             return Original(value.decode("utf-8", "replace"))
+        if self._settings.document_format == "registry":
+            raise Problem(409, "the text of a document that a schema encodes is not shown")
         if not self._settings.plain_documents:
             inside = columns_of([record], self._settings)
             if 0 in inside.rejected:
