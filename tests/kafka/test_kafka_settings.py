@@ -26,7 +26,7 @@ def refused(**given: Any) -> str:
 
 def test_every_setting_but_the_passwords_is_an_option_or_a_property() -> None:
     secrets = {name for name in OWN if is_secret(KafkaSettings.model_fields[name].annotation)}
-    assert secrets == {"ssl_password", "sasl_password"}
+    assert secrets == {"ssl_password", "sasl_password", "registry_password"}
     assert sorted(KAFKA_SETTINGS + PROPERTIES) == sorted(set(OWN) - secrets)
     assert all(KafkaSettings.model_fields[name].description for name in OWN)
 
