@@ -27,6 +27,7 @@ DELETED = "@deleted"
 ATTRIBUTE = "ce_"
 """Begins the names of the fields that are attributes of a CloudEvent, as in the headers of Kafka."""
 REQUIRED = "specversion", "id", "source", "type"
+_HEADERS = tuple(f"{ATTRIBUTE}{name}" for name in REQUIRED[1:])
 STRUCTURED, BATCH = b"application/cloudevents+json", b"application/cloudevents-batch"
 BAD_EVENT = "bad_event"
 
@@ -158,7 +159,19 @@ class _Events(NamedTuple):
             version = self.data[slice(*found.spans[i, 0].tolist())]
             read[i] = version == b'"1.0"' and not self.attributes and not (self.headers and self.headers[i])
         self._move(read, found.spans[:, 4])
+        for i in range(len(self.headers)) if not self.attributes else ():
+            read[i] |= self._is_plain(i)
         return read
+
+    def _is_plain(self, i: int) -> bool:
+        """Whether an event in binary mode is its value as it is. The caller parses the value."""
+        given = dict(self.headers[i])
+        return (
+            given.get("ce_specversion") == b"1.0"
+            and all((given.get(name) or b"\xff").isascii() for name in _HEADERS)
+            and given.get("content-type", b"application/json") == b"application/json"
+            and self.data[int(self.starts[i]) : int(self.starts[i]) + 1] == b"{"
+        )
 
     def cloud_event(self, i: int) -> bytes:
         """The document of CloudEvent i, with the attributes that are fields. Raises Refused."""

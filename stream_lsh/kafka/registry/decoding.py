@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import importlib
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
@@ -101,8 +102,20 @@ class Schemas:
     def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> list[bytes]:
         """The values as JSON, b"" for those in `rejected`, to which more are added. Their schemas are fetched."""
         found = list(values)
+        heads: dict[bytes, list[int]] = {}
         for i, value in enumerate(values):
-            if i in rejected:
+            if i not in rejected:
+                heads.setdefault(value[:HEAD], []).append(i)
+        done: set[int] = set()
+        for head, places in heads.items():
+            avro = self._known.get(int.from_bytes(head[1:])) if len(head) == HEAD and not head[0] else None
+            together = avro.many([values[i][HEAD:] for i in places]) if isinstance(avro, _Avro) else None
+            if together is not None:
+                done.update(places)
+                for i, one in zip(places, together, strict=True):
+                    found[i] = one
+        for i, value in enumerate(values):
+            if i in rejected or i in done:
                 continue
             try:
                 found[i] = self._value(value)
@@ -145,30 +158,67 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}{': ' if said else ''}{said}"
 
 
+class _Avro:
+    """Decodes values of one schema.
+
+    A call of the library costs more than a short value. So many values are read by one call, as an array. Behind each
+    value there is a mark that no producer knows: if all marks are found, each value ended where it should.
+    """
+
+    def __init__(self, schema: Any, references: dict[str, Any]) -> None:
+        from fastavro import parse_schema, schemaless_reader
+
+        self._read = schemaless_reader
+        self._schema = parse_schema(schema, dict(references))
+        self._mark = secrets.token_bytes(16)
+        mark = {"type": "fixed", "name": "StreamLshMark", "size": len(self._mark)}
+        fields = [{"name": "value", "type": schema}, {"name": "mark", "type": mark}]
+        marked = {"type": "record", "name": "StreamLshMarked", "fields": fields}
+        self._array = parse_schema({"type": "array", "items": marked}, dict(references))
+
+    def many(self, values: Sequence[bytes]) -> list[bytes] | None:
+        """The values as JSON; None if one cannot be read."""
+        mark = self._mark
+        stream = BytesIO(b"".join([_long(len(values)), *(part for value in values for part in (value, mark)), b"\0"]))
+        try:
+            found: Any = self._read(stream, self._array, None)
+            if len(found) == len(values) and all(one["mark"] == mark for one in found):
+                return [orjson.dumps(one["value"], default=_plain) for one in found]
+        except MemoryError:
+            raise
+        except Exception:  # whatever the library raises for damaged bytes: each value is read alone
+            return None
+        return None
+
+    def __call__(self, value: bytes) -> bytes:
+        stream = BytesIO(value)
+        found = self._read(stream, self._schema, None)
+        if left := len(value) - stream.tell():
+            raise ValueError(f"{left} bytes are left behind the value")
+        return orjson.dumps(found, default=_plain)
+
+
+def _long(number: int) -> bytes:
+    """A number that is not negative, as Avro writes it."""
+    number <<= 1
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*parts, number))
+
+
 def _avro(schema: str, references: Sequence[str]) -> Decode:
-    from fastavro import parse_schema, schemaless_reader
+    from fastavro import parse_schema
     from fastavro.schema import SchemaParseException
 
     try:
         named: dict[str, Any] = {}
         for text in references:
             parse_schema(orjson.loads(text), named)
-        parsed = parse_schema(orjson.loads(schema), named)
+        return _Avro(orjson.loads(schema), named)
     except SchemaParseException as error:
         raise ValueError(str(error)) from None
-
-    def decode(value: bytes) -> bytes:
-        stream = BytesIO(value)
-        found = schemaless_reader(stream, parsed, None)
-        _complete(len(value) - stream.tell())
-        return orjson.dumps(found, default=_plain)
-
-    return decode
-
-
-def _complete(left: int) -> None:
-    if left:
-        raise ValueError(f"{left} bytes are left behind the value")
 
 
 def _plain(value: object) -> str:
