@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import binascii
 import importlib
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
@@ -16,8 +15,9 @@ import orjson
 
 from stream_lsh.documents.columns import Rejection
 
-Decode = Callable[[bytes], bytes]
-"""From an encoded value to JSON."""
+Decoded = bytes | dict[str, object]
+"""JSON, or what Avro has made of a record."""
+Decode = Callable[[bytes], Decoded]
 
 HEAD = 5
 ENCODED, UNKNOWN = "bad_encoding", "unknown_schema"
@@ -99,23 +99,11 @@ class Schemas:
             needed += [*self._references(one, kind, seen), {**one, "name": reference.get("name")}]
         return needed
 
-    def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> list[bytes]:
-        """The values as JSON, b"" for those in `rejected`, to which more are added. Their schemas are fetched."""
-        found = list(values)
-        heads: dict[bytes, list[int]] = {}
+    def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> list[Decoded]:
+        """The values, decoded, b"" for those in `rejected`, to which more are added. Their schemas are fetched."""
+        found: list[Decoded] = list(values)
         for i, value in enumerate(values):
-            if i not in rejected:
-                heads.setdefault(value[:HEAD], []).append(i)
-        done: set[int] = set()
-        for head, places in heads.items():
-            avro = self._known.get(int.from_bytes(head[1:])) if len(head) == HEAD and not head[0] else None
-            together = avro.many([values[i][HEAD:] for i in places]) if isinstance(avro, _Avro) else None
-            if together is not None:
-                done.update(places)
-                for i, one in zip(places, together, strict=True):
-                    found[i] = one
-        for i, value in enumerate(values):
-            if i in rejected or i in done:
+            if i in rejected:
                 continue
             try:
                 found[i] = self._value(value)
@@ -126,11 +114,12 @@ class Schemas:
     def key(self, value: bytes | None) -> bytes | None:
         """A key as JSON; None if it cannot be read."""
         try:
-            return None if value is None else self._value(value)
-        except _Rejected:
+            found = None if value is None else self._value(value)
+            return as_json(found) if isinstance(found, dict) else found
+        except (_Rejected, ValueError, TypeError, RecursionError):
             return None
 
-    def _value(self, value: bytes) -> bytes:
+    def _value(self, value: bytes) -> Decoded:
         if len(value) <= HEAD or value[0]:
             raise _Rejected(ENCODED, "the value does not begin with a zero byte and the id of a schema")
         id = int.from_bytes(value[1:HEAD])
@@ -158,67 +147,35 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}{': ' if said else ''}{said}"
 
 
-class _Avro:
-    """Decodes values of one schema.
-
-    A call of the library costs more than a short value. So many values are read by one call, as an array. Behind each
-    value there is a mark that no producer knows: if all marks are found, each value ended where it should.
-    """
-
-    def __init__(self, schema: Any, references: dict[str, Any]) -> None:
-        from fastavro import parse_schema, schemaless_reader
-
-        self._read = schemaless_reader
-        self._schema = parse_schema(schema, dict(references))
-        self._mark = secrets.token_bytes(16)
-        mark = {"type": "fixed", "name": "StreamLshMark", "size": len(self._mark)}
-        fields = [{"name": "value", "type": schema}, {"name": "mark", "type": mark}]
-        marked = {"type": "record", "name": "StreamLshMarked", "fields": fields}
-        self._array = parse_schema({"type": "array", "items": marked}, dict(references))
-
-    def many(self, values: Sequence[bytes]) -> list[bytes] | None:
-        """The values as JSON; None if one cannot be read."""
-        mark = self._mark
-        stream = BytesIO(b"".join([_long(len(values)), *(part for value in values for part in (value, mark)), b"\0"]))
-        try:
-            found: Any = self._read(stream, self._array, None)
-            if len(found) == len(values) and all(one["mark"] == mark for one in found):
-                return [orjson.dumps(one["value"], default=_plain) for one in found]
-        except MemoryError:
-            raise
-        except Exception:  # whatever the library raises for damaged bytes: each value is read alone
-            return None
-        return None
-
-    def __call__(self, value: bytes) -> bytes:
-        stream = BytesIO(value)
-        found = self._read(stream, self._schema, None)
-        if left := len(value) - stream.tell():
-            raise ValueError(f"{left} bytes are left behind the value")
-        return orjson.dumps(found, default=_plain)
-
-
-def _long(number: int) -> bytes:
-    """A number that is not negative, as Avro writes it."""
-    number <<= 1
-    parts = bytearray()
-    while number > 127:
-        parts.append(number & 127 | 128)
-        number >>= 7
-    return bytes((*parts, number))
-
-
 def _avro(schema: str, references: Sequence[str]) -> Decode:
-    from fastavro import parse_schema
+    from fastavro import parse_schema, schemaless_reader
     from fastavro.schema import SchemaParseException
 
     try:
         named: dict[str, Any] = {}
         for text in references:
             parse_schema(orjson.loads(text), named)
-        return _Avro(orjson.loads(schema), named)
+        parsed = parse_schema(orjson.loads(schema), named)
     except SchemaParseException as error:
         raise ValueError(str(error)) from None
+
+    def decode(value: bytes) -> Decoded:
+        stream = BytesIO(value)
+        found: Any = schemaless_reader(stream, parsed, None)
+        if left := len(value) - stream.tell():
+            raise ValueError(f"{left} bytes are left behind the value")
+        return found if isinstance(found, dict) else as_json(found)
+
+    return decode
+
+
+def as_json(value: object) -> bytes:
+    """A decoded value as JSON.
+
+    Raises:
+        TypeError, RecursionError: it has none.
+    """
+    return orjson.dumps(value, default=_plain)
 
 
 def _plain(value: object) -> str:
@@ -262,7 +219,7 @@ def _protobuf(schema: str, references: Sequence[str]) -> Decode:
             name = f"{name}.{found.name}"
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
-    def decode(value: bytes) -> bytes:
+    def decode(value: bytes) -> Decoded:
         path, at = _indexes(value)
         if path not in classes:
             classes[path] = message(path)

@@ -331,20 +331,22 @@ class SignStage(Stage):
         """Fetch the schemas that records need. While the registry is absent this waits."""
         records = [record for chunk in chunks for record in chunk.records]
         keys = [record.key for record in records] if self.settings.envelope == "debezium" else []
-        for id in schemas.missing([*keys, *(record.value for record in records)]):
-            pause = REGISTRY_SECONDS[0]
-            while True:
+        missing, epoch = schemas.missing([*keys, *(record.value for record in records)]), self._relay.epoch
+        pause, longest = REGISTRY_SECONDS
+        try:
+            while missing and epoch == self._relay.epoch:  # records of another epoch are not sent
                 try:
-                    await asyncio.get_running_loop().run_in_executor(pool, schemas.fetch, id)
-                    break
+                    await asyncio.get_running_loop().run_in_executor(pool, schemas.fetch, missing[-1])
+                    missing.pop()
                 except Absent as error:
                     self.probe.waits(str(error))
                     self.probe.stalled(REGISTRY)
                     if self._absent.due():
                         self.log.warning("%s; waiting for it", error)
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, REGISTRY_SECONDS[1])
-        self.probe.waits(None)
+                    pause = min(2 * pause, longest)
+        finally:
+            self.probe.waits(None)
 
     async def _sign(self) -> None:
         pool = ThreadPoolExecutor(1, "sign")
