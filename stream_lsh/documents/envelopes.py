@@ -87,12 +87,6 @@ def _attributes(fields: Fields) -> tuple[str, ...]:
     return tuple(sorted({name for name in named if name and name.startswith(ATTRIBUTE)}))
 
 
-def plain_row(event: dict[str, object]) -> dict[str, object] | None:
-    """The row that a change event has created, read or updated; None of another event, which `unwrapped` reads."""
-    after = event.get("after")
-    return after if event.get("op") in ("c", "r", "u") and isinstance(after, dict) else None
-
-
 class _Events(NamedTuple):
     """One call of `unwrapped`. Each method that reads all events moves `starts` and `ends` to the documents that it has
     found, and returns bool[n], which they are. attributes: fields that are attributes of the event."""

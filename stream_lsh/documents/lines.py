@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -306,21 +306,6 @@ class _Parsed:
         if len(line) > self.fields.max_document_bytes:
             raise Refused("too_large", f"the line has {len(line)} bytes, more than {self.fields.max_document_bytes}")
         return self.fields.extract(read_object(line), line_id)
-
-
-def with_records(columns: Columns, records: Mapping[int, Record]) -> Columns:
-    """The columns with the documents of `records` in their places, which are rejected in `columns`."""
-    read = {i: record.text.encode("utf-8", "surrogatepass") for i, record in records.items()}
-    texts, ends = _insert(columns.texts, columns.ends, read)
-    for i, record in records.items():
-        columns.ids[i], columns.times[i] = record.id, record.time
-        if columns.sources:
-            columns.sources[i] = record.source
-        if isinstance(columns.scopes, list) and columns.scopes:
-            columns.scopes[i] = record.within
-        del columns.rejected[i]
-    deleted = sorted([*columns.deleted, *(i for i, record in records.items() if record.deleted)])
-    return replace(columns, texts=texts, ends=ends, deleted=deleted)
 
 
 def _is_false_or_null(

@@ -15,9 +15,8 @@ import orjson
 
 from stream_lsh.documents.columns import Rejection
 
-Decoded = bytes | dict[str, object]
-"""JSON, or what Avro has made of a record."""
-Decode = Callable[[bytes], Decoded]
+Decode = Callable[[bytes], bytes]
+"""From an encoded value to JSON."""
 
 HEAD = 5
 ENCODED, UNKNOWN = "bad_encoding", "unknown_schema"
@@ -99,9 +98,9 @@ class Schemas:
             needed += [*self._references(one, kind, seen), {**one, "name": reference.get("name")}]
         return needed
 
-    def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> list[Decoded]:
-        """The values, decoded, b"" for those in `rejected`, to which more are added. Their schemas are fetched."""
-        found: list[Decoded] = list(values)
+    def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> list[bytes]:
+        """The values as JSON, b"" for those in `rejected`, to which more are added. Their schemas are fetched."""
+        found = list(values)
         for i, value in enumerate(values):
             if i in rejected:
                 continue
@@ -114,12 +113,11 @@ class Schemas:
     def key(self, value: bytes | None) -> bytes | None:
         """A key as JSON; None if it cannot be read."""
         try:
-            found = None if value is None else self._value(value)
-            return as_json(found) if isinstance(found, dict) else found
-        except (_Rejected, ValueError, TypeError, RecursionError):
+            return None if value is None else self._value(value)
+        except _Rejected:
             return None
 
-    def _value(self, value: bytes) -> Decoded:
+    def _value(self, value: bytes) -> bytes:
         if len(value) <= HEAD or value[0]:
             raise _Rejected(ENCODED, "the value does not begin with a zero byte and the id of a schema")
         id = int.from_bytes(value[1:HEAD])
@@ -159,23 +157,14 @@ def _avro(schema: str, references: Sequence[str]) -> Decode:
     except SchemaParseException as error:
         raise ValueError(str(error)) from None
 
-    def decode(value: bytes) -> Decoded:
+    def decode(value: bytes) -> bytes:
         stream = BytesIO(value)
         found: Any = schemaless_reader(stream, parsed, None)
         if left := len(value) - stream.tell():
             raise ValueError(f"{left} bytes are left behind the value")
-        return found if isinstance(found, dict) else as_json(found)
+        return orjson.dumps(found, default=_plain)
 
     return decode
-
-
-def as_json(value: object) -> bytes:
-    """A decoded value as JSON.
-
-    Raises:
-        TypeError, RecursionError: it has none.
-    """
-    return orjson.dumps(value, default=_plain)
 
 
 def _plain(value: object) -> str:
@@ -219,7 +208,7 @@ def _protobuf(schema: str, references: Sequence[str]) -> Decode:
             name = f"{name}.{found.name}"
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
-    def decode(value: bytes) -> Decoded:
+    def decode(value: bytes) -> bytes:
         path, at = _indexes(value)
         if path not in classes:
             classes[path] = message(path)

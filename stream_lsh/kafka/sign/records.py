@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.documents.engine_errors import rejection_of
-from stream_lsh.documents.envelopes import plain_row
 from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, check_ink, id_text
-from stream_lsh.documents.fields import Record as Document
-from stream_lsh.documents.lines import parse_lines, with_records
+from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
-from stream_lsh.kafka.registry.decoding import Schemas, as_json
+from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.source import Headers, Record
 
@@ -38,10 +35,8 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings, schemas: Sche
     values, rejected = _values(records, settings.max_document_bytes)
     if settings.document_format == "text":
         columns = _texts(records, values, rejected, settings)
-    elif schemas is None:
-        columns = _objects(records, values, rejected, settings)
     else:
-        columns = _decoded(records, values, rejected, settings, schemas)
+        columns = _objects(records, values, rejected, settings, schemas)
     if settings.key_is_id is None:
         return columns
     deleted, rejected = list(columns.deleted), columns.rejected
@@ -58,20 +53,21 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings, schemas: Sche
 
 def _objects(
     records: Sequence[Record], values: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings,
-    schemas: Schemas | None = None, read: Mapping[int, Document] = MappingProxyType({}),
+    schemas: Schemas | None,
 ) -> Columns:  # fmt: skip
-    """Documents from JSON objects. read: those that are read already, which are rejected."""
+    """Documents from JSON objects."""
+    if schemas is not None:
+        values = schemas.decode(values, rejected)
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     keys, headers = ([r.key for r in records], [r.headers for r in records]) if settings.envelope else ([], ())
     if schemas is not None:
-        keys = [schemas.key(key) for key in keys]
+        # Only deletions need the key.
+        keys = [schemas.key(key) if b'"d"' in value else None for key, value in zip(keys, values, strict=False)]
         headers = [[pair for pair in found if pair[0] != "content-type"] for found in headers]  # of the encoded value
     columns = parse_lines(
         b"".join(values), starts, ends, settings.document_fields, rejected=rejected, keys=keys, headers=headers
     )
-    if read:
-        columns = with_records(columns, read)
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times, stamped = columns.times, list[int]()
     if settings.time_field is None:
@@ -80,36 +76,6 @@ def _objects(
         stamped = np.flatnonzero(times == NO_TIME).tolist()
         times = np.where(times == NO_TIME, timestamps(records), times)
     return replace(columns, ids=ids, times=times, stamped=stamped)
-
-
-def _decoded(
-    records: Sequence[Record], encoded: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings,
-    schemas: Schemas,
-) -> Columns:  # fmt: skip
-    """Documents from values with schemas. Where a value is a plain document, it needs no JSON."""
-    fields, read = settings.document_fields, dict[int, Document]()
-    line_id = b"null" if fields.id_field == LINE_ID else None
-    values: list[bytes] = []
-    for i, value in enumerate(schemas.decode(encoded, rejected)):
-        if isinstance(value, bytes):
-            values.append(value)
-            continue
-        json = b""
-        try:
-            document = value if fields.envelope is None else None
-            if fields.envelope == "debezium":
-                document = plain_row(value)
-            if document is None:
-                raise Refused("", "")
-            read[i] = fields.extract(document, line_id)
-        except Exception:  # the reader of JSON decides what is rejected, and why
-            try:
-                json = as_json(value)
-            except Exception as error:
-                rejected[i] = Rejection("bad_encoding", f"its value cannot be written as JSON: {error}")
-        values.append(json)
-    rejected |= dict.fromkeys(read, Rejection("", ""))
-    return _objects(records, values, rejected, settings, schemas, read)
 
 
 def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, Headers]:
