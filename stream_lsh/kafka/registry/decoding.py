@@ -80,7 +80,9 @@ class Schemas:
                 return _protobuf(found["schema"], references)
         except Unknown:
             return Rejection(UNKNOWN, "the schema refers to one that the Schema Registry does not have")
-        except (ValueError, TypeError, KeyError, LookupError, RecursionError, ImportError) as error:
+        except (Absent, MemoryError):
+            raise
+        except Exception as error:  # whatever a library raises for a schema
             return Rejection(ENCODED, f"the schema cannot be used: {_words(error)}")
         return Rejection(ENCODED, f"the schema has the type {str(kind)[:60]}; AVRO, JSON and PROTOBUF are read")
 
