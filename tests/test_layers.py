@@ -34,7 +34,7 @@ LAYERS = (
     ("kafka.settings",),
     ("kafka.names", "kafka.partitioner"),
     ("kafka.strimzi",),
-    ("kafka.client",),
+    ("kafka.client", "kafka.registry"),
     ("kafka.weaknesses",),
     ("kafka.topics",),
     ("kafka.run",),

@@ -68,6 +68,8 @@ GROUPED = (
 KAFKA_GROUPED = (
     ("Topics", ("topic_prefix", "documents_topic", *KAFKA_SECTIONS["Topics"])),
     ("Records", ("document_format", "key_is_id", "partitioner", "trace_headers")),
+    ("Schema Registry", ("registry_url", "registry_username", "registry_password", "registry_cafile")),
+    ("CloudEvents", ("cloudevents_source", "cloudevents_schemas")),
     ("Frames", ("linger_ms", "frame_documents", "frame_bytes")),
     ("Groups and alerts", ("groups", "alerts")),
     (
@@ -101,7 +103,7 @@ WHEN = {
     "partitioner": "for a `topic_prefix`",
     "documents_topic": "for a `topic_prefix`",
 }
-ALSO = ("match_within", "window", "max_future", "on_conflict", "sampling", "min_passage_words")
+ALSO = ("envelope", "match_within", "window", "max_future", "on_conflict", "sampling", "min_passage_words")
 MORE = {
     "instance": "At most 200 letters, digits, dots, underscores and hyphens.",
     "measure": "[Choosing a measure](../explanation/choosing-a-measure.md) compares them.",
@@ -115,6 +117,7 @@ MORE = {
     "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
     "on_conflict": "[Updates and deletions](../how-to/update-and-delete.md).",
+    "envelope": "[Change events and CloudEvents](../how-to/connect-your-topic.md#change-events-and-cloudevents).",
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",
     "match_within": "Documents with different values never match. A missing value counts as null.",
     "window": "[Windows and event time](../explanation/windows-and-event-time.md).",

@@ -25,6 +25,7 @@ COMMANDS = {
     "tune": "Choose bands and rows for a threshold and a recall.",
     "evaluate": "Compare the pairs found with all true pairs, or with given pairs.",
     "info": "Show what an index holds.",
+    "schema": "Print the JSON Schema of an output.",
     "health": "Check the worker or service on this machine, as containers do.",
     "kafka": "Run and watch the pipeline on Kafka; `stream-lsh kafka` lists its commands.",
     "demo": "Make a small news feed, and show the near-duplicates in it.",

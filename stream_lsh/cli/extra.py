@@ -15,6 +15,7 @@ from stream_lsh.wording import missing_package
 PACKAGES = ("aiokafka", "faust", "prometheus_client", "aiohttp")
 SERVE_PACKAGES = ("fastapi", "uvicorn", "httptools", "prometheus_client")
 TOKEN_PACKAGES = ("tomlkit",)
+REGISTRY_PACKAGES = ("fastavro", "google.protobuf", "httpx")
 MCP_PACKAGES = ("mcp",)
 
 

@@ -35,8 +35,8 @@ SECTIONS = {
         "max_matches", "max_verified_matches", "max_candidates",
     ),
     DOCUMENTS: (
-        "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field", "vector_field",
-        "bits_field", "max_document_bytes",
+        "envelope", "id_field", "text_field", "time_field", "deleted_field", "match_within", "set_field",
+        "vector_field", "bits_field", "max_document_bytes",
     ),
     INDEX: (
         "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows", "segment_documents",
@@ -62,6 +62,7 @@ PROPERTIES = (
     "security_protocol", "ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname", "sasl_mechanism",
     "sasl_username", "sasl_kerberos_service_name", "sasl_oauth_token_file", "linger_ms", "frame_documents",
     "frame_bytes", "session_timeout_ms", "transaction_timeout_ms", "give_up_seconds", "trace_headers", "http_host",
+    "cloudevents_source", "cloudevents_schemas", "registry_url", "registry_username", "registry_cafile",
 )  # fmt: skip
 """Settings of connections and of delivery, which are given as `-X KEY=VALUE` instead of by options of their own."""
 SHOWN = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import orjson
 
@@ -20,6 +20,9 @@ MAX_SOURCE_BYTES = 256
 MAX_WITHIN_BYTES = 256
 LINE_ID = "@line"
 """Value of `id_field` for feeds without ids: the id is "<input>:<line>"."""
+
+Envelope = Literal["debezium", "cloudevents"]
+"""Formats of events that have a document inside."""
 
 LITERALS: dict[bool | None, bytes] = {None: b"null", True: b"true", False: b"false"}
 
@@ -60,6 +63,7 @@ class Fields:
         match_within: their values must be equal for two documents to match.
         deleted_field: where it is true the id is deleted, and no other field but the id is needed. False, null or
             missing: it is a document.
+        envelope: format of the events that have the documents inside; None: each object is a document.
     """
 
     id_field: str = "id"
@@ -72,6 +76,7 @@ class Fields:
     match_within: tuple[str, ...] = ()
     deleted_field: str | None = None
     item: Item | None = None
+    envelope: Envelope | None = None
 
     def extract(self, document: dict[str, object], line_id: bytes | None = None) -> Record:
         """The document in a parsed object. line_id: the id when `id_field` is LINE_ID. Raises Refused."""
@@ -134,6 +139,12 @@ class Fields:
         """The scope of a parsed object, as `within_text` has it. Raises Refused."""
         values = {name: _resolve(document, name) for name in self.match_within}
         return within_text({name: None if value is _ABSENT else value for name, value in values.items()}, id)
+
+
+def value_at(document: dict[str, object], path: str) -> object:
+    """The value at a dotted path; None if there is none."""
+    value = _resolve(document, path)
+    return None if value is _ABSENT else value
 
 
 def key_text(document: dict[str, object], path: str) -> bytes | None:

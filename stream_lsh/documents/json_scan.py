@@ -216,7 +216,7 @@ def _scan_line(
     # stack[d] = where the keys of the open object d begin in `keys`, or -1 for an array.
     depth, base, top = 0, 0, 0
     stack[0] = 0
-    state, field = _FIRST_KEY, -1
+    state, field, open_field = _FIRST_KEY, -1, -1
     while True:
         at = _skip_space(data, at, end)
         if at >= end:
@@ -265,6 +265,8 @@ def _scan_line(
                 top = base
             depth -= 1
             base = stack[depth]
+            if depth == 0 and open_field >= 0:
+                spans[open_field, 1] = at
             state = _NEXT
             continue
         # A value.
@@ -274,9 +276,11 @@ def _scan_line(
             at, escapes = _scan_string(data, at, end)
             kind = ESCAPED if escapes else PLAIN
         elif byte == 123 or byte == 91:
-            if depth == 0 and field >= 0:
-                kinds[field] = OTHER
-                spans[field, 0] = spans[field, 1] = start
+            if depth == 0:
+                open_field = field
+                if field >= 0:
+                    kinds[field] = OTHER
+                    spans[field, 0] = start
             depth += 1
             if depth == MAX_DEPTH:
                 return False
@@ -307,7 +311,7 @@ def scan_lines(
 
     names, name_ends: the f wanted top-level keys, concatenated, and where each ends. Filled in: status[n] (ACCEPTED or
     LEFT); kinds[n, f] (MISSING, PLAIN string, ESCAPED string, INTEGER, OTHER); spans[n, f, 2], the place of the value
-    in data (for objects and arrays, twice its begin).
+    in data.
     """
     keys = np.empty(MAX_KEYS, np.int64)
     stack = np.empty(MAX_DEPTH, np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection, joined
 from stream_lsh.documents.engine_errors import isolating
+from stream_lsh.documents.envelopes import Headers, unwrapped
 from stream_lsh.documents.fields import (
     LINE_ID,
     LITERALS,
@@ -42,6 +43,8 @@ def parse_lines(
     input: str = "-",
     line_numbers: NDArray[np.int64] | None = None,
     rejected: Mapping[int, Rejection] | None = None,
+    keys: Sequence[bytes | None] = (),
+    headers: Sequence[Headers] = (),
 ) -> Columns:
     """Documents from the JSON lines data[starts[i]:ends[i]].
 
@@ -49,7 +52,11 @@ def parse_lines(
         input, line_numbers: for ids made of them (`Fields.id_field` = LINE_ID; numbered from 1 by default).
         rejected: lines that the reader has rejected already; they are not parsed. Lines with which parsing fails are
             rejected, too.
+        keys, headers: of records on Kafka, which envelopes need (`Fields.envelope`).
     """
+    if fields.envelope is not None:
+        rejected = dict(rejected or {})
+        data, starts, ends, fields = unwrapped(data, starts, ends, fields, rejected, keys, headers)
     numbers = np.arange(1, len(starts) + 1) if line_numbers is None else line_numbers
 
     def parse(begin: int, end: int, found: Mapping[int, Rejection]) -> Columns:
@@ -241,7 +248,7 @@ class _Parsed:
         buffer, spans, kinds, status = self.buffer, self.spans, self.kinds, self.status
         assert self.fields.item is not None
         begins, dimensions = spans[:, 0, 0], self.fields.item.dimensions
-        list_of_any = (status == ACCEPTED) & (kinds[:, 0] == OTHER) & (spans[:, 0, 1] == begins)
+        list_of_any = (status == ACCEPTED) & (kinds[:, 0] == OTHER)
         rows = np.flatnonzero(list_of_any & (self.ends - begins > 2 * dimensions))
         rows = rows[buffer[begins[rows]] == ord("[")]
         numbers, stops = np.empty((len(rows), dimensions), np.float32), np.empty(len(rows), np.int64)
@@ -304,11 +311,10 @@ class _Parsed:
 def _is_false_or_null(
     buffer: NDArray[np.uint8], spans: NDArray[np.int64], kinds: NDArray[np.uint8]
 ) -> NDArray[np.bool_]:
-    """Whether a value is missing, false or null, by its first letter; an object or a list has no span."""
-    begins, ends = spans[:, 0], spans[:, 1]
-    letters = buffer[np.where(kinds == OTHER, begins, 0)] if len(buffer) else np.zeros(len(kinds), np.uint8)
-    literal = (kinds == OTHER) & (ends > begins)
-    no: NDArray[np.bool_] = (kinds == MISSING) | literal & ((letters == ord("f")) | (letters == ord("n")))
+    """Whether a value is missing, false or null, by its first letter."""
+    other = kinds == OTHER
+    letters = buffer[np.where(other, spans[:, 0], 0)] if len(buffer) else np.zeros(len(kinds), np.uint8)
+    no: NDArray[np.bool_] = (kinds == MISSING) | other & ((letters == ord("f")) | (letters == ord("n")))
     return no
 
 

@@ -133,6 +133,13 @@ def check_inputs(arguments: Sequence[Argument]) -> None:
 
 def open_input(argument: Argument, fields: Fields) -> Input:
     """The input that an argument of the command line means; nothing is read yet."""
+    opened = _open(argument, fields)
+    if fields.envelope is not None and type(opened) is not LineInput:
+        raise InputError(f"{argument}: events (envelope = {fields.envelope}) are read of JSON lines only.")
+    return opened
+
+
+def _open(argument: Argument, fields: Fields) -> Input:
     if not isinstance(argument, str):
         return argument.open(fields)
     folder = argument != "-" and Path(argument).is_dir()

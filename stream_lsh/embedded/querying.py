@@ -49,7 +49,7 @@ def query(
     try:
         own = index.settings
         time = own.time_field if own.on_conflict == "update" else None  # which may make a document outdated
-        fields = replace(own.document_fields, time_field=time, source_field=None, deleted_field=None)
+        fields = replace(own.document_fields, time_field=time, source_field=None, deleted_field=None, envelope=None)
         opened = [open_input(name, fields) for name in inputs]
         for source in opened:
             source.check()

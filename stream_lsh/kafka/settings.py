@@ -53,6 +53,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 # Kafka allows names of 249 characters; the longest of ours adds 22 to the prefix.
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+)(:(\d{1,5}))?")
+_REGISTRY = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _USER, _TOKEN = ("sasl_username", "sasl_password"), ("sasl_oauth_token_file",)
 _BY_USER = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SSL = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
@@ -93,9 +94,19 @@ class KafkaSettings(Settings):
         description="hours until deleted and replaced versions are erased from shards and changelogs "
         "(default: never)",
     )  # fmt: skip
-    document_format: Literal["json", "text"] = Field(
+    document_format: Literal["json", "text", "registry"] = Field(
         default="json",
-        description="what a record is: json, an object as value; text, the text as value and the id as key",
+        description="what a record is: json, an object as value; text, the text as value and the id as key; registry, "
+        "Avro, JSON or Protobuf with a schema of a Schema Registry",
+    )
+    registry_url: str | None = Field(
+        default=None, description="address of the Schema Registry, for document_format = registry"
+    )
+    registry_username: str | None = Field(default=None, min_length=1, description="user of the Schema Registry")
+    registry_password: SecretStr | None = Field(default=None, description="its password")
+    registry_cafile: Path | None = Field(
+        default=None,
+        description="PEM file with the certificates that the registry's is checked with (default: the system's)",
     )
     key_is_id: Literal["json", "string"] | None = Field(
         default=None,
@@ -110,6 +121,16 @@ class KafkaSettings(Settings):
     trace_headers: tuple[str, ...] = Field(
         default=("traceparent", "tracestate", "baggage"), description="headers that are passed on to verdicts and pairs"
     )
+    cloudevents_source: str | None = Field(
+        default=None, min_length=1,
+        description="URI that names this pipeline: outputs have the headers of CloudEvents, with it as ce_source "
+        "(default: no such headers)",
+    )  # fmt: skip
+    cloudevents_schemas: str | None = Field(
+        default=None, min_length=1,
+        description="address of the folder with the JSON Schemas of outputs, for the header ce_dataschema (default: no "
+        "such header)",
+    )  # fmt: skip
     linger_ms: int = Field(
         default=20, ge=0, le=10_000, description="milliseconds that a document may wait for others to share its frame"
     )
@@ -253,6 +274,11 @@ class KafkaSettings(Settings):
         return self
 
     @property
+    def plain_documents(self) -> bool:
+        """Whether the records of the documents topic are documents, not events."""
+        return self.envelope is None and self.document_format != "registry"
+
+    @property
     def keeps_time(self) -> bool:
         """Whether stream time counts for the index, or for groups and alerts."""
         return self.window is not None or self.groups
@@ -323,6 +349,10 @@ class KafkaSettings(Settings):
             )
         if self.key_is_id is not None and self.id_field == LINE_ID:
             raise ValueError(f"key_is_id needs the ids of an id_field; with {LINE_ID!r} no key is one")
+        if self.key_is_id is not None and self.envelope == "debezium":
+            raise ValueError(
+                "key_is_id is not used with envelope = 'debezium', whose events name the id; leave key_is_id out"
+            )
         if self.key_is_id == "json" and self.document_format == "text":
             raise ValueError("key_is_id = 'json': with document_format = 'text' the key is plain: give 'string'")
         if self.document_format == "text":
@@ -331,12 +361,26 @@ class KafkaSettings(Settings):
                     f"measure = {self.measure} needs document_format = 'json'; the values of 'text' are texts, not "
                     f"{self.item.plural}"
                 )
-            for name in ("set_field", "time_field", "match_within", "deleted_field", "source_field"):
+            for name in ("envelope", "set_field", "time_field", "match_within", "deleted_field", "source_field"):
                 if getattr(self, name):
                     raise ValueError(
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "
                         "no fields"
                     )
+        registry = ("registry_url", "registry_username", "registry_password", "registry_cafile")
+        if self.document_format != "registry":
+            self._unused(registry, "document_format", "registry")
+        elif self.registry_url is None:
+            raise ValueError("document_format = 'registry' needs registry_url")
+        elif not _REGISTRY.fullmatch(self.registry_url):  # not quoted: it may have a password
+            raise ValueError(
+                "registry_url is not http://HOST:PORT/PATH or https://HOST:PORT/PATH; a user and password are given as "
+                "registry_username and registry_password"
+            )
+        elif (self.registry_username is None) != (self.registry_password is None):
+            raise ValueError("registry_username and registry_password belong together; give both, or leave both out")
+        if self.cloudevents_schemas is not None and self.cloudevents_source is None:
+            raise ValueError("cloudevents_schemas is for CloudEvents: give cloudevents_source too, or leave it out")
         own = {f"{self.topic_prefix}.{name}" for name in OWN_TOPICS.values()}
         if self.documents_topic in own:
             raise ValueError(

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -412,7 +412,8 @@ class Writer:
             ids = [id for work in works if isinstance(work, Delete) for id in work.ids]
             return columns([Document(id, deleted=True) for id in ids])
         lines = joined([work.lines for work in works if isinstance(work, Add | Check)])
-        return parse_lines(lines.data, lines.starts, lines.ends, self._engine.fields, rejected=lines.rejected)
+        fields = replace(self._engine.fields, envelope=None)  # requests have documents, not events
+        return parse_lines(lines.data, lines.starts, lines.ends, fields, rejected=lines.rejected)
 
     def _commit(self, late: Sequence[_Waiting]) -> None:
         if not self._opening.read_only:  # otherwise all answers are of earlier commits

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from stream_lsh.documents.fields import Fields
+from stream_lsh.documents.fields import LINE_ID, Envelope, Fields
 from stream_lsh.documents.items import Item, item_of
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.errors import UsageError
@@ -46,6 +46,7 @@ ANSWERS = (
     "text_field",
     "set_field",
 )  # fmt: skip
+ENVELOPE = "envelope"
 LATE, WITHIN = "decision_lag", "match_within"  # fix answers where some are decided late, and where it is given
 WINDOW = ("window", "max_future", "time_field")  # fix answers where there is a window
 UPDATES = ("on_conflict", "time_field", "deleted_field")  # fix answers where ids are updated
@@ -125,6 +126,11 @@ class Settings(BaseModel):
     on_conflict: Literal["reject", "update"] = Field(
         default="reject",
         description="what happens to another text under a known id: it is rejected, or it replaces the version before",
+    )
+    envelope: Envelope | None = Field(
+        default=None,
+        description="events that have the document inside: debezium (changes of a database) or cloudevents "
+        "(default: none)",
     )
     id_field: str = Field(
         default="id", min_length=1, description="field of the id, a dotted path; @line takes input and line number"
@@ -259,6 +265,14 @@ class Settings(BaseModel):
             )
         if self.max_future is not None and self.window is None:
             raise ValueError("max_future is for indexes with a window; give window too, or leave it out")
+        if self.envelope == "debezium" and not self.updates:
+            raise ValueError(
+                "envelope = 'debezium': a database's rows are updated and deleted; give on_conflict = 'update' too"
+            )
+        if self.envelope == "debezium" and self.id_field == LINE_ID:
+            raise ValueError(
+                f"envelope = 'debezium' needs the ids of an id_field; with {LINE_ID!r} a deletion has no document"
+            )
         if self.deleted_field is not None and not self.updates:
             raise ValueError(
                 "deleted_field is for indexes whose documents change; give on_conflict = 'update' too, or leave it out"
@@ -296,7 +310,7 @@ class Settings(BaseModel):
         return Fields(
             self.id_field, self.text_field, self.time_field, self.set_field, self.max_document_bytes,
             self.source_field, timed=self.window is None, match_within=self.match_within,
-            deleted_field=self.deleted_field, item=self.item,
+            deleted_field=self.deleted_field, item=self.item, envelope=self.envelope,
         )  # fmt: skip
 
     @property
@@ -386,7 +400,8 @@ class Settings(BaseModel):
         if self.measure == "containment":
             values |= {"measure": self.measure, "sampling": self.sampled, "min_passage_words": self.min_passage_words}
         for matter, names in (
-            (self.late, (LATE,)), (self.match_within, (WITHIN,)), (self.window is not None, WINDOW),
+            (self.late, (LATE,)), (self.match_within, (WITHIN,)), (self.envelope, (ENVELOPE,)),
+            (self.window is not None, WINDOW),
             (self.updates, UPDATES), (self.measure == "tf-idf", TIMED),
         ):  # fmt: skip
             values |= {name: getattr(self, name) for name in names if matter}
@@ -439,13 +454,17 @@ class Settings(BaseModel):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING)
+            if name in (*ANSWERS, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING)
             and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in (*Banding._fields, "sampling") and {"target_recall", "min_shingles"} & given)
             and name not in unused(known["measure"])
         }  # fmt: skip
-        mine, compared, clash = self, {*ANSWERS, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING}, ""
+        mine, compared, clash = (
+            self,
+            {*ANSWERS, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING},
+            "",
+        )
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -467,7 +486,11 @@ class Settings(BaseModel):
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
         names = (*ANSWERS, "window", "on_conflict", "measure")
-        return {name: type(self).model_fields[name].default for name in names} | {WITHIN: []} | dict(stored)
+        return (
+            {name: type(self).model_fields[name].default for name in names}
+            | {WITHIN: [], ENVELOPE: None}
+            | dict(stored)
+        )
 
     @classmethod
     def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:

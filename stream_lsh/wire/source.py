@@ -47,6 +47,12 @@ def header_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
     return sum([len(name) + len(value or b"") for name, value in headers])
 
 
+def is_passed_over(record: Record, settings: Settings) -> bool:
+    """Whether a record is no document and has no verdict: Debezium's tombstone, which follows the event of a deletion
+    for the sake of compaction."""
+    return record.value is None and settings.envelope == "debezium"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
     """Where the n documents of a frame are from, in columns, and what their verdicts have besides matches.

@@ -26,7 +26,7 @@ def refused(**given: Any) -> str:
 
 def test_every_setting_but_the_passwords_is_an_option_or_a_property() -> None:
     secrets = {name for name in OWN if is_secret(KafkaSettings.model_fields[name].annotation)}
-    assert secrets == {"ssl_password", "sasl_password"}
+    assert secrets == {"ssl_password", "sasl_password", "registry_password"}
     assert sorted(KAFKA_SETTINGS + PROPERTIES) == sorted(set(OWN) - secrets)
     assert all(KafkaSettings.model_fields[name].description for name in OWN)
 
@@ -85,6 +85,15 @@ def test_which_records_delete_fixes_the_answers() -> None:
 def test_what_deleting_by_a_key_needs() -> None:
     assert "give on_conflict = 'update' too" in refused(key_is_id="string")
     assert "no key is one" in refused(on_conflict="update", key_is_id="json", id_field="@line")
+    assert "needs registry_url" in refused(document_format="registry")
+    registry = {"document_format": "registry", "registry_url": "https://u:geheim@registry:8081"}
+    assert "registry_username" in refused(**registry) and "geheim" not in refused(**registry)
+    assert "belong together" in refused(**{**registry, "registry_url": "http://r"}, registry_username="u")
+    assert "set document_format to registry" in refused(registry_url="http://r")
+    assert "give on_conflict = 'update' too" in refused(envelope="debezium")
+    assert "needs the ids of an id_field" in refused(envelope="debezium", on_conflict="update", id_field="@line")
+    assert "leave key_is_id out" in refused(envelope="debezium", on_conflict="update", key_is_id="json")
+    assert "needs document_format = 'json'" in refused(envelope="cloudevents", document_format="text")
     text = {"on_conflict": "update", "document_format": "text"}
     assert "give 'string'" in refused(**text, key_is_id="json")
     assert "deleted_field = 'gone' needs document_format = 'json'" in refused(**text, deleted_field="gone")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from stream_lsh.cli.extra import PACKAGES, require_kafka
+from stream_lsh.cli.extra import PACKAGES, REGISTRY_PACKAGES, require, require_kafka
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
 from stream_lsh.cli.kafka.command import log_level_option
@@ -91,6 +91,8 @@ def worker(context: click.Context, /, roles: str | None, processes: Any, log_lev
     wanted = roles_of(roles, settings)
     with postponed():  # a library may swallow what is raised while it is imported
         require_kafka(*PACKAGES)
+        if settings.document_format == "registry":
+            require("document_format = registry", "registry", REGISTRY_PACKAGES)
         from stream_lsh.kafka.run.supervisor import plan, work  # here, because it takes the Kafka client with it
 
         if GROUP in wanted and settings.alerts is not None:

@@ -23,6 +23,7 @@ from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.source import is_passed_over
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
@@ -106,7 +107,7 @@ class SourcePartition:
 
     def offer(self, documents: Sequence[ConsumerRecord], verdicts: Sequence[Verdict]) -> None:
         """Add new records of the two topics."""
-        self.join.add_documents(documents)
+        self.join.add_documents(record for record in documents if not is_passed_over(record, self._settings))
         self.join.add_verdicts(verdicts)
         self.quiet_since = time.monotonic()
         self._wake.set()

@@ -25,6 +25,7 @@ from stream_lsh.index.store.rocksdb import name_key
 from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
+from stream_lsh.kafka.consumer.output_headers import ALERT, GROUP, EventHeaders
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
@@ -241,10 +242,11 @@ class GroupStage(Stage):
         delivery, local, folding = self._delivery, self._local, self._folding
         assert delivery is not None and local is not None and folding is not None
         changes: list[Row] = [(key, value, [], None) for key, value in round.changes.items()]
+        events, alerts = EventHeaders(self.settings, GROUP), EventHeaders(self.settings, ALERT)
         outputs = {
             (topic, 0): rows
             for topic, rows in (
-                (self._topics.groups, round.events), (self._topics.alerts, round.alerts),
+                (self._topics.groups, _with(events, round.events)), (self._topics.alerts, _with(alerts, round.alerts)),
                 (self._changelog.topic, changes),
             )
             if rows
@@ -264,6 +266,13 @@ class GroupStage(Stage):
         if position > self._position:
             self._position, self._moved = position, time.monotonic()
             await self._commit(Round())
+
+
+def _with(headers: EventHeaders, rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows with the headers of CloudEvents, if they are such."""
+    if not headers.used:
+        return rows
+    return [(key, value, [*own, *headers.of_value(value)], when) for key, value, own, when in rows]
 
 
 def rules_of(settings: KafkaSettings) -> tuple[Rule, ...]:

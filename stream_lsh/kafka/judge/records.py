@@ -14,6 +14,7 @@ import orjson
 from stream_lsh.documents.columns import NO_TIME, Rejection
 from stream_lsh.documents.fields import plain
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
+from stream_lsh.kafka.consumer.output_headers import PAIR, VERDICT, EventHeaders, verdict_headers
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
@@ -23,6 +24,8 @@ VERDICT_BYTES = 12 << 20  # the topic accepts 16 MiB, with source and headers
 
 Record = tuple[bytes | None, bytes, Headers, None]  # key, value, headers, timestamp (now), as in `Delivery`
 _NONE: Headers = []
+_KINDS = [verdict_headers(kind.label) for kind in Kind]
+_KIND_BYTES = [header_bytes(headers) for headers in _KINDS]
 
 
 @dataclass(slots=True)
@@ -70,6 +73,9 @@ class Records:
         why, ended = _reasons(judgement, source.rejected), _tombstones(judgement, replies, topic)
         times, ids, headers = source.times.tolist(), source.ids, source.headers
         carried = {i: header_bytes(found) for i, found in headers.items()}
+        of_verdicts, of_pairs = EventHeaders(settings, VERDICT), EventHeaders(settings, PAIR)
+        places = [b"%b:%d:%d" % (topic.encode(), *place) for place in zip(partitions, offsets, strict=True)]
+        kinds = judgement.kinds.tolist()
         for i in counted:
             time = times[i]
             value = b'%b%b,"time":%b%b%b%b}' % (
@@ -79,13 +85,16 @@ class Records:
             records = self.verdicts.get(partitions[i])
             if records is None:
                 records = self.verdicts[partitions[i]] = []
-            records.append((plain(ids[i]), value, headers.get(i, _NONE), None))
-            self.size += len(value) + len(ids[i]) + carried.get(i, 0)
-        for i, older, head in pairs(judgement, settings.verify):
+            event = of_verdicts.of(places[i], source.signed_at)
+            records.append((plain(ids[i]), value, [*headers.get(i, _NONE), *_KINDS[kinds[i]], *event], None))
+            self.size += len(value) + len(ids[i]) + carried.get(i, 0) + _KIND_BYTES[kinds[i]] + header_bytes(event)
+        for number, (i, older, head) in enumerate(pairs(judgement, settings.verify)):
             value = b"%b%b%b}" % (head, ends[i], detected)
             key = b"[%b,%b]" % (older, ids[i])
-            self.pairs.setdefault(partitions[i], []).append((key, value, headers.get(i, _NONE), None))
-            self.size += len(value) + len(key) + carried.get(i, 0)
+            event = of_pairs.of(b"%b:%d" % (places[i], number), source.signed_at)
+            row = key, value, [*headers.get(i, _NONE), *event], None
+            self.pairs.setdefault(partitions[i], []).append(row)
+            self.size += len(value) + len(key) + carried.get(i, 0) + header_bytes(event)
         if settings.groups:
             offset, predecessor = replies[0].offset, replies[0].predecessor
             log = next((reply.log for reply in replies if reply.log is not None), None)
@@ -93,8 +102,8 @@ class Records:
             self.memberships.append(Memberships.encoded(*place, judgement, source, log, rows, settings))
             self.size += len(self.memberships[-1])
         self.not_compared += int(judgement.not_compared.sum())
-        kinds = judgement.kinds if accepted is None else judgement.kinds[accepted]
-        for kind, count in enumerate(np.bincount(kinds, minlength=len(Kind)).tolist()):
+        counts = judgement.kinds if accepted is None else judgement.kinds[accepted]
+        for kind, count in enumerate(np.bincount(counts, minlength=len(Kind)).tolist()):
             if count:
                 self.kinds[Kind(kind)] += count
         self.documents += len(counted)

@@ -17,12 +17,13 @@ LIVE_SECONDS = 60.0  # seconds
 @dataclass
 class Pulse:
     """When a role last made progress, in seconds of the clock of its `Health`. stopped: why it has given up, if it
-    has."""
+    has. waits: what it waits for, if that is not Kafka."""
 
     started: float
     committed: float | None = None
     idle: float | None = None
     stopped: str | None = None
+    waits: str | None = None
 
     @property
     def last(self) -> float:
@@ -56,5 +57,7 @@ class Health:
             roles[role] = {"live": live, "seconds_since": seconds}
             if pulse.stopped is not None:
                 roles[role]["stopped"] = pulse.stopped
+            if pulse.waits is not None:
+                roles[role]["waits"] = pulse.waits
         live = all(role["live"] for role in roles.values())
         return live, {"live": live, "roles": roles, "ports": self._ports}

@@ -193,8 +193,9 @@ class Probe:
         self._last_commit.set(time.time())
 
     def idle(self) -> None:
-        """The input was checked and is empty, and nothing is uncommitted."""
-        self._pulse.idle = self.health.clock()
+        """The input was checked and is empty, and nothing is uncommitted. While the role waits it does not count."""
+        if self._pulse.waits is None:
+            self._pulse.idle = self.health.clock()
 
     def in_flight(self, frames: int) -> None:
         """`frames` are in flight to the judge."""
@@ -267,6 +268,10 @@ class Probe:
         """The role makes no progress although there is work, for a reason of a fixed set. number 0: creates the
         series."""
         self.registry.stalls.labels(self.role, reason).inc(number)
+
+    def waits(self, what: str | None) -> None:
+        """The role has work, and waits for something that is not Kafka; None: it does not any more."""
+        self._pulse.waits = what
 
     def stopped(self, reason: str) -> None:
         """The role has given up, for a reason that an operator must look at."""

@@ -11,6 +11,7 @@ import numpy as np
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.families.components import components_of
 from stream_lsh.families.family import Signs
+from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
 from stream_lsh.kafka.sign.records import columns_of, headers_of
@@ -109,7 +110,8 @@ class Framer:
     (too_large). Not thread-safe: it measures how well texts compress.
     """
 
-    def __init__(self, settings: KafkaSettings, signer: Signs, largest: int) -> None:
+    def __init__(self, settings: KafkaSettings, signer: Signs, largest: int, schemas: Schemas | None = None) -> None:
+        self._schemas = schemas
         self._settings = settings
         self._signer = signer
         self._largest = largest
@@ -120,7 +122,7 @@ class Framer:
     def frames(self, chunks: list[Chunk], now: int) -> list[Signed]:
         """Frames of all records in the order of the chunks, at least one. now: time of signing, ms since 1970."""
         records = [record for chunk in chunks for record in chunk.records]
-        columns, headers = columns_of(records, self._settings), headers_of(records, self._names)
+        columns, headers = columns_of(records, self._settings, self._schemas), headers_of(records, self._names)
         carried = {i: header_bytes(found) for i, found in headers.items()}
         for i in [i for i, size in carried.items() if size > HEADER_BYTES]:
             why = f"the trace headers have {carried.pop(i)} bytes, more than {HEADER_BYTES}"

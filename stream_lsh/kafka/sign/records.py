@@ -15,11 +15,12 @@ from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, check_ink, id_tex
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
+from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.source import Headers, Record
 
 
-def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
+def columns_of(records: Sequence[Record], settings: KafkaSettings, schemas: Schemas | None = None) -> Columns:
     """The documents of n records. Rejected documents keep their place.
 
     The event time is that of `time_field`, or else the record's timestamp (NO_TIME outside the years 1970 to 2199).
@@ -27,9 +28,15 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
 
     With `id_field` = LINE_ID the id is "topic:partition:offset". With `key_is_id`, a record without a value deletes the
     id that is its key. With a `time_field` such a record has no event time.
+
+    Args:
+        schemas: with `document_format` = registry; those of the records were fetched.
     """
     values, rejected = _values(records, settings.max_document_bytes)
-    columns = (_texts if settings.document_format == "text" else _objects)(records, values, rejected, settings)
+    if settings.document_format == "text":
+        columns = _texts(records, values, rejected, settings)
+    else:
+        columns = _objects(records, values, rejected, settings, schemas)
     if settings.key_is_id is None:
         return columns
     deleted, rejected = list(columns.deleted), columns.rejected
@@ -45,12 +52,22 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings) -> Columns:
 
 
 def _objects(
-    records: Sequence[Record], values: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings
-) -> Columns:
+    records: Sequence[Record], values: list[bytes], rejected: dict[int, Rejection], settings: KafkaSettings,
+    schemas: Schemas | None,
+) -> Columns:  # fmt: skip
     """Documents from JSON objects."""
+    if schemas is not None:
+        values = schemas.decode(values, rejected)
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-    columns = parse_lines(b"".join(values), starts, ends, settings.document_fields, rejected=rejected)
+    keys, headers = ([r.key for r in records], [r.headers for r in records]) if settings.envelope else ([], ())
+    if schemas is not None:
+        # Only deletions need the key.
+        keys = [schemas.key(key) if b'"d"' in value else None for key, value in zip(keys, values, strict=False)]
+        headers = [[pair for pair in found if pair[0] != "content-type"] for found in headers]  # of the encoded value
+    columns = parse_lines(
+        b"".join(values), starts, ends, settings.document_fields, rejected=rejected, keys=keys, headers=headers
+    )
     ids = columns.ids if settings.id_field != LINE_ID else [_place(record) for record in records]
     times, stamped = columns.times, list[int]()
     if settings.time_field is None:

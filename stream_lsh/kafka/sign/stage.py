@@ -22,6 +22,7 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
+from stream_lsh.kafka.registry.decoding import Absent, Schemas
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import sequenced
@@ -41,7 +42,7 @@ from stream_lsh.kafka.sign.position import (
 )  # fmt: skip
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
-from stream_lsh.wire.source import Record
+from stream_lsh.wire.source import Record, is_passed_over
 
 # A fetch request per document would cost more than all other work on it.
 GATHERED_BYTES, GATHERED_MS, IDLE_MS = 256 << 10, 50, 500
@@ -51,6 +52,7 @@ HOLD_SECONDS = 5.0  # for which a partition with unread records holds up others 
 HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of the outputs
 NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
+REGISTRY, REGISTRY_SECONDS = "registry", (0.1, 5.0)  # reason of stalls; shortest and longest pause between attempts
 REQUEST_BYTES = 100 * 2**20
 """The default of socket.request.max.bytes: a broker closes the connection if a request is larger."""
 
@@ -66,6 +68,8 @@ class SignStage(Stage):
         self.log = logging.getLogger("stream_lsh.kafka.sign")
         self._relay = Relay(settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note)
         self._framer: Framer
+        self._schemas: Schemas | None = None
+        self._absent = Often(SAY_SECONDS)
         self._engine_errors = EngineErrors(logging.getLogger("stream_lsh.kafka.sign"))
         self._pending = Pending(None if settings.window is None else settings.window_ms)
         self._available, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -104,7 +108,12 @@ class SignStage(Stage):
         key = found[1].key
         # Copies, changelog records and replies add to this size, and must also fit.
         largest = min(largest_record(self.settings) - 2**19, REQUEST_BYTES - ENVELOPE)
-        self._framer = Framer(self.settings, signer_of(self.settings.signing, key), largest)
+        if self.settings.document_format == "registry":
+            from stream_lsh.kafka.registry.client import Client  # of the extra registry
+
+            self._schemas = Schemas(Client(self.settings))
+            self.probe.stalled(REGISTRY, 0)
+        self._framer = Framer(self.settings, signer_of(self.settings.signing, key), largest, self._schemas)
 
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)
@@ -285,6 +294,7 @@ class SignStage(Stage):
         if partition in self._again and (records or ends > self._again[partition].offset):
             await self._compare(partition, self._again.pop(partition), records[0] if records else None)
             records = [record for record in records if record.offset >= begins]
+        records = [record for record in records if not is_passed_over(record, self.settings)]
         if ends > begins:
             self._relay.positions[partition] = ends
             self._pending.add(Chunk(partition, records, begins, ends))
@@ -317,6 +327,27 @@ class SignStage(Stage):
             "is unknown which of its documents were judged: read it under another topic_prefix."
         )
 
+    async def _fetch_schemas(self, pool: ThreadPoolExecutor, schemas: Schemas, chunks: Sequence[Chunk]) -> None:
+        """Fetch the schemas that records need. While the registry is absent this waits."""
+        records = [record for chunk in chunks for record in chunk.records]
+        keys = [record.key for record in records] if self.settings.envelope == "debezium" else []
+        missing, epoch = schemas.missing([*keys, *(record.value for record in records)]), self._relay.epoch
+        pause, longest = REGISTRY_SECONDS
+        try:
+            while missing and epoch == self._relay.epoch:  # records of another epoch are not sent
+                try:
+                    await asyncio.get_running_loop().run_in_executor(pool, schemas.fetch, missing[-1])
+                    missing.pop()
+                except Absent as error:
+                    self.probe.waits(str(error))
+                    self.probe.stalled(REGISTRY)
+                    if self._absent.due():
+                        self.log.warning("%s; waiting for it", error)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, longest)
+        finally:
+            self.probe.waits(None)
+
     async def _sign(self) -> None:
         pool = ThreadPoolExecutor(1, "sign")
         try:
@@ -343,6 +374,8 @@ class SignStage(Stage):
             self._signing = bool(chunks)
             if not chunks:  # revoked meanwhile
                 continue
+            if self._schemas is not None:
+                await self._fetch_schemas(pool, self._schemas, chunks)
             frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
             if documents := sum(frame.documents for frame in frames):
                 self.probe.batch(documents, loop.time() - began)

@@ -22,6 +22,8 @@ def check(settings: KafkaSettings) -> None:
     Raises:
         UsageError: they do not.
     """
+    if not settings.plain_documents:
+        raise UsageError("the documents topic has events: delete the document where the events are from")
     if settings.key_is_id is None and settings.deleted_field is None:
         raise UsageError(
             "nothing says how records delete: give --key-is-id or --deleted-field, as the workers have it (or --index, "

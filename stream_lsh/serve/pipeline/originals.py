@@ -16,7 +16,9 @@ from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.client.connection import cause, explain
 from stream_lsh.kafka.names import largest_record
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign.records import columns_of
 from stream_lsh.serve.problems import Problem
+from stream_lsh.wire.source import Record
 
 SECONDS = 10.0
 AT_ONCE = 4  # limit of concurrent reads
@@ -77,11 +79,19 @@ class Originals:
             raise explain(await cause(error, self._settings), self._settings) from error
         if record.offset != offset or record.value is None:
             raise _missing(place, offset)
-        return self._read(record.value)
+        return self._read(record, record.value)
 
-    def _read(self, value: bytes) -> Original:
+    def _read(self, record: Record, value: bytes) -> Original:
         if self._settings.document_format == "text":
             return Original(value.decode("utf-8", "replace"))
+        if self._settings.document_format == "registry":
+            raise Problem(409, "the text of a document that a schema encodes is not shown")
+        if not self._settings.plain_documents:
+            inside = columns_of([record], self._settings)
+            if 0 in inside.rejected:
+                raise Problem(409, f"the document has no text to be shown: {inside.rejected[0].detail}")
+            text = inside.texts.decode("utf-8", "replace")
+            return Original(text, b"".join(map(bytes, inside.scopes)), b"".join(inside.sources))
         try:
             found = self._fields.extract(read_object(value), b"null" if self._settings.id_field == LINE_ID else None)
         except Refused as refused:

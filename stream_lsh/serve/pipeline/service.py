@@ -163,6 +163,8 @@ class PipelineService(Interface):
         return await self._recent.answer(work.retry, lambda: self._sent(work))
 
     async def _sent(self, work: Add | Delete) -> Answers:
+        if not self.settings.plain_documents:
+            raise Problem(409, "the documents topic has events: send the document to where the events are from")
         records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
         end = time.monotonic() + self.limits.answer_seconds
         self._waiting += len(work)

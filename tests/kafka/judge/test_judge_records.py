@@ -3,16 +3,20 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.kafka.judge_play import PARTITIONS, answered, decoded
+from support.schemas import checker
 
 from stream_lsh.documents.fields import plain
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.judge import records as module
 from stream_lsh.kafka.judge.records import Records
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.serve.output_schemas import schema_of
 
 
 def test_what_was_put_out_is_counted(tmp_path: Path) -> None:
@@ -27,6 +31,10 @@ def test_what_was_put_out_is_counted(tmp_path: Path) -> None:
     assert {kind.label: number for kind, number in records.kinds.items()} == kinds
     rows = [row for kind in (records.verdicts, records.pairs) for found in kind.values() for row in found]
     sizes = [len(key or b"") + len(value) + sum(len(n) + len(v) for n, v in headers) for key, value, headers, _ in rows]
+    checks = [checker(schema_of(output)) for output in ("verdict", "pair")]
+    for found, check in zip((records.verdicts, records.pairs), checks, strict=True):
+        for _, value, *_ in (row for rows in found.values() for row in rows):
+            check(json.loads(value))
     assert 0 <= records.size - sum(sizes) <= 6 * len(every)  # ids are counted with quotes and escapes
     assert sum(bool(headers) for found in records.pairs.values() for *_, headers, _ in found) > 5
 
@@ -79,3 +87,29 @@ def test_a_verdict_of_any_crowd_fits(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len(value["matches"]) + value.get("truncated", 0) == len(other["matches"]) + other.get("truncated", 0)
         less += "truncated" in value
     assert less > 10
+
+
+def test_headers_name_the_kind_and_make_outputs_events(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"verify": "signature", "max_matches": 3, "trace_headers": ("traceparent",)}
+    uri = {"cloudevents_source": "/news", "cloudevents_schemas": "https://schemas.example/"}
+    plain, events = KafkaSettings(**given), KafkaSettings(**given, **uri)
+    both = []
+    for settings in (plain, events):
+        both.append(Records())
+        for frame in answered(settings, tmp_path / str(len(both)), 300):
+            both[-1].add(decoded(frame, settings), "the.documents", settings)
+    ids = []
+    for output in ("verdict", "pair"):
+        without, found = ([row for rows in getattr(one, f"{output}s").values() for row in rows] for one in both)
+        assert [row[:2] for row in without] == [row[:2] for row in found] != []
+        for (_, value, own, _), (_, _, headers, _) in zip(without, found, strict=True):
+            said, kept = dict(headers[len(own) :]), dict(own)
+            if output == "verdict":
+                assert (kept["kind"].decode(), kept["schema-version"]) == (json.loads(value)["kind"], b"1")
+            assert headers[: len(own)] == own and len(said) == 7 and said["ce_source"] == b"/news"
+            assert said["ce_type"] == b"stream-lsh." + output.encode() and said["ce_specversion"] == b"1.0"
+            assert said["ce_dataschema"] == b"https://schemas.example/%b.json" % output.encode()
+            when = datetime.fromisoformat(said["ce_time"].decode()).timestamp()
+            assert round(1000 * when) == json.loads(value)["detected_at"]
+            ids.append(said["ce_id"])
+    assert len(ids) == len(set(ids))

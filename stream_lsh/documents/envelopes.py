@@ -1,0 +1,298 @@
+"""Envelopes around documents: Debezium's change events and CloudEvents. Each becomes the JSON object inside it.
+
+The kernels of `json_scan` find the object in its place, without a copy and without Python objects. What they leave, and
+every event that is no plain document, is read by Python's parser, which alone decides why an event is rejected.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.engine_errors import rejection_of
+from stream_lsh.documents.fields import LINE_ID, Fields, value_at
+from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.json_scan import ACCEPTED, MISSING, OTHER, PLAIN, scan_lines
+from stream_lsh.documents.refused import Refused, kind_of
+
+DELETED = "@deleted"
+"""Marks a deletion in what this module passes on, if the settings have no `deleted_field`."""
+ATTRIBUTE = "ce_"
+"""Begins the names of the fields that are attributes of a CloudEvent, as in the headers of Kafka."""
+REQUIRED = "specversion", "id", "source", "type"
+_HEADERS = tuple(f"{ATTRIBUTE}{name}" for name in REQUIRED[1:])
+STRUCTURED, BATCH = b"application/cloudevents+json", b"application/cloudevents-batch"
+BAD_EVENT = "bad_event"
+
+Headers = Sequence[tuple[str, bytes | None]]
+Ints = NDArray[np.int64]
+
+
+class Inside(NamedTuple):
+    """Documents, taken out of their envelopes: data[starts[i]:ends[i]], each one JSON object with these fields."""
+
+    data: bytes
+    starts: Ints
+    ends: Ints
+    fields: Fields
+
+
+def unwrapped(
+    data: bytes, starts: Ints, ends: Ints, fields: Fields, rejected: dict[int, Rejection],
+    keys: Sequence[bytes | None] = (), headers: Sequence[Headers] = (),
+) -> Inside:  # fmt: skip
+    """The documents in the events data[starts[i]:ends[i]].
+
+    Args:
+        fields: with an envelope.
+        rejected: events that are rejected already, by place, and not read. Those that are no such event are added.
+        keys, headers: of the records, on Kafka.
+    """
+    debezium = fields.envelope == "debezium"
+    inner = replace(fields, envelope=None)
+    if debezium and fields.deleted_field is None:
+        inner = replace(inner, deleted_field=DELETED)
+    starts, ends = starts.copy(), ends.copy()
+    ends[list(rejected)] = starts[list(rejected)]
+    events = _Events(data, starts, ends, keys, headers, inner, _attributes(fields))
+    read = events.changes() if debezium else events.cloud_events()
+    pieces, at = [data], len(data)
+    for i in np.flatnonzero(~read).tolist():
+        if i in rejected:
+            continue
+        try:
+            piece = events.change(i) if debezium else events.cloud_event(i)
+        except Exception as error:
+            rejected[i] = rejection_of(error)
+            continue
+        starts[i], ends[i] = at, at + len(piece)
+        pieces.append(piece)
+        at += len(piece)
+    return Inside(b"".join(pieces) if len(pieces) > 1 else data, starts, ends, inner)
+
+
+def _attributes(fields: Fields) -> tuple[str, ...]:
+    """The attributes of CloudEvents that are fields of the document."""
+    named = (
+        fields.id_field, fields.time_field, fields.source_field, fields.deleted_field, fields.set_field,
+        fields.item and fields.item.name, *fields.text_fields, *fields.match_within,
+    )  # fmt: skip
+    return tuple(sorted({name for name in named if name and name.startswith(ATTRIBUTE)}))
+
+
+class _Events(NamedTuple):
+    """One call of `unwrapped`. Each method that reads all events moves `starts` and `ends` to the documents that it has
+    found, and returns bool[n], which they are. attributes: fields that are attributes of the event."""
+
+    data: bytes
+    starts: Ints
+    ends: Ints
+    keys: Sequence[bytes | None]
+    headers: Sequence[Headers]
+    fields: Fields
+    attributes: tuple[str, ...]
+
+    # -- Debezium ---------------------------------------------------------------------------------------------------
+
+    def changes(self) -> NDArray[np.bool_]:
+        """Rows that were created, read or updated."""
+        names = "payload", "op", "after"
+        found = _Scan.of(self.data, self.starts, self.ends, names)
+        wrapped = np.flatnonzero(found.objects(0) & (found.kinds[:, 1] == MISSING))
+        if len(wrapped):
+            begins, ends = found.spans[wrapped, 0, 0], found.spans[wrapped, 0, 1]
+            inner = _Scan.of(self.data, begins, ends, names)
+            found.status[wrapped], found.kinds[wrapped], found.spans[wrapped] = inner.status, inner.kinds, inner.spans
+        begins = found.spans[:, 1, 0]
+        operation = (found.kinds[:, 1] == PLAIN) & (found.spans[:, 1, 1] - begins == 3)
+        letters = found.buffer[np.where(operation, begins + 1, 0)] if len(found.buffer) else np.zeros(len(begins))
+        read: NDArray[np.bool_] = operation & np.isin(letters, np.frombuffer(b"cru", np.uint8)) & found.objects(2)
+        self._move(read, found.spans[:, 2])
+        return read
+
+    def change(self, i: int) -> bytes:
+        """The document of change event i. Raises Refused."""
+        event = _payload(read_object(self._line(i)), "op")
+        operation, after = event.get("op"), event.get("after")
+        if operation == "d":
+            return self._deletion(i, event)
+        if operation not in ("c", "r", "u"):
+            what = "has no op" if "op" not in event else f"has the op {json.dumps(operation)[:60]}"
+            raise Refused(BAD_EVENT, f"the event {what}; Debezium's c, r, u and d are read")
+        if isinstance(after, str):  # a connector of MongoDB: the row is JSON in a string
+            after = read_object(after.encode("utf-8", "surrogatepass"))
+        if not isinstance(after, dict):
+            what = kind_of(after) if "after" in event else "missing"
+            raise Refused(BAD_EVENT, f'the field "after" is {what}, not an object, in an event with op = {operation}')
+        return _json(after)
+
+    def _deletion(self, i: int, event: dict[str, object]) -> bytes:
+        """A document that deletes its id, and has no other field."""
+        field, deletion = self.fields.id_field, {str(self.fields.deleted_field): True}
+        if field == LINE_ID:  # the caller has the id
+            return _json(deletion)
+        before = event.get("before")
+        id = value_at(before, field) if isinstance(before, dict) else None
+        if id is None and self.keys and self.keys[i]:
+            id = value_at(_payload(read_object(self.keys[i] or b"")), field)
+        if id is None:
+            raise Refused("missing_field", f'neither the field "before" nor the key has the field {json.dumps(field)}')
+        return _json({field: id, **deletion})
+
+    # -- CloudEvents ------------------------------------------------------------------------------------------------
+
+    def cloud_events(self) -> NDArray[np.bool_]:
+        """Objects as `data` of events in structured mode, if no field is an attribute."""
+        found = _Scan.of(self.data, self.starts, self.ends, (*REQUIRED, "data"))
+        read = found.objects(4)
+        for place in range(4):
+            lengths = found.spans[:, place, 1] - found.spans[:, place, 0]
+            read &= (found.kinds[:, place] == PLAIN) & (lengths > 2)
+        for i in np.flatnonzero(read).tolist():
+            version = self.data[slice(*found.spans[i, 0].tolist())]
+            read[i] = version == b'"1.0"' and not self.attributes and not (self.headers and self.headers[i])
+        self._move(read, found.spans[:, 4])
+        for i in range(len(self.headers)) if not self.attributes else ():
+            read[i] |= self._is_plain(i)
+        return read
+
+    def _is_plain(self, i: int) -> bool:
+        """Whether an event in binary mode is its value as it is. The caller parses the value."""
+        given = dict(self.headers[i])
+        return (
+            given.get("ce_specversion") == b"1.0"
+            and all((given.get(name) or b"\xff").isascii() for name in _HEADERS)
+            and given.get("content-type", b"application/json") == b"application/json"
+            and self.data[int(self.starts[i]) : int(self.starts[i]) + 1] == b"{"
+        )
+
+    def cloud_event(self, i: int) -> bytes:
+        """The document of CloudEvent i, with the attributes that are fields. Raises Refused."""
+        given = dict(self.headers[i]) if self.headers else {}
+        content = (given.get("content-type") or b"").strip().lower()
+        if content.startswith(BATCH):
+            raise Refused(BAD_EVENT, "the record is a batch of CloudEvents, which Kafka's binding does not have")
+        line = self._line(i)
+        if f"{ATTRIBUTE}specversion" in given and not content.startswith(STRUCTURED):
+            event: dict[str, Any] = {name[len(ATTRIBUTE) :]: _text(name, given[name]) for name in given if _is(name)}
+            _check(event)
+            if content and not _is_json(content.decode("latin-1")):
+                return self._document(event, _text("value", line))
+            if line.lstrip()[:1] == b"{" and line.rstrip()[-1:] == b"}":  # not parsed here: the caller does
+                return self._spliced(event, line.strip())
+            raise Refused("not_json", "the value of a CloudEvent in binary mode is no JSON object")
+        event = read_object(line)
+        _check(event)
+        return self._document(event, _data(event))
+
+    def _document(self, event: Mapping[str, Any], data: object) -> bytes:
+        if isinstance(data, str):
+            data = {"data": data}
+        if not isinstance(data, dict):
+            what = kind_of(data) if data is not None else "missing"
+            raise Refused(BAD_EVENT, f"the event's data is {what}, not an object or a string")
+        return self._spliced(event, _json(data))
+
+    def _spliced(self, event: Mapping[str, Any], document: bytes) -> bytes:
+        """An object, with the attributes that are fields before its own fields."""
+        chosen = {name: event[name[len(ATTRIBUTE) :]] for name in self.attributes if name[len(ATTRIBUTE) :] in event}
+        if not chosen:
+            return document
+        rest = document[1:].lstrip()
+        return _json(chosen)[:-1] + (b"" if rest == b"}" else b",") + rest
+
+    def _line(self, i: int) -> bytes:
+        return self.data[int(self.starts[i]) : int(self.ends[i])]
+
+    def _move(self, read: NDArray[np.bool_], spans: Ints) -> None:
+        self.starts[read], self.ends[read] = spans[read, 0], spans[read, 1]
+
+
+class _Scan(NamedTuple):
+    """What `scan_lines` has found. What it has left has no value."""
+
+    buffer: NDArray[np.uint8]
+    spans: Ints
+    kinds: NDArray[np.uint8]
+    status: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, data: bytes, starts: Ints, ends: Ints, names: Sequence[str]) -> _Scan:
+        n, width = len(starts), len(names)
+        found = cls(
+            np.frombuffer(data, np.uint8), np.zeros((n, width, 2), np.int64), np.empty((n, width), np.uint8),
+            np.empty(n, np.uint8),
+        )  # fmt: skip
+        joined = np.frombuffer("".join(names).encode(), np.uint8)
+        name_ends = np.cumsum(list(map(len, names)), dtype=np.int64)
+        scan_lines(found.buffer, starts, ends, joined, name_ends, found.spans, found.kinds, found.status)
+        found.kinds[found.status != ACCEPTED] = MISSING
+        return found
+
+    def objects(self, place: int) -> NDArray[np.bool_]:
+        """bool[n]: whether the value of the field at this place is an object."""
+        found: NDArray[np.bool_] = self.kinds[:, place] == OTHER
+        if len(self.buffer):
+            found &= self.buffer[np.where(found, self.spans[:, place, 0], 0)] == ord("{")
+        return found
+
+
+def _payload(event: dict[str, object], own: str | None = None) -> dict[str, object]:
+    """An object that Kafka Connect has written, without its schema. own: a field by which it has none."""
+    payload = event.get("payload")
+    wrapped = isinstance(payload, dict) and (own not in event if own is not None else "schema" in event)
+    return payload if wrapped and isinstance(payload, dict) else event
+
+
+def _check(event: Mapping[str, Any]) -> None:
+    """Raise Refused if an event lacks an attribute that CloudEvents 1.0 demands."""
+    for name in REQUIRED:
+        value = event.get(name)
+        if not isinstance(value, str) or not value:
+            what = kind_of(value) if name in event and value != "" else "missing"
+            raise Refused(BAD_EVENT, f"the attribute {name} of the CloudEvent is {what}")
+    if event["specversion"] != "1.0":
+        raise Refused(BAD_EVENT, f"the CloudEvent has specversion {event['specversion'][:60]!r}, not 1.0")
+
+
+def _data(event: Mapping[str, Any]) -> object:
+    """The data of an event in structured mode. Raises Refused."""
+    if "data_base64" not in event:
+        return event.get("data")
+    try:
+        raw = base64.b64decode(event["data_base64"], validate=True)
+    except (TypeError, ValueError):
+        raise Refused(BAD_EVENT, "the field data_base64 is no base64") from None
+    kind = event.get("datacontenttype")
+    return read_object(raw) if kind is None or _is_json(str(kind)) else _text("data_base64", raw)
+
+
+def _is_json(content: str) -> bool:
+    kind = content.split(";")[0].strip().lower()
+    return kind.endswith(("/json", "+json"))
+
+
+def _is(header: str) -> bool:
+    return header.startswith(ATTRIBUTE)
+
+
+def _text(name: str, value: bytes | None) -> str:
+    try:
+        return (value or b"").decode()
+    except UnicodeDecodeError as error:
+        raise Refused("not_utf8", f"byte {error.start + 1} of {name} is not UTF-8") from None
+
+
+def _json(value: object) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return json.dumps(value, separators=(",", ":")).encode("ascii")

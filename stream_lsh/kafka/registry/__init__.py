@@ -1,0 +1,1 @@
+"""Records that are encoded with schemas of a Schema Registry."""

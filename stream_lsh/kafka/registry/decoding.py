@@ -1,0 +1,245 @@
+"""Encoded records as JSON: Avro, JSON Schema and Protobuf in Confluent's format, a zero byte, the schema's id, and the
+value."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
+from typing import Any, Protocol
+
+import orjson
+
+from stream_lsh.documents.columns import Rejection
+
+Decode = Callable[[bytes], bytes]
+"""From an encoded value to JSON."""
+
+HEAD = 5
+ENCODED, UNKNOWN = "bad_encoding", "unknown_schema"
+UNKNOWN_SECONDS = 30.0  # after which an unknown schema is asked for again
+MOST_UNKNOWN, MOST_REFERENCES = 10_000, 200
+SHOWN = 200  # characters of an error's message
+
+
+class Absent(Exception):
+    """The registry gives no usable answer. It may do so later."""
+
+
+class Unknown(Exception):
+    """The registry does not have the schema."""
+
+
+class Registry(Protocol):
+    """What is asked of a registry; `client.Client`."""
+
+    def schema(self, id: int) -> dict[str, Any]: ...
+    def reference(self, subject: str, version: int, kind: str) -> dict[str, Any]: ...
+
+
+class Schemas:
+    """Decoders by the id of their schema. One that was fetched is kept: an id never gets another schema."""
+
+    def __init__(self, client: Registry) -> None:
+        self._client = client
+        self._known: dict[int, Decode | Rejection] = {}
+        self._unknown: dict[int, float] = {}  # by id, until when, by the monotonic clock
+
+    def missing(self, values: Iterable[bytes | None]) -> list[int]:
+        """The ids of schemas that these values need and that are to be fetched."""
+        now = time.monotonic()
+        heads = {value[:HEAD] for value in values if value is not None and len(value) > HEAD and value[0] == 0}
+        ids = sorted(int.from_bytes(head[1:]) for head in heads)
+        return [id for id in ids if id not in self._known and self._unknown.get(id, 0.0) <= now]
+
+    def fetch(self, id: int) -> None:
+        """Fetch a schema.
+
+        Raises:
+            Absent: the registry gives no answer.
+        """
+        try:
+            self._known[id] = self._decoder(self._client.schema(id))
+        except Unknown:
+            if len(self._unknown) >= MOST_UNKNOWN:
+                self._unknown.clear()
+            self._unknown[id] = time.monotonic() + UNKNOWN_SECONDS
+
+    def _decoder(self, found: dict[str, Any]) -> Decode | Rejection:
+        kind = found.get("schemaType") or "AVRO"
+        try:
+            if kind == "JSON":
+                return bytes
+            references = [one["schema"] for one in self._references(found, kind, {})]
+            if kind == "AVRO":
+                return _avro(found["schema"], references)
+            if kind == "PROTOBUF":
+                return _protobuf(found["schema"], references)
+        except Unknown:
+            return Rejection(UNKNOWN, "the schema refers to one that the Schema Registry does not have")
+        except (Absent, MemoryError):
+            raise
+        except Exception as error:  # whatever a library raises for a schema
+            return Rejection(ENCODED, f"the schema cannot be used: {_words(error)}")
+        return Rejection(ENCODED, f"the schema has the type {str(kind)[:60]}; AVRO, JSON and PROTOBUF are read")
+
+    def _references(self, found: dict[str, Any], kind: str, seen: dict[tuple[str, int], None]) -> list[dict[str, Any]]:
+        """The schemas that a schema needs, each after those that it needs itself."""
+        needed: list[dict[str, Any]] = []
+        for reference in found.get("references") or ():
+            place = str(reference["subject"]), int(reference["version"])
+            if place in seen:
+                continue
+            seen[place] = None
+            if len(seen) > MOST_REFERENCES:
+                raise ValueError(f"it refers to more than {MOST_REFERENCES} schemas")
+            one = self._client.reference(*place, kind)
+            needed += [*self._references(one, kind, seen), {**one, "name": reference.get("name")}]
+        return needed
+
+    def decode(self, values: Sequence[bytes], rejected: dict[int, Rejection]) -> list[bytes]:
+        """The values as JSON, b"" for those in `rejected`, to which more are added. Their schemas are fetched."""
+        found = list(values)
+        for i, value in enumerate(values):
+            if i in rejected:
+                continue
+            try:
+                found[i] = self._value(value)
+            except _Rejected as error:
+                found[i], rejected[i] = b"", error.why
+        return found
+
+    def key(self, value: bytes | None) -> bytes | None:
+        """A key as JSON; None if it cannot be read."""
+        try:
+            return None if value is None else self._value(value)
+        except _Rejected:
+            return None
+
+    def _value(self, value: bytes) -> bytes:
+        if len(value) <= HEAD or value[0]:
+            raise _Rejected(ENCODED, "the value does not begin with a zero byte and the id of a schema")
+        id = int.from_bytes(value[1:HEAD])
+        decode = self._known.get(id)
+        if decode is None:
+            raise _Rejected(UNKNOWN, f"the Schema Registry has no schema {id}")
+        if isinstance(decode, Rejection):
+            raise _Rejected(decode.reason, f"schema {id}: {decode.detail}")
+        try:
+            return decode(value[HEAD:])
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a library raises for damaged bytes
+            raise _Rejected(ENCODED, f"it is not encoded with schema {id}: {_words(error)}") from None
+
+
+class _Rejected(Exception):
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.why = Rejection(reason, detail)
+
+
+def _words(error: Exception) -> str:
+    said = " ".join(str(error).split())[:SHOWN].encode("utf-8", "replace").decode()
+    return f"{type(error).__name__}{': ' if said else ''}{said}"
+
+
+def _avro(schema: str, references: Sequence[str]) -> Decode:
+    from fastavro import parse_schema, schemaless_reader
+    from fastavro.schema import SchemaParseException
+
+    try:
+        named: dict[str, Any] = {}
+        for text in references:
+            parse_schema(orjson.loads(text), named)
+        parsed = parse_schema(orjson.loads(schema), named)
+    except SchemaParseException as error:
+        raise ValueError(str(error)) from None
+
+    def decode(value: bytes) -> bytes:
+        stream = BytesIO(value)
+        found: Any = schemaless_reader(stream, parsed, None)
+        if left := len(value) - stream.tell():
+            raise ValueError(f"{left} bytes are left behind the value")
+        return orjson.dumps(found, default=_plain)
+
+    return decode
+
+
+def _plain(value: object) -> str:
+    """Bytes as base64, decimals and durations as texts."""
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value)
+
+
+def _protobuf(schema: str, references: Sequence[str]) -> Decode:
+    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+    from google.protobuf.message import DecodeError
+
+    pool = descriptor_pool.DescriptorPool()
+    added: set[str] = set()
+
+    def add(text: str) -> Any:
+        try:
+            file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        except (binascii.Error, DecodeError):
+            raise ValueError("the registry gives no serialized descriptor, which Protobuf needs") from None
+        for name in file.dependency:
+            if name.startswith("google/protobuf/") and name not in added:
+                added.add(name)
+                module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+                pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+        if file.name not in added:
+            added.add(file.name)
+            pool.Add(file)
+        return file
+
+    for text in references:
+        add(text)
+    file = add(schema)
+    pool.FindFileByName(file.name)  # raises if something is missing
+    classes: dict[tuple[int, ...], Any] = {}
+
+    def message(path: tuple[int, ...]) -> Any:
+        found = file.message_type[path[0]]
+        name = f"{file.package}.{found.name}" if file.package else found.name
+        for place in path[1:]:
+            found = found.nested_type[place]
+            name = f"{name}.{found.name}"
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+    def decode(value: bytes) -> bytes:
+        path, at = _indexes(value)
+        if path not in classes:
+            classes[path] = message(path)
+        found = classes[path].FromString(value[at:])
+        return orjson.dumps(json_format.MessageToDict(found, preserving_proto_field_name=True))
+
+    return decode
+
+
+def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
+    """The path to the message's type in its file, and where the message begins."""
+
+    def number(at: int) -> tuple[int, int]:
+        found = shift = 0
+        while True:
+            byte = value[at]
+            at += 1
+            found |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return found >> 1 ^ -(found & 1), at
+            if shift > 63:
+                raise ValueError("an index of a message has more than 64 bits")
+
+    count, at = number(0)
+    path = []
+    for _ in range(count):
+        place, at = number(at)
+        path.append(place)
+    if count < 0 or any(place < 0 for place in path):
+        raise ValueError("an index of a message is negative")
+    return tuple(path) or (0,), at

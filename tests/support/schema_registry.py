@@ -1,0 +1,94 @@
+"""A Schema Registry in Confluent's protocol, on loopback, that can also misbehave."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+CRIME: dict[str, Any] = {
+    "redirect": (302, b""), "failure": (500, b"{}"), "page": (200, b"<html>"), "list": (200, b"[]"),
+    "number": (200, b'{"schema":1}'), "login": (401, b'{"message":"no"}'), "busy": (429, b""),
+}  # fmt: skip
+"""Answers that are no schema, by the value of `Server.crime`. Besides: "endless", "slow", "silent", "drip"."""
+
+
+class Server(ThreadingHTTPServer):
+    """schemas: answers by id; subjects: by subject and version; crime: how it misbehaves, "" = not at all; got: paths
+    and headers of requests."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.schemas: dict[int, dict[str, Any]] = {}
+        self.subjects: dict[tuple[str, int], dict[str, Any]] = {}
+        self.crime = ""
+        self.got: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.got.append((self.path, dict(self.headers)))
+        with suppress(OSError):
+            self._answer(self.server.crime)
+
+    def _answer(self, crime: str) -> None:
+        if crime in CRIME:
+            self._send(*CRIME[crime])
+        elif crime in ("endless", "slow", "silent", "drip"):
+            end = time.monotonic() + 60
+            if crime in ("endless", "slow"):
+                self.send_response(200)
+                self.end_headers()
+            while crime != "silent" and time.monotonic() < end:
+                self.wfile.write(b"x" * (1 if crime != "endless" else 1 << 20))
+                time.sleep(0 if crime == "endless" else 0.05)
+        else:
+            path = self.path.partition("?")[0].split("/")[1:]
+            found = None
+            if path[0] == "schemas":
+                found = self.server.schemas.get(int(path[2]))
+            elif path[0] == "subjects":
+                found = self.server.subjects.get((path[1], int(path[3])))
+            missing = (404, b'{"error_code":40403,"message":"Schema not found"}')
+            self._send(*(missing if found is None else (200, json.dumps(found).encode())))
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 302:
+            self.send_header("Location", "/schemas/ids/1")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def schema_registry() -> Iterator[Server]:
+    """A registry without schemas."""
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def encoded(id: int, value: bytes) -> bytes:
+    """A value with the head that names its schema."""
+    return b"\0" + id.to_bytes(4) + value
