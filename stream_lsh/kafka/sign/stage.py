@@ -344,8 +344,11 @@ class SignStage(Stage):
             if not chunks:  # revoked meanwhile
                 continue
             frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
+            seconds = loop.time() - began
             if documents := sum(frame.documents for frame in frames):
-                self.probe.batch(documents, loop.time() - began)
+                self.probe.batch(documents, seconds)
+            for frame in frames:
+                self.probe.traced(seconds, frame.documents, frame.source.headers.values)
             async with self._relay.member.working:
                 for frame in frames if epoch == self._relay.epoch else ():
                     self._engine_errors.look(frame.source.rejected, partial(frame.source.place, self.topics.documents))
