@@ -20,8 +20,12 @@ NUMBER = 300
 
 
 async def make_topic(broker: Any, name: str) -> None:
-    async with AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    await admin.start()
+    try:
         await admin.create_topics([NewTopic(name, 1, 1)])
+    finally:
+        await admin.close()
 
 
 def test_each_new_document_is_written_once(broker: Any, prefix: str, tmp_path: Path) -> None:
