@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh import __version__
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
+from stream_lsh.errors import FormatError
 from stream_lsh.kafka.run.health import Health
 from stream_lsh.tracing import tracer
 from stream_lsh.wire.source import Headers
@@ -179,13 +180,14 @@ class Probe:
         """With traces, make a span of `seconds` until now, for so many documents.
 
         Args:
-            headers: of these documents, as far as they have some.
+            headers: of these documents, as far as they have some. A FormatError is left to the role that needs them.
             facts: `frame` (its offset in signatures), `shard`, `partition`.
         """
         if self._tracer is not None:
             named: dict[str, str | int] = {f"stream_lsh.{name}": value for name, value in facts.items()}
             named |= {"messaging.system": "kafka", "messaging.batch.message_count": documents}
-            self._tracer.ended(self.role, seconds, headers(), named)
+            with suppress(FormatError):
+                self._tracer.ended(self.role, seconds, headers(), named)
 
     def verdicts(self, kind: str, number: int) -> None:
         """`number` more verdicts of a kind."""
