@@ -29,7 +29,7 @@ LAYERS = (
     ("alerts",),
     ("wire",),
     ("embedded",),
-    ("webfeeds",),
+    ("webfeeds", "tracing"),
     ("api",),
     ("kafka.settings",),
     ("kafka.names", "kafka.partitioner"),

@@ -10,10 +10,14 @@ import json
 import threading
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile, islice
 
+import orjson
+
 from stream_lsh.index.store.rocksdb import Store, name_key
+from stream_lsh.wire.source import Headers, parsed_headers, plain_headers
+from stream_lsh.wire.trace_context import TraceOf, no_trace
 
 FACT = "alert_journal"
 _PREFIX = "alert/"  # and the number, as 16 hexadecimal digits
@@ -24,12 +28,14 @@ MOST, MOST_BYTES = 10_000, 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """An alert in the journal. time: of its commit, ms since 1970. line: JSON, without a newline."""
+    """An alert in the journal. time: of its commit, ms since 1970. line: JSON, without a newline. trace: the trace
+    context of its document."""
 
     number: int
     time: int
     rule: str
     line: bytes
+    trace: Headers = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -46,12 +52,14 @@ class AlertJournal:
         self._entries = deque(_entry(key, value) for key, value in store.scan(_BEGIN))
         self._bytes = sum(len(entry.line) for entry in self._entries)
         self._lock = threading.Lock()
-        self._added: list[bytes] = []
+        self._added: list[tuple[bytes, str, Headers]] = []
         self._taken: list[Journaled] = []
 
-    def add(self, lines: bytes) -> None:
-        """Add alerts, a JSON line each; they count with the commit that writes what `take` gives."""
-        self._added += lines.splitlines()
+    def add(self, lines: bytes, trace_of: TraceOf = no_trace, first: int = 0) -> None:
+        """Add alerts, a JSON line each; they count with the commit that writes what `take` gives. first: number of the
+        first document of the batch."""
+        found = ((line, json.loads(line)) for line in lines.splitlines())
+        self._added += [(line, alert["rule"], trace_of(alert.get("seq", first) - first)) for line, alert in found]
 
     def take(self, time: int) -> dict[bytes, bytes | None]:
         """The values that the next commit has to write; time: of it, ms since 1970."""
@@ -60,7 +68,7 @@ class AlertJournal:
             return early
         first = self._next + len(self._taken)
         taken = [
-            Journaled(number, time, json.loads(line)["rule"], line) for number, line in enumerate(self._added, first)
+            Journaled(number, time, rule, line, trace) for number, (line, rule, trace) in enumerate(self._added, first)
         ]
         self._added = []
         self._taken += taken
@@ -164,10 +172,12 @@ def _key(number: int) -> bytes:
 
 
 def _value(entry: Journaled) -> bytes:
-    return b'{"time":%d%b%b}' % (entry.time, _ALERT, entry.line)
+    trace = b',"trace":%b' % orjson.dumps(plain_headers({0: entry.trace})["0"]) if entry.trace else b""
+    return b'{"time":%d%b%b%b}' % (entry.time, trace, _ALERT, entry.line)
 
 
 def _entry(key: bytes, value: bytes) -> Journaled:
     head, _, rest = value.partition(_ALERT)
-    line = rest[:-1]
-    return Journaled(int(key[len(_BEGIN) :], 16), int(head.rpartition(b":")[2]), json.loads(line)["rule"], line)
+    line, facts = rest[:-1], orjson.loads(head + b"}")
+    trace = parsed_headers({"0": facts.get("trace", ())})[0]
+    return Journaled(int(key[len(_BEGIN) :], 16), facts["time"], json.loads(line)["rule"], line, trace)

@@ -36,6 +36,7 @@ from stream_lsh.index.segments.stream_time import set_back_from
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, judge, reasons
 from stream_lsh.settings.model import Settings
+from stream_lsh.wire.trace_context import TraceOf, no_trace
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -130,8 +131,9 @@ class Engine:
         source = self.groups.source_field if self.groups is not None else None
         return replace(self.settings.document_fields, source_field=source)
 
-    def add(self, columns: Columns, signed: SignedBatch | None = None) -> Judged:
-        """Judge documents and store them; signed: them, if they are already.
+    def add(self, columns: Columns, signed: SignedBatch | None = None, trace_of: TraceOf = no_trace) -> Judged:
+        """Judge documents and store them; signed: them, if they are already. trace_of: their trace contexts, for
+        alerts.
 
         Raises:
             UsageError: they cannot be judged by this index; nothing has changed.
@@ -151,7 +153,7 @@ class Engine:
             if self.alerts is not None:
                 alerts = self.alerts.add(judgement, log, shift, columns.sources, events)
                 if self.journals_alerts:
-                    self.alert_journal.add(alerts)
+                    self.alert_journal.add(alerts, trace_of, self.seq)
         self.seq += len(columns)
         if signed.rejected:
             self._engine_errors.look(signed.rejected, lambda i: f"the document with the id {shown_id(columns.ids[i])}")

@@ -18,6 +18,7 @@ from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.embedded.pipeline import Stage, chain
+from stream_lsh.embedded.published import published
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, InputCount, Progress, Rejected, Summary, WindowReport
 from stream_lsh.embedded.rewriting import write_again
 from stream_lsh.embedded.signals import postponed
@@ -45,8 +46,8 @@ class Job:
 
     Args:
         inputs: files, folders, "-", or what opens an input. outputs: `unique`, `pairs`, `verdicts`, `groups`, `alerts`,
-            `dead_letters` to a path or "-". With `groups` or `alerts` a new index keeps groups; one that keeps them
-            does so in every run.
+            `dead_letters` to a path or "-", and a table of `unique` also to an address. With `groups` or `alerts` a new
+            index keeps groups; one that keeps them does so in every run.
         folder: of the persistent index; without it a temporary one. Dead letters that have no output go there.
         overwrite: replace output files that are there, but not from this index (without `folder` they always are).
         only_new: write what no finished run has decided; else an output that lacks lines of the inputs gets them, too.
@@ -96,6 +97,8 @@ class Job:
                 self.inputs, engine.fields, index.store, growing=persistent, only_new=self.only_new
             )  # fmt: skip
             outputs = dict(self.outputs)
+            at_addresses = published(outputs, folder, overwrite=self.overwrite or not persistent)
+            outputs |= {name: str(output.path) for name, output in at_addresses.items()}
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
             schema = schema_of(outputs, [source.input for source in feed.sources], updates=engine.settings.updates)
@@ -114,6 +117,8 @@ class Job:
                 summary = run.go(self.folder, missing)
             finally:
                 sink.close()
+            for output in at_addresses.values():
+                output.put()
 
             def begins(since: int) -> None:
                 if journal is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.wording import missing_package
@@ -32,12 +32,8 @@ class RemoteFile(io.RawIOBase):
     """
 
     def __init__(self, name: str) -> None:
+        store, path = store_of(name)
         try:
-            core = importlib.import_module("fsspec.core")
-        except ModuleNotFoundError:
-            raise UsageError(missing_package(name, "fsspec", "remote")) from None
-        try:
-            store, path = core.url_to_fs(name)
             info = store.info(path)
             # Columns are read side by side: reading ahead would fetch each piece several times.
             self._file = store.open(path, "rb", cache_type="none" if path_of(name).endswith("parquet") else "readahead")
@@ -48,8 +44,7 @@ class RemoteFile(io.RawIOBase):
             raise InputError(f"cannot read {name}: there is no such file.") from None
         except Exception as error:
             raise InputError(f"cannot read {name}: {type(error).__name__}: {error}.") from None
-        known = [str(info[key]) for key in ("ETag", "etag", "mtime", "LastModified", "created") if info.get(key)]
-        self.version = hashlib.sha256("\n".join([str(self.bytes), *known[:1]]).encode()).hexdigest()
+        self.version = version_of(info)
 
     def size(self) -> int:
         return self.bytes
@@ -68,6 +63,31 @@ class RemoteFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         return _failing(lambda: bytes(self._file.read(size)))
+
+
+def store_of(name: str) -> tuple[Any, str]:
+    """The store of an address (fsspec), and the path in it.
+
+    Raises:
+        UsageError: the package of the store is missing, or there is no such kind of store.
+    """
+    try:
+        core = importlib.import_module("fsspec.core")
+    except ModuleNotFoundError:
+        raise UsageError(missing_package(name, "fsspec", "remote")) from None
+    try:
+        store, path = core.url_to_fs(name)
+        return store, path
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"cannot use {name}: {error}") from None
+    except Exception as error:
+        raise InputError(f"cannot use {name}: {type(error).__name__}: {error}.") from None
+
+
+def version_of(info: Mapping[str, Any]) -> str:
+    """What changes with the bytes of an address, as far as its store says so."""
+    known = [str(info[key]) for key in ("ETag", "etag", "mtime", "LastModified", "created") if info.get(key)]
+    return hashlib.sha256("\n".join([str(int(info["size"])), *known[:1]]).encode()).hexdigest()
 
 
 def _failing(work: Callable[[], T]) -> T:

@@ -22,6 +22,7 @@ from typing import Any, Self
 from stream_lsh.embedded.webhook import Answer, Webhook
 from stream_lsh.errors import InputError, OutputError, StoreError
 from stream_lsh.index.store.files import sync_folder
+from stream_lsh.wire.source import Headers
 
 WAIT = 0.5  # seconds between two looks at a file
 LONGEST = 300  # seconds between two attempts
@@ -156,13 +157,13 @@ class Courier:
     sleep: Callable[[float], None] = time.sleep
     sent: Sent = field(default_factory=Sent, init=False)
 
-    def send(self, line: bytes, key: str) -> tuple[str, int]:
-        """Send an alert, a line without its end; what became of it, and after how many attempts.
+    def send(self, line: bytes, key: str, trace: Headers | None = None) -> tuple[str, int]:
+        """Send an alert, a line without its end, with a trace context; what became of it, and after how many attempts.
 
         Raises:
             OutputError: it cannot be written to the dead letters. Errors of `sleep` pass; the alert is then not done.
         """
-        answer, tries = self._tried(line, key)
+        answer, tries = self._tried(line, key, trace)
         if answer.taken:
             self.sent.taken += 1
             return answer.said, tries
@@ -171,10 +172,10 @@ class Courier:
         self.sent.dead_letters += 1
         return f"dead letter: {answer.said}", tries
 
-    def _tried(self, body: bytes, key: str) -> tuple[Answer, int]:
+    def _tried(self, body: bytes, key: str, trace: Headers | None) -> tuple[Answer, int]:
         """The last answer, and how many there were."""
         for attempt in range(1, self.attempts + 1):
-            answer = self.webhook.post(body, key)
+            answer = self.webhook.post(body, key, trace)
             if answer.taken or not answer.again or attempt == self.attempts:
                 break
             seconds = pause(attempt, answer.after)

@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from stream_lsh.errors import UsageError
+from stream_lsh.wire.source import Headers
 
 SIGNATURE, KEY = "X-Stream-Lsh-Signature", "Idempotency-Key"
 LONGEST_AFTER = 86_400.0  # seconds that Retry-After counts for at most
@@ -66,13 +67,14 @@ class Webhook:
         self._secret = secret
         self._timeout = timeout
 
-    def post(self, body: bytes, key: str) -> Answer:
-        """Send an alert; redirects are not followed, for what is signed is for this receiver.
+    def post(self, body: bytes, key: str, trace: Headers | None = None) -> Answer:
+        """Send an alert, with a trace context; redirects are not followed, for what is signed is for this receiver.
 
         What is signed is the time of sending, a dot and the body: a receiver can refuse an old request that is
         repeated.
         """
         headers = {"Content-Type": "application/json", "User-Agent": "stream-lsh", KEY: key}
+        headers |= {name: value.decode() for name, value in trace or ()}
         if self._secret is not None:
             headers[SIGNATURE] = signature(self._secret, int(time.time()), body)
         connection = self._connection()

@@ -18,8 +18,10 @@ from stream_lsh.serve.openapi import describe, operation_id
 from stream_lsh.serve.problems import Problem, explain
 from stream_lsh.serve.proxies import Proxies
 from stream_lsh.serve.request_log import RequestLog
+from stream_lsh.serve.request_spans import RequestSpans
 from stream_lsh.serve.requests import Counting
 from stream_lsh.serve.security import Guard
+from stream_lsh.tracing import tracer
 
 PAGE = Path(__file__).with_name("page")
 ROUTERS = (
@@ -43,6 +45,7 @@ def make_app(service: Interface) -> FastAPI:
             Middleware(Counting, requests=service.tally.requests),
             *([Middleware(Proxies, trusted=limits.proxies)] if limits.proxies else []),
             Middleware(RequestLog),
+            *([Middleware(RequestSpans, tracer=found)] if (found := tracer()) is not None else []),
             Middleware(Heads),
             Middleware(Guard, origins=limits.origins, hosts=hosts),
         ],

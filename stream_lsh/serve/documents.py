@@ -25,6 +25,8 @@ from stream_lsh.serve.schemas import Comparison, Document, Verdict
 from stream_lsh.serve.security import DELETE, READ, WRITE, Served, check_permission
 from stream_lsh.serve.tokens import Permission
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
+from stream_lsh.wire.source import Headers
+from stream_lsh.wire.trace_context import trace_of
 
 LOOKUPS = 64  # documents that are looked up at once, so that other reads have their turn
 _STORED = re.compile(rb'"seq":(\d+),"kind":"(?:unique|near_duplicate|exact_duplicate)"')  # in a verdict
@@ -70,6 +72,11 @@ def _retry_of(request: Request) -> RetryOf | None:
     client, address = request.headers.get("authorization", ""), f"{request.url.path}?{request.url.query}".encode()
     kind = request.headers.get("content-type", "").encode()
     return lambda data: Retry.of(key, client, request.method.encode(), address, kind, data)
+
+
+def _trace(request: Request) -> Headers:
+    """The trace context of a request."""
+    return trace_of((name.decode("latin-1"), value) for name, value in request.headers.raw)
 
 
 def _no_condition(request: Request) -> None:
@@ -145,7 +152,8 @@ async def add_documents(request: Request, service: Served, durable: Durable = Tr
     """
     if service.settings.deleted_field is not None:
         check_permission(request, "delete")
-    return await _judged(request, service, lambda lines, retry, condition: Add(lines, durable, retry, condition))
+    trace = _trace(request)
+    return await _judged(request, service, lambda lines, retry, condition: Add(lines, durable, retry, condition, trace))
 
 
 @router.post(
@@ -168,9 +176,10 @@ async def delete_documents(request: Request, service: Served, durable: Durable =
     media_type(request, NDJSON)
     service.intake.admit()
     _no_condition(request)
+    trace = _trace(request)
 
     async def answer(lines: Lines, retry: Retry | None) -> Answers:
-        return await service.answer(Delete(_ids(lines), durable, retry))
+        return await service.answer(Delete(_ids(lines), durable, retry, trace=trace))
 
     return LinesResponse(request, service, answer, MAX_ID_BYTES, "delete", _retry_of(request))
 
@@ -228,7 +237,7 @@ async def delete_document(
     retry_of, condition = _retry_of(request), Condition.of(request)
     with service.intake.taking():
         retry = None if retry_of is None else retry_of(b"")
-        found = await service.answer(Delete([wanted], durable, retry, condition))
+        found = await service.answer(Delete([wanted], durable, retry, condition, _trace(request)))
     return _one(found)
 
 

@@ -23,6 +23,7 @@ from stream_lsh.embedded.sending import pause
 from stream_lsh.embedded.webhook import Answer, Webhook
 from stream_lsh.errors import OutputError, StoreError
 from stream_lsh.serve.whole_file import replace_file
+from stream_lsh.tracing import KEY, WEBHOOK, sending
 from stream_lsh.wording import count
 
 _LOG = logging.getLogger("stream_lsh.serve")
@@ -134,7 +135,8 @@ class Sender:
                     await self._new.wait()
             return
         loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(self._pool, self.webhook.post, alert.line, alert.key)
+        with sending(WEBHOOK, alert.trace, {KEY: alert.key}) as trace:
+            answer = await loop.run_in_executor(self._pool, self.webhook.post, alert.line, alert.key, trace)
         self._note(alert, answer)
         saving = asyncio.create_task(self._save())
         try:

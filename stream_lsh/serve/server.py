@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 import uvloop
 
+from stream_lsh import tracing
 from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.store.files import open_files, raise_limit
@@ -58,6 +59,7 @@ def serve(
             )
     finally:
         listening.close()
+        tracing.close()
 
 
 def _second(number: int) -> None:

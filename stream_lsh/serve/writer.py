@@ -34,6 +34,9 @@ from stream_lsh.serve.opening import Opening
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.reads import READ_SECONDS, Reads
 from stream_lsh.serve.retries import Retries, Retry, rejections
+from stream_lsh.tracing import tracer
+from stream_lsh.wire.source import Headers
+from stream_lsh.wire.trace_context import no_trace
 
 BATCH = 2048  # documents that are committed together
 PART = 256  # of these, judged together while reads are expected: smaller parts take more time in all
@@ -61,12 +64,13 @@ class Answers:
 @dataclass(slots=True, eq=False)
 class Add:
     """Documents to be judged and stored. durable: answer after the commit. condition: on the version of the first
-    document."""
+    document. trace: the trace context of their request."""
 
     lines: Lines
     durable: bool = True
     retry: Retry | None = None
     condition: Condition | None = None
+    trace: Headers = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.lines.starts)
@@ -84,12 +88,13 @@ class Check:
 
 @dataclass(slots=True, eq=False)
 class Delete:
-    """Documents to be deleted."""
+    """Documents to be deleted. trace: as in `Add`."""
 
     ids: Sequence[str | int]
     durable: bool = True
     retry: Retry | None = None
     condition: Condition | None = None
+    trace: Headers = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -157,6 +162,7 @@ class Writer:
         self._round = Round()  # added, but not committed yet
         self._last = time.monotonic()
         self._ended = False
+        self._tracer = tracer()
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
         self.waiting = 0  # documents without an answer; used in the event loop
         self.reading = 0  # reads without one
@@ -356,12 +362,13 @@ class Writer:
             for waiting in waitings:
                 waiting.error = self._opening.disk.problem()
             return
-        found = self._columns([waiting.work for waiting in waitings])
+        works, began = [waiting.work for waiting in waitings], time.monotonic()
+        found, traces = self._columns(works), _traces(works)
         durable = any(isinstance(waiting.work, Add | Delete) and waiting.work.durable for waiting in waitings)
         said: list[bytes] = []
         reasons: dict[int, Rejection] = {}
         try:
-            for judged in self._parts(found, only_looking):
+            for judged in self._parts(found, only_looking, traces):
                 verdicts = verdict_lines(judged)
                 if not only_looking:
                     self._round.judged.append((judged, verdicts))
@@ -376,6 +383,9 @@ class Writer:
             for waiting in waitings:
                 self._judge([waiting])
             return
+        if self._tracer is not None and not only_looking:
+            facts = {"stream_lsh.documents": len(found)}
+            self._tracer.ended("write", time.monotonic() - began, traces, facts)
         at = 0
         for waiting in waitings:
             end = at + len(waiting.work)
@@ -384,7 +394,7 @@ class Writer:
                 self._retries.add(waiting.work.retry, said[at:end])
             at = end
 
-    def _parts(self, found: Columns, only_looking: bool) -> Iterator[Judged]:
+    def _parts(self, found: Columns, only_looking: bool, traces: Sequence[Headers]) -> Iterator[Judged]:
         """Judge documents part by part, and answer reads in between. What the engine may refuse is one part, so that
         nothing has changed if it does.
 
@@ -399,7 +409,8 @@ class Writer:
             if begin:
                 self._read()
             part = found.part(begin, min(begin + size, len(found)))
-            yield engine.check(part) if only_looking else engine.add(part)
+            trace_of = traces[begin : begin + size].__getitem__ if traces else no_trace
+            yield engine.check(part) if only_looking else engine.add(part, trace_of=trace_of)
 
     def _recover(self) -> bool:
         """Open the index for writing again if it was closed and there is room. Returns whether it can be written."""
@@ -445,6 +456,12 @@ class Writer:
                 each.error = error
             self._tell(failed)
             waiting = self._queue.get()
+
+
+def _traces(works: Sequence[Work]) -> list[Headers]:
+    """The trace contexts of documents, of each; none if no document has one."""
+    named = [(work.trace, len(work)) for work in works if isinstance(work, Add | Delete)]
+    return [trace for trace, n in named for _ in range(n)] if any(trace for trace, _ in named) else []
 
 
 def _together(waitings: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:

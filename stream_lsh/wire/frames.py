@@ -23,7 +23,7 @@ from stream_lsh.index.batch import owners, text_frames
 from stream_lsh.index.rows.texts import TextFrame
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, pack, undefined, unpack
-from stream_lsh.wire.source import Source, facts_of
+from stream_lsh.wire.source import Headers, Source, facts_of, parsed_headers
 
 VERSION = 2
 PARTITION, FROM, TO, FIRST = range(4)  # columns of segments
@@ -183,3 +183,8 @@ class Places(NamedTuple):
             counts[np.flatnonzero(_actions(sections[-1], n) & DELETE)] = True
             times = np.where(counts, times, NO_TIME)
         return cls(segments, column(sections[1], np.int32, n), offsets, times, facts_of(sections[6])["signed_at"])
+
+
+def headers_of(data: bytes | memoryview, settings: Settings) -> dict[int, Headers]:
+    """The headers in a frame, by place. Raises as `Frame.decode`."""
+    return parsed_headers(facts_of(_sections(data, settings)[6]).get("headers"))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import NO_TIME
@@ -19,7 +20,8 @@ from stream_lsh.index.rows.layout import UNKNOWN
 from stream_lsh.judging.verdicts import Judgement, Kind
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, Sections, join, pack
-from stream_lsh.wire.source import MOST_ROWS, Source, numbers
+from stream_lsh.wire.source import MOST_ROWS, Headers, Source, numbers, parsed_headers, plain_headers
+from stream_lsh.wire.trace_context import trace_of
 
 VERSION = 2
 _HEAD = struct.Struct("<qqq")  # offset, predecessor, shift
@@ -47,6 +49,7 @@ class Memberships:
         times: int64[n], event times in ms; NO_TIME: none, or the document cannot be compared.
         log: int64[n], stream times; empty without a window; shift: of them, as in `Sequenced`.
         sources: as JSON text, b"" for none; empty without `source_field`.
+        traces: the trace contexts of documents that have one.
     """
 
     offset: int
@@ -56,6 +59,7 @@ class Memberships:
     log: NDArray[np.int64]
     sources: list[bytes]
     shift: int = 0
+    traces: dict[int, Headers] = field(default_factory=dict)
 
     @classmethod
     def encoded(
@@ -85,6 +89,7 @@ class Memberships:
         standing: Sequence[Section] = ()
         if settings.late and settings.updates:
             standing = later[:, 0].astype(np.uint16), np.ascontiguousarray(later[:, [1, 3, 4]])
+        traces = {k: trace for k, i in enumerate(rows.tolist()) if (trace := trace_of(source.headers.get(i, ())))}
         times = np.where((kinds == Kind.REJECTED) & ~j.reused[rows], NO_TIME, source.times[rows])
         sources: Sequence[Section] = b"", b""
         if source.sources:
@@ -96,6 +101,7 @@ class Memberships:
                 j.similarities[rows], of, *join(list(found)), times, b"" if log is None else log[rows],
                 *join([source.ids[i] for i in rows.tolist()]), *sources, j.of_seqs[rows],
                 removed.astype(np.uint16), facts.astype(np.int64), np.array(representatives, np.int32), *standing,
+                *([orjson.dumps(plain_headers(traces))] if traces else ()),
             ],
         )  # fmt: skip
 
@@ -128,6 +134,7 @@ class Memberships:
             theirs, named, seqs = sections.column(np.int64, len(standing), 3).T
             later = np.column_stack((standing, theirs, np.zeros_like(named), named, seqs))
             most = max(most, named.max(initial=-1))
+        traces = _traces(sections.next(), n) if sections.left else {}
         sections.end()
         if most >= len(names) or max(removed.max(initial=-1), later[:, 0].max(initial=-1)) >= n:
             raise _damaged()
@@ -147,7 +154,18 @@ class Memberships:
             representatives=np.stack((np.minimum(representative, 0), representative), axis=1),
             representative_seqs=representative_seqs, names=_Names(names), later=later,
         )  # fmt: skip
-        return cls(offset, predecessor, judgement, times, log, sources, shift)
+        return cls(offset, predecessor, judgement, times, log, sources, shift, traces)
+
+
+def _traces(section: memoryview, n: int) -> dict[int, Headers]:
+    """The trace contexts of n documents."""
+    try:
+        found = parsed_headers(orjson.loads(section))
+    except ValueError:
+        raise _damaged() from None
+    if not all(0 <= place < n for place in found):
+        raise _damaged()
+    return found
 
 
 def _damaged() -> FormatError:

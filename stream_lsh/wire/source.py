@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -94,9 +94,7 @@ class Source:
         facts = {
             "signed_at": self.signed_at,
             "rejected": {str(i): [r.reason, r.detail, r.size] for i, r in self.rejected.items()},
-            "headers": {
-                str(i): [[name, value.decode("latin-1")] for name, value in found] for i, found in self.headers.items()
-            },
+            "headers": plain_headers(self.headers),
         }
         return [
             np.ascontiguousarray(self.partitions, np.int32), np.ascontiguousarray(self.offsets, np.int64),
@@ -121,7 +119,7 @@ class Source:
                 column(partitions, np.int32, n), column(offsets, np.int64, n), names, column(times, np.int64, n),
                 found["signed_at"],
                 {int(i): Rejection(*why) for i, why in found["rejected"].items()},
-                {int(i): [(k, v.encode("latin-1")) for k, v in pairs] for i, pairs in found["headers"].items()},
+                parsed_headers(found["headers"]),
                 sources,
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
@@ -140,6 +138,23 @@ def facts_of(data: memoryview) -> dict[str, Any]:
             raise TypeError("signed_at is no number")
         return found
     except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(error) from None
+
+
+def plain_headers(headers: Mapping[int, Headers]) -> dict[str, list[list[str]]]:
+    """Headers by document, for JSON."""
+    return {str(i): [[name, value.decode("latin-1")] for name, value in found] for i, found in headers.items()}
+
+
+def parsed_headers(plain: Any) -> dict[int, Headers]:
+    """Headers by document, as `plain_headers` gave them to JSON.
+
+    Raises:
+        FormatError: they cannot be read.
+    """
+    try:
+        return {int(i): [(k, v.encode("latin-1")) for k, v in pairs] for i, pairs in plain.items()}
+    except (AttributeError, TypeError, ValueError) as error:
         raise _unreadable(error) from None
 
 

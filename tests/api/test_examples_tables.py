@@ -1,5 +1,7 @@
 """The examples with other libraries run, each as a program of its own."""
 
+import asyncio
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -67,6 +69,28 @@ def test_spark_repeats_a_batch_that_the_index_does_not_have(tmp_path: Path) -> N
     (tmp_path / "before").rename(index)
     run("with_spark.py", *folders)
     assert {path.name: tables.read(path)["id"].to_pylist() for path in out.iterdir()} == whole
+
+
+@pytest.mark.long
+def test_faststream_passes_on_new_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a batch is repeated, as after a crash before its offsets were committed."""
+    needed("faststream")
+    from faststream.kafka import TestKafkaBroker
+
+    monkeypatch.setenv("INDEX", str(tmp_path / "index"))
+    spec = importlib.util.spec_from_file_location("with_faststream", EXAMPLES / "with_faststream.py")
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(example := importlib.util.module_from_spec(spec))
+    batch = [{"id": n, "text": text} for n, text in enumerate([TEXT, f"{TEXT} soon", "something else altogether"])]
+
+    async def passed_on() -> list[object]:
+        async with TestKafkaBroker(example.broker) as broker:
+            for _ in range(2):
+                await broker.publish_batch(*batch, topic="documents")
+            return [call.args for call in example.passed_on.mock.call_args_list]
+
+    assert asyncio.run(passed_on()) == 2 * [([batch[0], batch[2]],)]
+    example.close()
 
 
 @pytest.mark.long

@@ -50,7 +50,7 @@ class Stub:
         self.answers = list(answers)
         self.keys: list[str] = []
 
-    def post(self, _: bytes, key: str) -> Answer:
+    def post(self, _: bytes, key: str, __: object) -> Answer:
         self.keys.append(key)
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 

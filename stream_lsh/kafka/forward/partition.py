@@ -174,7 +174,10 @@ class SourcePartition:
         self._committed = position, needed
         if there:
             self._probe.documents.inc(len(there))
-            self._probe.batch(len(there), time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._probe.batch(len(there), seconds)
+            headers = (document.headers for document, _ in there)
+            self._probe.traced(seconds, len(there), lambda: headers, partition=self.partition)
         self._probe.waited(max(0, verdict.time - document.timestamp) / 1000 for document, verdict in there)
         for _, verdict in joined:
             if verdict.kind == REJECTED:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import orjson
 
 from stream_lsh.alerts.rules import Rule
@@ -21,6 +22,7 @@ from stream_lsh.judging.events import Change
 from stream_lsh.kafka.consumer.delivery import Row
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
+from stream_lsh.wire.source import Headers
 
 CLEARING = "clearing"  # key ranges of ended groups that are still to be deleted
 MOST_CLEARED, CLEARED_OF_ONE = 1000, 8  # limit of keys deleted in a round: so many, and so many per document
@@ -45,6 +47,7 @@ class Round:
         changes: values of the store by key; None deletes one.
         kinds: number of events by kind.
         rules: number of alerts by rule.
+        frames: of each frame its offset, its number of documents, and their trace contexts.
     """
 
     events: list[Row] = field(default_factory=list)
@@ -53,6 +56,7 @@ class Round:
     documents: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
+    frames: list[tuple[int, int, dict[int, Headers]]] = field(default_factory=list)
 
 
 class Folding:
@@ -103,14 +107,17 @@ class Folding:
         self.last = found.offset
         judgement, round = found.judgement, self._round
         round.documents += len(judgement.ids)
+        round.frames.append((found.offset, len(judgement.ids), found.traces))
         log, shift = self._groups.stream_times(judgement.seqs, found.times, found.log, found.shift)
         events = self._groups.add(judgement, found.times, log, found.sources)
         for block in events.lines(judgement.ids, judgement.seqs):
             for line in block.splitlines():
                 self._tell(line)
         for line in self._alerts.add(judgement, log, shift, found.sources, events).splitlines():
-            round.alerts.append((_found(_KEY, line), line, [], None))
-            round.rules[json.loads(line)["rule"]] += 1
+            alert = json.loads(line)
+            trace = found.traces.get(int(np.searchsorted(judgement.seqs, alert["seq"])), [])
+            round.alerts.append((_found(_KEY, line), line, trace, None))
+            round.rules[alert["rule"]] += 1
         return None
 
     def _tell(self, line: bytes) -> None:

@@ -222,7 +222,10 @@ class GroupStage(Stage):
         await self._commit(round)
         probe = self.probe
         probe.documents.inc(round.documents)
-        probe.batch(round.documents, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        probe.batch(round.documents, seconds)
+        for offset, documents, traces in round.frames:
+            probe.traced(seconds, documents, traces.values, frame=offset)
         probe.grouped(round.kinds, round.rules, folding.forgotten)
 
     def _fold(self, folding: Folding) -> Round:

@@ -39,6 +39,7 @@ class Records:
         documents: number of documents that count.
         not_compared: total of their verdicts.
         size: bytes of all keys, values and headers.
+        frames: of each frame its offset, its number of documents that count, and headers by document.
     """
 
     verdicts: dict[int, list[Record]] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Records:
     documents: int = 0
     not_compared: int = 0
     size: int = 0
+    frames: list[tuple[int, int, dict[int, Headers]]] = field(default_factory=list)
 
     def add(self, replies: Sequence[Reply], topic: str, settings: KafkaSettings) -> None:
         """Add the records for a frame, from the replies of all shards in order.
@@ -107,6 +109,7 @@ class Records:
             if count:
                 self.kinds[Kind(kind)] += count
         self.documents += len(counted)
+        self.frames.append((replies[0].offset, len(counted), headers))
 
 
 def _judged(replies: Sequence[Reply], ids: Sequence[bytes], most: int) -> tuple[Judgement, list[bytes]]:

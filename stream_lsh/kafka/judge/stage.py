@@ -220,6 +220,8 @@ class JudgeStage(Stage):
         probe.committed()
         probe.documents.inc(records.documents)
         probe.batch(records.documents, seconds)
+        for offset, documents, headers in records.frames:
+            probe.traced(seconds, documents, headers.values, frame=offset)
         for kind, number in records.kinds.items():
             probe.verdicts(kind.label, number)
         probe.not_compared.inc(records.not_compared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,9 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
+from stream_lsh.wire.frames import headers_of
 from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.source import Headers
 
 log = logging.getLogger("stream_lsh.kafka.match")
 
@@ -192,10 +194,10 @@ class Flow:
         except FormatError:
             # One by one: those before the bad frame are known by now, and get their replies again.
             found = [await self._matched(frame.offset, value) for frame, value in taken]
-        for (frame, _), matched in zip(taken, found, strict=True):
+        for (frame, value), matched in zip(taken, found, strict=True):
             if not self._open:
                 return
-            await self._order.send(frame, [] if matched is None else self._answer(frame, matched))
+            await self._order.send(frame, [] if matched is None else self._answer(frame, value, matched))
 
     async def _matched(self, offset: int, value: bytes) -> Matched | None:
         """The result of a frame; None if it is skipped."""
@@ -212,7 +214,7 @@ class Flow:
             raise FormatError("{}, partition {}, offset {}: {}".format(*place, error)) from None
         return matched
 
-    def _answer(self, frame: Taken, matched: Matched) -> list[Record]:
+    def _answer(self, frame: Taken, value: bytes, matched: Matched) -> list[Record]:
         """The records to be sent for a frame."""
         answer = matched.answer
         if answer is None:
@@ -220,11 +222,17 @@ class Flow:
             return []
         if answer.documents:
             self._probe.batch(answer.documents, matched.seconds)
+            facts = {"frame": answer.offset, "shard": self.held.shard}
+            self._probe.traced(matched.seconds, answer.documents, lambda: self._headers(value), **facts)
             self._probe.documents.inc(answer.documents)
         self._elsewhere.add(answer.elsewhere)
         frame.changed = None if answer.change is None else answer.offset
         records = (self._changelog, self.held.shard, answer.change), (self._matches, 0, answer.reply)
         return [(topic, partition, value) for topic, partition, value in records if value is not None]
+
+    def _headers(self, value: bytes) -> Iterable[Headers]:
+        settings = self.held.settings
+        return headers_of(Sequenced.decode(value, settings).frame, settings).values()
 
     def _acknowledge(self, frame: Taken, placed: list[Any]) -> None:
         if isinstance(frame.changed, Mark):

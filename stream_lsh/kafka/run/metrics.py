@@ -12,7 +12,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from stream_lsh import __version__
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
+from stream_lsh.errors import FormatError
 from stream_lsh.kafka.run.health import Health
+from stream_lsh.tracing import tracer
+from stream_lsh.wire.source import Headers
 
 Handler = Callable[[Any], Awaitable[Any]]
 """From a request of aiohttp to its response."""
@@ -133,6 +136,9 @@ class Probe:
 
     Without `registry` and `health` it has its own (for tests, and for a stage that runs alone).
 
+    Raises:
+        UsageError: as `Tracer`.
+
     Attributes:
         documents, pairs, not_compared, restarts, excluded: metrics of `Registry`, for this role.
         commits: calls of `committed`, by which progress is detected.
@@ -156,6 +162,7 @@ class Probe:
         registry.ignored.labels(role, FOREIGN)  # from 0 on: a series that begins with 1 shows no increase
         registry.rejected.labels(role, ENGINE_ERROR)
         self.excluded = registry.excluded.labels(role)
+        self._tracer = tracer()
         self._lags: set[int] = set()
         self._shards: set[int] = set()
 
@@ -168,6 +175,19 @@ class Probe:
         """A batch of `number` documents took `seconds` of work."""
         self._batch.observe(number)
         self._seconds.observe(seconds)
+
+    def traced(self, seconds: float, documents: int, headers: Callable[[], Iterable[Headers]], **facts: int) -> None:
+        """With traces, make a span of `seconds` until now, for so many documents.
+
+        Args:
+            headers: of these documents, as far as they have some. A FormatError is left to the role that needs them.
+            facts: `frame` (its offset in signatures), `shard`, `partition`.
+        """
+        if self._tracer is not None:
+            named: dict[str, str | int] = {f"stream_lsh.{name}": value for name, value in facts.items()}
+            named |= {"messaging.system": "kafka", "messaging.batch.message_count": documents}
+            with suppress(FormatError):
+                self._tracer.ended(self.role, seconds, headers(), named)
 
     def verdicts(self, kind: str, number: int) -> None:
         """`number` more verdicts of a kind."""

@@ -29,6 +29,7 @@ import orjson
 import uvloop
 from pydantic import SecretStr
 
+from stream_lsh import tracing
 from stream_lsh.embedded.signals import Signals, ignore
 from stream_lsh.errors import OutputError, StoreError, StreamLshError, UsageError
 from stream_lsh.hashing import notice
@@ -143,6 +144,8 @@ def run(
         if known is None or known is error:
             raise
         raise known from error
+    finally:
+        tracing.close()
 
 
 async def run_roles(

@@ -33,7 +33,7 @@ from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import kind_of
-from stream_lsh.wire.frames import Places
+from stream_lsh.wire.frames import Places, headers_of
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.set_back import KIND as SET_BACK
 from stream_lsh.wire.set_back import SetBack
@@ -225,7 +225,11 @@ class SequenceStage(Stage):
         self._relay.positions[0] = offset + 1
         await self._relay.send(copies, {0: (offset + 1, after)}, decision.documents)
         if copies:
-            self.probe.batch(decision.documents, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            self.probe.batch(decision.documents, seconds)
+            self.probe.traced(
+                seconds, decision.documents, lambda: headers_of(value, self.settings).values(), frame=offset
+            )
 
     def _tell_time(self, log: NDArray[np.int64], shift: int) -> None:
         """Report stream time after a frame, and warn if it has jumped by more than the window."""

@@ -377,8 +377,11 @@ class SignStage(Stage):
             if self._schemas is not None:
                 await self._fetch_schemas(pool, self._schemas, chunks)
             frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
+            seconds = loop.time() - began
             if documents := sum(frame.documents for frame in frames):
-                self.probe.batch(documents, loop.time() - began)
+                self.probe.batch(documents, seconds)
+            for frame in frames:
+                self.probe.traced(seconds, frame.documents, frame.source.headers.values)
             async with self._relay.member.working:
                 for frame in frames if epoch == self._relay.epoch else ():
                     self._engine_errors.look(frame.source.rejected, partial(frame.source.place, self.topics.documents))

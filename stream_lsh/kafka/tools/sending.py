@@ -16,6 +16,8 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.tracing import KEY, WEBHOOK, sending
+from stream_lsh.wire.trace_context import trace_of
 
 ROLE = "send"
 READING = Reading(
@@ -104,7 +106,8 @@ class SendStage(Stage):
             if key is None:
                 self._courier.tell(f"{record.topic}, offset {record.offset}, is no alert, and is passed over")
             else:
-                await asyncio.to_thread(self._courier.send, value, key)
+                with sending(WEBHOOK, trace_of(record.headers), {KEY: key}) as trace:
+                    await asyncio.to_thread(self._courier.send, value, key, trace)
         except _Interrupted:
             return False
         self._position = record.offset + 1

@@ -17,6 +17,7 @@ from stream_lsh.kafka.tools.produce import Line
 from stream_lsh.kafka.topics import batch_limit
 from stream_lsh.serve.pipeline.verdicts import Place
 from stream_lsh.serve.problems import Problem
+from stream_lsh.wire.source import Headers
 
 AGAIN = "it is unknown whether they were accepted; it is safe to send them again: the same id and text is redelivered"
 
@@ -32,8 +33,9 @@ class Sending:
         self._opening = asyncio.Lock()
         self._without_key = 0
 
-    async def send(self, records: Sequence[Line], seconds: float) -> list[Place]:
-        """Send records in order, and wait until all are acknowledged. Returns their source positions.
+    async def send(self, records: Sequence[Line], seconds: float, headers: Headers) -> list[Place]:
+        """Send records in order, each with these headers, and wait until all are acknowledged. Returns their source
+        positions.
 
         Raises:
             Problem: they were refused, or not acknowledged in time.
@@ -45,7 +47,8 @@ class Sending:
                 count = len(await producer.partitions_for(self._topic))
                 acknowledged = [
                     await producer.send(
-                        self._topic, record.value, record.key, partition=self._partition(record, count)
+                        self._topic, record.value, record.key, partition=self._partition(record, count),
+                        headers=headers,
                     )
                     for record in records
                 ]  # fmt: skip

@@ -45,6 +45,7 @@ from stream_lsh.serve.pipeline.verdicts import Verdicts, parsed
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.tokens import Tokens
 from stream_lsh.serve.writer import Add, Answers, Check, Delete
+from stream_lsh.wire.source import Headers
 
 PLACE_SECONDS = 5.0  # how long to wait for a place that another service has reached already
 LATE = 65_536  # limit of the ids of documents whose verdicts were late
@@ -169,7 +170,7 @@ class PipelineService(Interface):
         end = time.monotonic() + self.limits.answer_seconds
         self._waiting += len(work)
         try:
-            return await self._answers(records, end, isinstance(work, Delete))
+            return await self._answers(records, end, isinstance(work, Delete), work.trace)
         finally:
             self._waiting -= len(work)
 
@@ -194,15 +195,18 @@ class PipelineService(Interface):
         except UsageError as error:
             raise Problem(422, str(error), field="id") from None
 
-    async def _answers(self, records: Sequence[Line | Rejection], end: float, deletions: bool) -> Answers:
+    async def _answers(
+        self, records: Sequence[Line | Rejection], end: float, deletions: bool, trace: Headers
+    ) -> Answers:
         """The answers in the order of the records. Records that cannot be sent are answered with a rejection.
 
         Args:
             end: time limit, by the monotonic clock.
             deletions: whether the records delete.
+            trace: the headers of the records.
         """
         sent = [record for record in records if isinstance(record, Line)]
-        places = iter(await self._sending.send(sent, self.limits.answer_seconds) if sent else ())
+        places = iter(await self._sending.send(sent, self.limits.answer_seconds, trace) if sent else ())
         waiting = {i: next(places) for i, record in enumerate(records) if isinstance(record, Line)}
         verdicts = {i: self._verdicts.wait(place) for i, place in waiting.items()}
         try:

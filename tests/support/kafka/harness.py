@@ -71,8 +71,9 @@ class Worker:
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self._began = 0  # where the log of this run begins
 
-    def start(self, *more: str, largest_file: int | None = None) -> None:
-        """Start it, perhaps again. more: of its command line. largest_file: in bytes, as on a full disk."""
+    def start(self, *more: str, largest_file: int | None = None, **variables: str) -> None:
+        """Start it, perhaps again. more: of its command line. largest_file: in bytes, as on a full disk. variables: of
+        its environment."""
         arguments = [
             "kafka", "worker", "--config", str(self.config), "--roles", ",".join(self.roles), "--processes",
             self.processes,
@@ -83,12 +84,12 @@ class Worker:
         with self.log.open("ab") as log:
             self._began = log.tell()
             # A group of its own: it is killed and stopped as a whole.
-            if largest_file is None and sys.platform == "linux":
+            if largest_file is None and not variables and sys.platform == "linux":
                 self.process = Forked(arguments, self.log)
                 return
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "stream_lsh.cli", *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, env=without_settings(),
+                start_new_session=True, env=without_settings() | variables,
                 preexec_fn=None if largest_file is None else lambda: _limit_files(largest_file),
             )  # fmt: skip
 
