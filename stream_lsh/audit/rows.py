@@ -199,7 +199,7 @@ def read_rows(index: Index, sample: int, wanted: Collection[int]) -> Rows:
         DamagedError: a file has been truncated.
     """
     least = index.settings.least
-    edges = [least + (1 - least) * i / STRATA for i in range(STRATA + 1)]
+    edges = [round(least + (1 - least) * i / STRATA, 9) for i in range(STRATA + 1)]
     hundredth = int(least * 100 + 1e-9)
     thresholds = [at / 100 for at in range(hundredth - hundredth % 5 + 5, 101, 5)]
     numbers = (index.store.named("job") or {}).get("next_seq", 0)
