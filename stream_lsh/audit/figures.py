@@ -11,15 +11,6 @@ from typing import NamedTuple, Self
 from stream_lsh.errors import UsageError
 
 FIGURES = {
-    "dropped_share": "the share of live documents that were dropped",
-    "dropped_share_of_source": "the largest share of the documents of one source that was dropped",
-    "group_share": "the share of live documents that were dropped in one group",
-    "group_share_of_source": "the largest share of the documents of one source that was dropped in one group",
-    "not_compared_share": "the share of verdicts with not_compared; needs --verdicts",
-    "wrong_drop_share": "the estimated share of wrong drops; needs --labels",
-    "wrong_drop_share_high": "the upper end of its interval; needs --labels",
-}
-UNKNOWN = {
     "dropped_share": "the index has no live document",
     "dropped_share_of_source": "the index has no source_field, or no source with 20 documents",
     "group_share": "the index keeps no groups, or has no live document",
@@ -28,6 +19,7 @@ UNKNOWN = {
     "wrong_drop_share": "not every stratum of the report has a label; give labels with --labels FILE",
     "wrong_drop_share_high": "give labels with --labels FILE",
 }
+"""What is wrong if a figure is not known."""
 _OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt
 }  # fmt: skip
@@ -56,7 +48,9 @@ class Condition(NamedTuple):
         if figure not in FIGURES:
             near = difflib.get_close_matches(figure, FIGURES, 1, 0.4)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"--fail-if {text}: there is no figure {figure}{hint} Figures: {', '.join(FIGURES)}")
+            raise UsageError(
+                f"--fail-if {text}: there is no figure {figure}{hint or '; give one of ' + ', '.join(FIGURES)}"
+            )
         return cls(text, figure, _OPERATORS[name], float(limit) / (100 if percent else 1))
 
     def holds(self, figures: Mapping[str, float | None]) -> bool:
@@ -67,5 +61,5 @@ class Condition(NamedTuple):
         """
         value = figures[self.figure]
         if value is None:
-            raise UsageError(f"--fail-if {self.text}: {self.figure} is not known: {UNKNOWN[self.figure]}")
+            raise UsageError(f"--fail-if {self.text}: {self.figure} is not known: {FIGURES[self.figure]}")
         return self.compare(value, self.limit)

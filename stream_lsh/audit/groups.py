@@ -1,6 +1,7 @@
 """What the groups of an index add to its rows: the sources of documents, and how fast groups grew.
 
-Groups are read one after the other. In memory: a count for each source, of at most MOST_SOURCES, and the first groups.
+Groups are read one after the other. In memory: counts for each source, of at most MOST_SOURCES, the first groups, and
+the event times of the group that is read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ HOUR = 3_600_000
 MOST_SOURCES = 1 << 18  # whose documents are counted apart
 SHOWN = 50  # sources
 FIRST_GROUPS = 20  # of each order
-MOST_SHARES = 4096  # groups, and the source of most of their drops, that are remembered
 LEAST_OF_SOURCE = 20  # documents of a source whose share counts
 
 
@@ -46,7 +46,7 @@ class Groups:
         source_field: the field of the source. kept, dropped: live documents by source, as JSON text.
         unnamed: live documents with a source beyond MOST_SOURCES.
         largest, fastest: drops, or drops within an hour, and the group.
-        shares: drops of one source in one group, the group, and the source.
+        in_one_group: by source: the most drops in one group, and that group.
     """
 
     source_field: str | None
@@ -55,7 +55,7 @@ class Groups:
     unnamed: int = 0
     largest: list[tuple[int, int]] = field(default_factory=list)
     fastest: list[tuple[int, int]] = field(default_factory=list)
-    shares: list[tuple[int, int, bytes]] = field(default_factory=list)
+    in_one_group: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
     def count(self, counts: Counter[bytes], sources: Iterable[bytes]) -> Counter[bytes]:
         """Count documents by source. Returns their numbers."""
@@ -84,10 +84,10 @@ class Groups:
         """The share of a source that was dropped in one group, the group, and the source; the largest first."""
         found = [
             (number / self.documents(source), group, source)
-            for number, group, source in leading(self.shares)
+            for source, (number, group) in self.in_one_group.items()
             if source and self.documents(source) >= LEAST_OF_SOURCE
         ]
-        return sorted(found, key=lambda one: (-one[0], one[1]))
+        return sorted(found, key=lambda one: (-one[0], *one[1:]))
 
 
 def read_groups(store: Store, states: NDArray[np.uint8]) -> Groups | None:
@@ -101,14 +101,14 @@ def read_groups(store: Store, states: NDArray[np.uint8]) -> Groups | None:
         live = np.flatnonzero(_states_of(states, members["seq"]) == KEPT)
         found.count(found.kept, (sources[i] for i in live.tolist()))
     for group, values in groupby(store.scan(MEMBERS), key=lambda item: group_of(item[0])):
-        times, sources = [], []
+        times, counts = list[NDArray[np.int64]](), Counter[bytes]()
         for _, value in values:
-            members, _, named = decoded(value, MEMBER, "id", "source")
+            members, _, sources = decoded(value, MEMBER, "id", "source")
             live = np.flatnonzero(_states_of(states, members["seq"]) > KEPT)
             times.append(members["time"][live])
-            sources += [named[i] for i in live.tolist()]
-        if sources:
-            _enter(found, group, np.concatenate(times), sources)
+            counts.update(found.count(found.dropped, (sources[i] for i in live.tolist())))
+        if counts:
+            _enter(found, group, np.concatenate(times), counts)
     return found
 
 
@@ -119,29 +119,27 @@ def _states_of(states: NDArray[np.uint8], seqs: NDArray[np.int64]) -> NDArray[np
     return np.where(there, states[np.where(there, seqs, 0)], np.uint8(0))
 
 
-def _enter(found: Groups, group: int, times: NDArray[np.int64], sources: list[bytes]) -> None:
-    counts = found.count(found.dropped, sources)
-    source, number = max(counts.items(), key=lambda item: (item[1], item[0]))
-    _push(found.largest, (len(sources), group), FIRST_GROUPS)
-    _push(found.shares, (number, group, source), MOST_SHARES)
+def _enter(found: Groups, group: int, times: NDArray[np.int64], counts: Counter[bytes]) -> None:
+    for source, number in counts.items():
+        if source in found.dropped and number > found.in_one_group.get(source, (0, 0))[0]:
+            found.in_one_group[source] = number, group
+    _push(found.largest, len(times), group)
     timed = np.sort(times[times != NO_TIME])
     if len(timed):
         within = np.arange(len(timed)) - np.searchsorted(timed, timed - HOUR, "right") + 1
-        _push(found.fastest, (int(within.max()), group), FIRST_GROUPS)
+        _push(found.fastest, int(within.max()), group)
 
 
-def _push(heap: list[Any], item: tuple[Any, ...], most: int) -> None:
-    """Add to a heap of the largest. Of equal ones the smaller group comes first."""
-    item = (item[0], -item[1], *item[2:])
-    if len(heap) < most:
-        heapq.heappush(heap, item)
-    elif item > heap[0]:
-        heapq.heapreplace(heap, item)
+def _push(heap: list[tuple[int, int]], number: int, group: int) -> None:
+    """Add to a heap of the first groups, as pairs of number and -group: of equal ones the smaller group is first."""
+    heapq.heappush(heap, (number, -group))
+    if len(heap) > FIRST_GROUPS:
+        heapq.heappop(heap)
 
 
-def leading(heap: list[Any]) -> list[Any]:
-    """The items of a heap of the largest, the largest first."""
-    return [(item[0], -item[1], *item[2:]) for item in sorted(heap, reverse=True)]
+def leading(heap: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The numbers and groups of such a heap, the largest number first."""
+    return [(number, -group) for number, group in sorted(heap, reverse=True)]
 
 
 def drops_of(
@@ -160,7 +158,7 @@ def drops_of(
     return [id for _, id in chosen], np.sort(np.concatenate(similarities))
 
 
-def shown_groups(store: Readable, found: list[Any], name: str) -> Iterator[dict[str, Any]]:
+def shown_groups(store: Readable, found: list[tuple[int, int]], name: str) -> Iterator[dict[str, Any]]:
     """Groups as the report shows them. name: of the number they are ordered by."""
     for number, group in leading(found):
         stored = row(store, group)

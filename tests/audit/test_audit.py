@@ -12,6 +12,7 @@ import pytest
 from support.commands import figures, run
 from support.json_lines import read_lines, write_lines
 
+from stream_lsh import Deduplicator, Document, Settings
 from stream_lsh.audit.groups import SHOWN, read_groups
 from stream_lsh.audit.rows import read_rows
 from stream_lsh.cli.stored import stored_settings
@@ -121,6 +122,12 @@ def test_counts_are_those_of_the_verdicts(tmp_path: Path, changes: bool, options
         times = sorted(document["at"] for verdict, document in drops if verdict["group"] == one["group"])
         assert one["drops_in_an_hour"] == max(sum(end - 3600 < time <= end for time in times) for end in times)
     assert found["figures"]["dropped_share"] == len(drops) / len(judged)
+    large = {source: number for source, number in sources.items() if number >= 20}
+    assert found["figures"]["dropped_share_of_source"] == max(dropped[source] / large[source] for source in large)
+    together = Counter((verdict["group"], document["from"]) for verdict, document in drops)
+    assert found["figures"]["group_share_of_source"] == max(
+        number / large[source] for (_, source), number in together.items() if source in large
+    )
 
 
 def test_a_footer_that_wipes_out_a_source_is_named(folder: Path) -> None:
@@ -276,6 +283,18 @@ def test_a_window_counts_what_is_stored(tmp_path: Path) -> None:
     latest = judged[-stored:]
     assert found["live"] == stored < len(judged)
     assert found["dropped"] == sum(verdict["kind"] != "unique" for verdict, _ in latest)
+
+
+def test_an_index_is_audited_while_it_is_written(tmp_path: Path) -> None:
+    documents = [Document(str(n), f"{FOOTER} {n // 3} {n // 3 * 7} {n // 3}") for n in range(900)]
+    with Deduplicator(Settings(), index=tmp_path / "index") as writer:
+        kinds: list[str] = []
+        for n in range(0, 900, 300):
+            kinds += [verdict.kind for verdict in writer.process(documents[n : n + 300])]
+            writer.commit()
+            found = audited(tmp_path)["documents"]
+            assert (found["kept"], found["live"], found["damaged"]) == (kinds.count("unique"), len(kinds), 0)
+            kinds += [verdict.kind for verdict in writer.process([Document(f"later {n}", FOOTER)])]  # for the next one
 
 
 def test_sources_beyond_the_first_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

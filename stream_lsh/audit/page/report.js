@@ -1,7 +1,7 @@
 // The report. All of it is made of the data, and texts are inserted as text only.
 
 const report = JSON.parse($("data").textContent);
-const MOST_SHOWN = 160;  // characters of an id
+const MOST_SHOWN = 80;  // characters of an id
 const idOf = (id) => make("bdi", { class: "id" }, id === null ? "no id" : shortened(String(id), MOST_SHOWN));
 const share = (value) => (value === null ? "not known" : value < 1 && value >= .9995 ? "above 99.9 %" : percent(value));
 const similarity = (value) => value.toFixed(3);
@@ -140,7 +140,7 @@ section("sources", "Sources", "Sources", ...(sources ? [
     ...(sources.rest.sources ? [[`${plural(sources.rest.sources, "other source")}`, count(sources.rest.documents), count(sources.rest.dropped), share(sources.rest.dropped / Math.max(1, sources.rest.documents))]] : []),
     ...(sources.uncounted ? [["further sources, not counted apart", count(sources.uncounted), "", ""]] : []),
     ...(sources.without ? [["without a source", count(sources.without), "", ""]] : [])]),
-  table("The highest shares, of sources with 20 documents or more", [sources.field, "documents", "dropped", "share"], sourceRows(sources.highest)),
+  ...(sources.highest.length ? [table("The highest shares, of sources with 20 documents or more", [sources.field, "documents", "dropped", "share"], sourceRows(sources.highest))] : []),
 ] : [quiet("Not known: the index keeps no groups, or has no source_field.")]));
 
 const when = (ms) => new Date(ms).toISOString().slice(0, report.times.minutes < 1440 ? 16 : 10).replace("T", " ");
