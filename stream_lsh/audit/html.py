@@ -11,7 +11,13 @@ from importlib.resources import files
 from typing import Any
 
 _OURS, _SERVED = files("stream_lsh.audit") / "page", files("stream_lsh.serve") / "page"
-_SHARED = ("format.js", "elements.js", "alignment.js", "differences.js")  # modules of the page of the service
+_SHARED = (
+    "json.js",
+    "format.js",
+    "elements.js",
+    "alignment.js",
+    "differences.js",
+)  # modules of the page of the service
 _MODULE = re.compile(r"^import .*;$\n|^export (?=const|function)", re.MULTILINE)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from stream_lsh.audit.estimates import CONFIDENCE, stratified, wilson
 from stream_lsh.audit.pairs import plain
@@ -33,11 +32,11 @@ def read_labels(path: Path) -> Labels:
         if not line.strip():
             continue
         try:
-            label = orjson.loads(line)
+            label = json.loads(line)
             seq, id, wrong = label["seq"], label["id"], label["wrong"]
             if type(seq) is not int or not isinstance(id, str | int) or type(wrong) is not bool or abs(seq) >= 2**63:
                 raise TypeError
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise InputError(
                 f'{path}:{number} is no label: it must be a JSON object with "seq", "id" and "wrong" (true or false), '
                 "as the report saves it"

@@ -38,7 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     edits = [TEXT, f"{TEXT} {HOSTILE}", f"{TEXT} שלום עולם", f"{TEXT} or so", *[f"{TEXT} {n} x" for n in range(26)]]
     documents = [
-        {"id": f"{HOSTILE}{n}" + "y" * 400 * (n == 3), "text": text, "from": HOSTILE, "at": 1_700_000_000 + 3600 * n}
+        {
+            "id": 2**60 + n if n > 3 else f"{HOSTILE}{n}" + "y" * 400 * (n == 3),
+            "text": text,
+            "from": HOSTILE,
+            "at": 1_700_000_000 + 3600 * n,
+        }
         for n, text in enumerate(edits)
     ]
     run(

@@ -1,6 +1,6 @@
 // The report. All of it is made of the data, and texts are inserted as text only.
 
-const report = JSON.parse($("data").textContent);
+const report = parse($("data").textContent);
 const MOST_SHOWN = 80;  // characters of an id
 const idOf = (id) => make("bdi", { class: "id" }, id === null ? "no id" : shortened(String(id), MOST_SHOWN));
 const share = (value) => (value === null ? "not known" : value < 1 && value >= .9995 ? "above 99.9 %" : percent(value));
@@ -56,7 +56,7 @@ function sides(pair) {
   if (!pair.sides) return quiet(pair.missing);
   const starts = pair.sides[0].spans ? align(...pair.sides.map((side) => side.text)) : [[], []];
   return make("div", { class: "two" }, ...pair.sides.map((side, i) => make("article", {},
-    make("p", { class: "order" }, i ? "Dropped: " : "Kept: ", idOf(i ? pair.id : pair.duplicate_of)),
+    make("p", { class: "order" }, i ? "Later: " : "Earlier: ", idOf(i ? pair.id : pair.duplicate_of)),
     make("div", { class: "text", tabindex: "0", role: "group", "aria-label": i ? "text of the later document" : "text of the earlier document" },
       ...(side.spans ? shownPieces(pieces(side.text, side.spans, starts[i]), (piece) => !piece.shared) : [side.text])),
     ...(side.cut ? [quiet("Only the beginning is shown.")] : []))));
@@ -83,7 +83,7 @@ function labelling(sample) {
     draw();
   };
   const save = () => {
-    const lines = sample.filter((pair) => labels.has(pair.seq)).map((pair) => JSON.stringify({ seq: pair.seq, id: pair.id, wrong: labels.get(pair.seq) }));
+    const lines = sample.filter((pair) => labels.has(pair.seq)).map((pair) => `{"seq":${pair.seq},"id":${idText(pair.id)},"wrong":${labels.get(pair.seq)}}`);
     const file = URL.createObjectURL(new Blob(lines.map((line) => `${line}\n`), { type: "application/x-ndjson" }));
     make("a", { href: file, download: "labels.jsonl" }).click();
     setTimeout(() => URL.revokeObjectURL(file), 60_000);
@@ -102,7 +102,7 @@ function labelling(sample) {
   function draw() {
     const pair = sample[place], given = labels.get(pair.seq);
     say(said, `Pair ${place + 1} of ${sample.length}, similarity ${similarity(pair.similarity)}: ${given === undefined ? "no label" : given ? "wrong" : "right"}. `
-      + `${plural(labels.size, "label")}, ${saved ? "all saved" : "not saved"}.`);
+      + (labels.size ? `${plural(labels.size, "label")}, ${saved ? "all saved" : "not saved"}.` : ""));
     for (const one of buttons.children) if ("yn".includes(one.dataset.key)) one.setAttribute("aria-pressed", given === (one.dataset.key === "n"));
     shown.replaceChildren(sides(pair));
   }
