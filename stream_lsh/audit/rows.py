@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.times import NO_TIME
+from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows import layout
 from stream_lsh.index.shard import Shard
@@ -82,11 +82,12 @@ class TimeBars:
         self.bars = wide
 
     def shown(self) -> list[tuple[int, int, int]]:
-        """Begin in ms since 1970, kept and dropped documents of each bar that is not empty."""
+        """Begin in ms since 1970, kept and dropped documents of each bar, from the first document to the last."""
         while self.bars and max(self.bars) - min(self.bars) >= MOST_BARS and self.minutes < STEPS[-1]:
             self._widen()
-        width = 60_000 * self.minutes
-        return [(width * bar, int(kept), int(dropped)) for bar, (kept, dropped) in sorted(self.bars.items())]
+        bars = range(min(self.bars), max(self.bars) + 1) if self.bars else ()
+        counts = ((bar, self.bars.get(bar, (0, 0))) for bar in bars)
+        return [(60_000 * self.minutes * bar, int(kept), int(dropped)) for bar, (kept, dropped) in counts]
 
 
 @dataclass
@@ -140,16 +141,14 @@ class Rows:
         dropped = (kinds == layout.NEAR) | (kinds == layout.EXACT)
         sound = (seqs >= 0) & (seqs < len(self.states)) & (dropped | (kinds == layout.UNIQUE))
         sound &= ~dropped | ((similarity >= 0) & (similarity < 1 + 1e-6))  # no NaN either
+        sound &= (times == NO_TIME) | ((times >= 0) & (times < LAST_TIME))
         unknown = kinds == layout.UNKNOWN
         self.provisional += int(np.count_nonzero(unknown))
         self.damaged += int(np.count_nonzero(~sound & ~unknown))
         found = np.empty(np.count_nonzero(sound), DOCUMENT)
         found["shard"], found["row"] = shard, places[sound]
-        found["seq"], found["similarity"], found["kind"] = (
-            seqs[sound],
-            np.minimum(similarity[sound], 1),
-            kinds[sound] + 1,
-        )
+        found["seq"], found["similarity"] = seqs[sound], np.minimum(similarity[sound], 1)
+        found["kind"] = kinds[sound] + 1
         found["rank"] = ranks(found["seq"])
         dropped, times, sizes = dropped[sound], times[sound], sizes[sound]
         self.states[found["seq"]] = found["kind"]

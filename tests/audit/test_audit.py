@@ -267,13 +267,13 @@ def test_damaged_rows_are_left_out_and_said(folder: Path, tmp_path: Path) -> Non
     rows = index.shards[0].rows.recent
     before = read_rows(index, 10, [])
     rows[3, layout.FLAGS] |= np.uint64(0x7F << 16)  # no kind
-    rows[4, layout.SEQ] = np.uint64(1 << 62)
+    rows[4, layout.SEQ] = rows[5, layout.TIME] = np.uint64(1 << 62)
     (near, *_) = before.borderline.documents["row"].tolist()
     rows[near, layout.SIMILARITY] = np.float64("nan").view(np.uint64)
     after = read_rows(index, 10, [])
     index.close()
-    assert (before.damaged, after.damaged) == (0, 3)
-    assert after.documents == before.documents - 3
+    assert (before.damaged, after.damaged) == (0, 4)
+    assert after.documents == before.documents - 4
 
 
 def test_a_window_counts_what_is_stored(tmp_path: Path) -> None:
