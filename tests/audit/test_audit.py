@@ -277,7 +277,7 @@ def test_damaged_rows_are_left_out_and_said(folder: Path, tmp_path: Path) -> Non
 
 
 def test_a_window_counts_what_is_stored(tmp_path: Path) -> None:
-    judged = fed(tmp_path, feed(2000), *SOURCED, "--window", "1d", "--segment-documents", "256")
+    judged = fed(tmp_path, feed(800), *SOURCED, "--window", "2d")
     found = audited(tmp_path)["documents"]
     stored = figures("info", tmp_path / "index")["documents"]["stored"]
     latest = judged[-stored:]
