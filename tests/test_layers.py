@@ -44,7 +44,7 @@ LAYERS = (
     ("kafka.tools",),
     ("serve",),
     ("client", "mcp"),
-    ("evaluation",),
+    ("audit", "evaluation"),
     ("demo",),
     ("cli",),
 )

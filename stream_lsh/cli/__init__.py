@@ -21,6 +21,7 @@ COMMANDS = {
     "serve": "Serve an index over HTTP, with a page that shows what happens.",
     "mcp": "Serve an index to agents, as tools of the Model Context Protocol.",
     "groups": "Show the groups of an index: which documents spread.",
+    "audit": "Show what an index has dropped, and whether that was right.",
     "alerts": "Try the rules of alerts, or send alerts to a receiver.",
     "tune": "Choose bands and rows for a threshold and a recall.",
     "evaluate": "Compare the pairs found with all true pairs, or with given pairs.",

@@ -65,7 +65,7 @@ def compare(signer: Signs, one: str, other: str, *, later: bool = False) -> Comp
         return Compared(similarity(settings.measure, a, b, settings.dimensions))
     found = [set(signer.shingle(data, np.array([len(data)]))[0].tolist()) for data in map(_encoded, (one, other))]
     shared, sizes = found[0] & found[1], (len(found[0]), len(found[1]))
-    spans = tuple(_joined(_marked(signer, text, shared)) for text in (one, other))
+    spans = tuple(spans_of(signer, text, shared) for text in (one, other))
     quoted = settings.measure == "containment"
     whole = min(sizes) if quoted else len(found[0] | found[1])
     return Compared(
@@ -133,6 +133,11 @@ def _why(similarity: float, match: bool, settings: Settings) -> str:
     else:
         apart = f"more than {MOST_COUNTED}" if settings.measure == "levenshtein" else "infinite"
     return f"a distance of {apart} is {'not ' * match}above that of {settings.max_distance:g}"
+
+
+def spans_of(signer: Signs, text: str, shared: set[int]) -> list[Span]:
+    """The ranges of characters of a text that are covered by these shingles, ascending and disjoint."""
+    return _joined(_marked(signer, text, shared))
 
 
 def _encoded(text: str) -> bytes:

@@ -79,6 +79,15 @@ class DeletedRows(Struct):
         marks[: kept * _WORDS], changed[:kept] = self.marks[dropped * _WORDS :], self.changed[dropped:]
         self.marks, self.changed, self.first = marks, changed, first
 
+    def deleted(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these rows are deleted."""
+        found, places = np.zeros(len(rows), np.bool_), rows - int(self.first)
+        marked = places >> 5 < len(self.marks)
+        places = places[marked].astype(np.uint64)
+        words = self.marks[places >> np.uint64(5)]
+        found[marked] = words >> np.uint64(2) * (places & np.uint64(31)) & np.uint64(1) != 0
+        return found
+
     def room_for(self, versions: int) -> None:
         """Make room for this many deletions before the next commit."""
         if (least := int(self.version_count) + versions) > len(self.versions):

@@ -1,0 +1,1 @@
+"""An audit of what an index has dropped (docs/how-to/audit.md)."""

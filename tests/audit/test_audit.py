@@ -1,0 +1,311 @@
+"""`stream-lsh audit`, compared with the verdicts of a small feed, one by one."""
+
+import json
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.commands import figures, run
+from support.json_lines import read_lines, write_lines
+
+from stream_lsh import Deduplicator, Document, Settings
+from stream_lsh.audit.groups import SHOWN, read_groups
+from stream_lsh.audit.rows import read_rows
+from stream_lsh.cli.stored import stored_settings
+from stream_lsh.index.index import Index
+from stream_lsh.index.rows import layout
+
+WORDS = [f"{a}{b}" for a in "bcdfghklmnprst" for b in ("ake", "oli", "un", "erra", "ist", "ombo")]
+FOOTER = " ".join(f"all rights of part {n} are reserved" for n in range(12))
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+SOURCED = ("--source-field", "from", "--time-field", "at")
+UPDATES = (*SOURCED, "--on-conflict", "update", "--deleted-field", "gone")
+
+
+def feed(documents: int = 600, *, changes: bool = False) -> list[dict[str, Any]]:
+    """Texts, edits of earlier ones, and a source whose documents are mostly a footer; with updates and deletions."""
+    chance, found, texts = random.Random(20261127), list[dict[str, Any]](), [FOOTER]
+    for n in range(documents):
+        text, kind, source = " ".join(chance.choices(WORDS, k=chance.randint(20, 60))), chance.random(), "daily"
+        if kind < 0.1:
+            text, source = " ".join(chance.choices(WORDS, k=4)) + " " + FOOTER, "footer"
+        elif kind < 0.5:
+            words = chance.choice(texts).split()
+            for place in chance.sample(range(len(words)), min(chance.randint(0, 3), len(words))):
+                words[place] = chance.choice(WORDS)
+            text, source = " ".join(words), chance.choice(["daily", HOSTILE, "صحيفة", 17])
+        texts.append(text)
+        document = {"id": f"d{n}", "text": text, "from": source, "at": 1_700_000_000 + 400 * n}
+        if changes and n and chance.random() < 0.2:
+            document["id"] = f"d{chance.randrange(n)}"
+            if chance.random() < 0.3:
+                document = {"id": document["id"], "gone": True, "at": document["at"]}
+        found.append(document)
+    return found
+
+
+def fed(folder: Path, documents: list[dict[str, Any]], *options: object) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Make an index of documents. Returns the verdict on each, and the document."""
+    run(
+        "dedup", write_lines(folder / "feed", documents), "--index", folder / "index", "--unique", folder / "unique",
+        "--verdicts", folder / "verdicts", "--quiet", *(options or SOURCED),
+    )  # fmt: skip
+    verdicts = read_lines(folder / "verdicts")
+    return list(zip(verdicts, documents, strict=True))
+
+
+def live(judged: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The latest versions that were not deleted."""
+    found: dict[Any, Any] = {}
+    for verdict, document in judged:
+        if verdict["kind"] == "deleted":
+            found.pop(verdict["id"], None)
+        elif verdict["kind"] in ("unique", "near_duplicate", "exact_duplicate"):
+            found[verdict["id"]] = verdict, document
+    return list(found.values())
+
+
+def audited(folder: Path, *options: object) -> dict[str, Any]:
+    return figures("audit", "--index", folder / "index", *options)
+
+
+def report_of(folder: Path, *options: object) -> tuple[str, dict[str, Any]]:
+    """The report, and its data."""
+    run("audit", "--index", folder / "index", "--html", folder / "report.html", *options)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    data = page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0]
+    return page, json.loads(data)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audit")
+    fed(folder, feed())
+    return folder
+
+
+@pytest.mark.parametrize(("changes", "options"), [
+    (False, ()), (True, UPDATES), (True, (*UPDATES, "--shards", "2")), (False, (*SOURCED, "--verify", "signature"))
+])  # fmt: skip
+def test_counts_are_those_of_the_verdicts(tmp_path: Path, changes: bool, options: tuple[str, ...]) -> None:
+    judged = live(fed(tmp_path, feed(changes=changes), *options))
+    found = audited(tmp_path)
+    drops = [(verdict, document) for verdict, document in judged if verdict["kind"] != "unique"]
+    kinds = Counter(verdict["kind"] for verdict, _ in judged)
+    assert found["documents"]["live"] == len(judged)
+    assert found["documents"]["kept"] == kinds["unique"]
+    assert found["documents"]["near_duplicates"] == kinds["near_duplicate"]
+    assert found["documents"]["exact_duplicates"] == kinds["exact_duplicate"]
+    assert (found["documents"]["removed"] > 0) is changes
+    sources = Counter(document["from"] for _, document in judged)
+    dropped = Counter(document["from"] for _, document in drops)
+    assert {one["source"]: (one["documents"], one["dropped"]) for one in found["sources"]["most"]} == {
+        source: (number, dropped[source]) for source, number in sources.items()
+    }
+    assert found["sources"]["without"] == found["sources"]["rest"]["documents"] == 0
+    width = 60_000 * found["times"]["minutes"]
+    bars = Counter(
+        (1000 * document["at"] // width * width, verdict["kind"] != "unique") for verdict, document in judged
+    )
+    assert {(at, drop): n for at, *both in found["times"]["bars"] for drop, n in enumerate(both) if n} == bars
+    assert sum(n for _, n in found["similarities"]) == sum(n for _, _, n in found["sizes"]) == len(drops)
+    for one in found["thresholds"]["higher"]:
+        assert one["fewer"] == sum(verdict["similarity"] < one["threshold"] for verdict, _ in drops)
+    groups = Counter(verdict["group"] for verdict, _ in drops)
+    assert {one["group"]: one["drops"] for one in found["groups"]["largest"]}.items() <= groups.items()
+    assert found["groups"]["largest"][0]["drops"] == max(groups.values())
+    for one in found["groups"]["fastest"]:
+        times = sorted(document["at"] for verdict, document in drops if verdict["group"] == one["group"])
+        assert one["drops_in_an_hour"] == max(sum(end - 3600 < time <= end for time in times) for end in times)
+    assert found["figures"]["dropped_share"] == len(drops) / len(judged)
+    large = {source: number for source, number in sources.items() if number >= 20}
+    assert found["figures"]["dropped_share_of_source"] == max(dropped[source] / large[source] for source in large)
+    together = Counter((verdict["group"], document["from"]) for verdict, document in drops)
+    assert found["figures"]["group_share_of_source"] == max(
+        number / large[source] for (_, source), number in together.items() if source in large
+    )
+
+
+def test_a_footer_that_wipes_out_a_source_is_named(folder: Path) -> None:
+    _, found = report_of(folder)
+    (suspect,) = (one for one in found["shared_texts"] if one["set"])
+    assert suspect["source"] == "footer" and suspect["share_of_source"] > 0.9 and suspect["shared_share"] > 0.9
+    assert suspect["similar_without"] <= 2
+    (marked,) = [suspect["text"][a:b] for a, b in suspect["spans"]]
+    assert marked == FOOTER
+    limit = float(suspect["set"].partition("threshold = ")[2].partition(":")[0])
+    similar = [v["similarity"] for v in read_lines(folder / "verdicts") if v["group"] == suspect["group"]][1:]
+    assert sum(similarity < limit for similarity in similar) >= 0.9 * len(similar)
+
+
+def test_pairs_are_next_to_the_threshold(folder: Path) -> None:
+    _, found = report_of(folder)
+    near = sorted(v["similarity"] for v in read_lines(folder / "verdicts") if v["kind"] == "near_duplicate")
+    assert [pair["similarity"] for pair in found["pairs"]["above"]] == near[:16]
+    kept = {v["id"] for v in read_lines(folder / "verdicts") if v["kind"] == "unique"}
+    below = found["pairs"]["below"]
+    assert below and all(0.6 <= pair["similarity"] < 0.8 for pair in below)
+    texts = {document["id"]: document["text"] for document in read_lines(folder / "feed")}
+    for pair in below:
+        assert {pair["id"], pair["duplicate_of"]} <= kept
+        sets = [shingles(texts[pair[name]]) for name in ("id", "duplicate_of")]
+        assert pair["similarity"] == len(sets[0] & sets[1]) / len(sets[0] | sets[1])
+        assert pair["sides"][0]["text"] == texts[pair["duplicate_of"]]
+    (lower,) = (one for one in found["thresholds"]["lower"] if one["threshold"] == 0.7)
+    order = [document for document in read_lines(folder / "feed") if document["id"] in kept]
+    sets = [shingles(document["text"]) for document in order]
+    true = sum(any(0.7 <= len(b & a) / len(b | a) < 0.8 for a in sets[:n]) for n, b in enumerate(sets))
+    assert 0.9 * true <= lower["share_of_kept"] * len(kept) <= true
+    assert lower["low"] <= lower["share_of_kept"] <= lower["high"]
+
+
+def shingles(text: str) -> set[tuple[str, ...]]:
+    words = text.split()
+    return set(zip(words, words[1:], words[2:], strict=False))
+
+
+def test_labels_estimate_wrong_drops(folder: Path, tmp_path: Path) -> None:
+    _, found = report_of(folder, "--sample", "50")
+    sample = found["pairs"]["sample"]
+    assert len({pair["seq"] for pair in sample}) == len(sample) >= 40
+    labels = [{"seq": pair["seq"], "id": pair["id"], "wrong": pair["similarity"] < 0.85} for pair in sample] + [
+        {"seq": 10**6, "id": "d1", "wrong": True},
+        {"seq": sample[0]["seq"] + 1, "id": "no such", "wrong": True},
+    ]
+    wrong = audited(folder, "--labels", write_lines(tmp_path / "labels", labels))["wrong_drops"]
+    drops = [
+        v["similarity"] for v in read_lines(folder / "verdicts") if v["kind"] in ("near_duplicate", "exact_duplicate")
+    ]
+    assert wrong["labelled"] == len(sample) and wrong["unused"] == 2
+    assert wrong["share"] == pytest.approx(sum(similarity < 0.85 for similarity in drops) / len(drops))
+    assert wrong["low"] < wrong["share"] < wrong["high"]
+    one = audited(folder, "--labels", write_lines(tmp_path / "one", labels[:1]))["wrong_drops"]
+    assert one["share"] is None and one["low"] < 0.2 and one["high"] > 0.5
+    for line in ("{}", "[", '{"seq": true, "id": "a", "wrong": true}', '{"seq": 1e99, "id": "a", "wrong": true}'):
+        (tmp_path / "bad").write_text(f"{json.dumps(labels[0])}\n{line}\n")
+        assert (
+            "bad:2 is no label"
+            in run("audit", "--index", folder / "index", "--labels", tmp_path / "bad", code=4).stderr
+        )
+
+
+def test_conditions_end_with_1(folder: Path) -> None:
+    def failing(condition: str, code: int) -> str:
+        return run("audit", "--index", folder / "index", "--fail-if", condition, code=code).stderr
+
+    assert "dropped_share_of_source is 0.9" in failing("dropped_share_of_source>0.5", 1)
+    assert "group_share_of_source" in failing("group_share_of_source >= 90%", 1)
+    assert failing("dropped_share>0.99", 0) == ""
+    assert "did you mean dropped_share_of_source?" in failing("dropped_share_of_sorce>0.5", 2)
+    assert "give FIGURE>NUMBER" in failing("dropped_share=0.5", 2)
+    assert "give labels with --labels" in failing("wrong_drop_share>0.1", 2)
+
+
+def test_what_was_not_compared_is_counted_in_verdicts(folder: Path, tmp_path: Path) -> None:
+    judged = fed(tmp_path, [{"id": n, "text": FOOTER + f" {n} x y z"} for n in range(60)], "--compare-with", "all",
+    "--max-candidates", "2")  # fmt: skip
+    counts = [verdict.get("not_compared", 0) for verdict, _ in judged]
+    found = audited(tmp_path, "--verdicts", tmp_path / "verdicts")["not_compared"]
+    assert found == {
+        "verdicts": 60, "not_compared": sum(map(bool, counts)), "buckets_and_candidates": sum(counts)
+    }  # fmt: skip
+    assert sum(counts) > 0
+    run("audit", "--index", folder / "index", "--verdicts", folder / "feed", code=4)
+
+
+def test_texts_and_ids_are_data_only(tmp_path: Path) -> None:
+    text = " ".join([HOSTILE, "{{DATA}}", "<!--", "שלום", *WORDS[:20]])
+    documents = [
+        {"id": f"{HOSTILE}{n}\ud800" + "x" * 500, "text": text + " a b c d e"[: 2 * n], "from": HOSTILE}
+        for n in range(4)
+    ]
+    fed(tmp_path, documents, "--source-field", "from")
+    page, found = report_of(tmp_path)
+    assert HOSTILE not in page and "<!--" not in page and page.count("<script") == page.count("</script>") == 2
+    assert [pair["id"] for pair in found["pairs"]["above"]] and found["pairs"]["above"][0]["sides"][0]["text"] == text
+    assert found["sources"]["most"][0]["source"] == HOSTILE
+    policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "") and "https://" not in page
+
+
+TWICE = [{"id": n, "text": f"{FOOTER[:40]} {n // 2}", "vector": [n // 2, 1.0, 2.0], "lang": "en"} for n in range(30)]
+
+
+@pytest.mark.parametrize(("documents", "options"), [
+    ([], ()), (TWICE[:1], ()), ([{**one, "text": FOOTER} for one in TWICE], ()), (TWICE, ("--no-groups",)),
+    (TWICE, ("--match-within", "lang")), (TWICE, ("--threshold", "0.25")), (TWICE, ("--threshold", "1")),
+    (TWICE, ("--measure", "containment")), (TWICE, ("--measure", "levenshtein", "--max-distance", "2")),
+    (TWICE, ("--measure", "tf-idf")), (TWICE, ("--measure", "cosine", "--dimensions", "3")),
+])  # fmt: skip
+def test_any_index_has_a_report(tmp_path: Path, documents: list[dict[str, Any]], options: tuple[str, ...]) -> None:
+    """None of these has sources or times."""
+    words = (
+        "dedup",
+        write_lines(tmp_path / "feed", documents),
+        "--index",
+        tmp_path / "index",
+        "--unique",
+        tmp_path / "u",
+    )
+    run(*words, "--quiet", *options)
+    _, found = report_of(tmp_path)
+    assert found["sources"] is None and found["times"]["bars"] == []
+    assert found["documents"]["live"] == len(documents)
+    assert found["documents"]["dropped"] == len(documents) - len(read_lines(tmp_path / "u"))
+    assert [pair["seq"] for pair in found["pairs"]["sample"]] or not found["documents"]["dropped"]
+
+
+def test_damaged_rows_are_left_out_and_said(folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(folder / "index", tmp_path / "index")
+    settings = stored_settings(copy)
+    index = Index(settings, copy, read_only=True)
+    rows = index.shards[0].rows.recent
+    before = read_rows(index, 10, [])
+    rows[3, layout.FLAGS] |= np.uint64(0x7F << 16)  # no kind
+    rows[4, layout.SEQ] = rows[5, layout.TIME] = np.uint64(1 << 62)
+    (near, *_) = before.borderline.documents["row"].tolist()
+    rows[near, layout.SIMILARITY] = np.float64("nan").view(np.uint64)
+    after = read_rows(index, 10, [])
+    index.close()
+    assert (before.damaged, after.damaged) == (0, 4)
+    assert after.documents == before.documents - 4
+
+
+def test_a_window_counts_what_is_stored(tmp_path: Path) -> None:
+    judged = fed(tmp_path, feed(800), *SOURCED, "--window", "2d")
+    found = audited(tmp_path)["documents"]
+    stored = figures("info", tmp_path / "index")["documents"]["stored"]
+    latest = judged[-stored:]
+    assert found["live"] == stored < len(judged)
+    assert found["dropped"] == sum(verdict["kind"] != "unique" for verdict, _ in latest)
+
+
+def test_an_index_is_audited_while_it_is_written(tmp_path: Path) -> None:
+    documents = [Document(str(n), f"{FOOTER} {n // 3} {n // 3 * 7} {n // 3}") for n in range(900)]
+    with Deduplicator(Settings(), index=tmp_path / "index") as writer:
+        kinds: list[str] = []
+        for n in range(0, 900, 300):
+            kinds += [verdict.kind for verdict in writer.process(documents[n : n + 300])]
+            writer.commit()
+            found = audited(tmp_path)["documents"]
+            assert (found["kept"], found["live"], found["damaged"]) == (kinds.count("unique"), len(kinds), 0)
+            kinds += [verdict.kind for verdict in writer.process([Document(f"later {n}", FOOTER)])]  # for the next one
+
+
+def test_sources_beyond_the_first_are_summed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [{"id": n, "text": f"{FOOTER} {n // 4}", "from": f"s{n % 300}"} for n in range(900)]
+    fed(tmp_path, documents, "--source-field", "from", "--verify", "signature", "--threshold", "1")
+    sources = audited(tmp_path)["sources"]
+    assert (sources["number"], len(sources["most"]), sources["rest"]["sources"]) == (300, SHOWN, 300 - SHOWN)
+    assert sum(one["documents"] for one in sources["most"]) + sources["rest"]["documents"] == 900
+    monkeypatch.setattr("stream_lsh.audit.groups.MOST_SOURCES", 100)
+    index = Index(stored_settings(tmp_path / "index"), tmp_path / "index", read_only=True)
+    groups = read_groups(index.store, read_rows(index, 10, []).states)
+    index.close()
+    assert groups is not None and groups.unnamed > 0
+    assert groups.unnamed + sum(map(groups.documents, groups.sources)) == 900
