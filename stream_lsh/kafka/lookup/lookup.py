@@ -42,6 +42,7 @@ from stream_lsh.wire.source import ROW_BITS
 ROLE = "lookup"
 POLL_MS = 100
 LOOK_SECONDS = 1.0  # between two looks at the commits of the judge
+MEMTABLE_DOCUMENTS = 16_384  # more would be read again for each frame that is opened
 FRAME_SECONDS = 1.0  # a frame answers at least so long, before the next one is applied
 SHARE = 4.0  # and at least so many times as long as opening it took
 Answer = TypeVar("Answer")
@@ -89,7 +90,8 @@ class Lookup:
     """
 
     def __init__(self, settings: KafkaSettings, folder: Path) -> None:
-        self._settings = settings.model_copy(update={"data_folder": folder})
+        rows = min(settings.memtable_documents, MEMTABLE_DOCUMENTS)
+        self._settings = settings.model_copy(update={"data_folder": folder, "memtable_documents": rows})
         self._folder = folder
         self._topics = Topics.of(settings)
         self._using = asyncio.Lock()  # whoever has it uses the open shards, or changes them
