@@ -80,7 +80,10 @@ def query(
         wanted, lines = read_text(text, bare=settings.measure in ("jaccard", "containment")), list[str]()
         if not wanted.strip():
             raise UsageError("the text is empty; give some text, a file, or - for standard input")
-        columns = documents_of(settings, settings.document_fields, [asked(wanted, settings)], values)
+        try:
+            columns = documents_of(settings, settings.document_fields, [asked(wanted, settings)], values)
+        except TypeError as error:  # a list instead of bits, say
+            raise UsageError(str(error)) from None
 
         def ask(reader: IndexReader) -> tuple[Any, int]:
             return similar(reader, columns, -1)[0], reader.count

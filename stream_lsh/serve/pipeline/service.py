@@ -108,7 +108,7 @@ class PipelineService(Interface):
         if self.intake.health != "starting":
             return None
         done = sum(reader.up_to_date for reader in self._readers)
-        if self._lookup is not None and done == len(self._readers) - 1:
+        if self._lookup is not None and done == len(self._readers) - 1 and not self._readers[-1].up_to_date:
             return self._lookup.progress
         return Step("reading the topics from Kafka", done, len(self._readers), "readers")
 
