@@ -107,7 +107,8 @@ class Lookup:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     async def ask(self, question: Callable[[IndexReader], Answer]) -> tuple[Answer, AsOf]:
-        """The answer to a question, which runs in another thread, and the frame that it is as of.
+        """The answer to a question, which runs in another thread, and the frame that it is as of. The reader is valid
+        until the question returns, so the answer must have all that it needs.
 
         Raises:
             NotReady: there is no frame to answer from.

@@ -28,6 +28,7 @@ from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
+from stream_lsh.index.reader import IndexReader
 from stream_lsh.judging.verdicts import deletion
 from stream_lsh.kafka.lookup.lookup import Lookup, NotReady
 from stream_lsh.kafka.names import Topics
@@ -194,12 +195,17 @@ class PipelineService(Interface):
         columns = await asyncio.to_thread(
             parse_lines, lines.data, lines.starts, lines.ends, self._fields, rejected=lines.rejected
         )
+
+        def ask(reader: IndexReader) -> tuple[list[bytes], dict[int, Rejection]]:
+            judged = checked(reader, columns)
+            return verdict_lines(judged), judged.reasons  # which reads the ids
+
         try:
-            judged, as_of = await self._lookup.ask(lambda reader: checked(reader, columns))
+            (verdicts, rejected), as_of = await self._lookup.ask(ask)
         except NotReady as error:
             raise Problem(503, f"nothing can be checked yet: {error}", headers={"Retry-After": "5"}) from None
         facts = b',"as_of":%b}' % orjson.dumps(as_of.facts)
-        return Answers([line[:-1] + facts for line in verdict_lines(judged)], judged.reasons)
+        return Answers([verdict[:-1] + facts for verdict in verdicts], rejected)
 
     async def _sent(self, work: Add | Delete) -> Answers:
         records = self._deletions(work.ids) if isinstance(work, Delete) else self._records(work.lines)
