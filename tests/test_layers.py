@@ -23,6 +23,7 @@ LAYERS = (
     ("index.segments",),
     ("index.shard",),
     ("index.evidence", "index.source_positions", "index.erasure", "index.batch_run"),
+    ("index.reader",),
     ("index.index",),
     ("index.comparison",),
     ("judging",),
@@ -41,6 +42,7 @@ LAYERS = (
     ("kafka.consumer",),
     ("kafka.match", "kafka.judge", "kafka.forward", "kafka.sequence", "kafka.groups"),
     ("kafka.sign",),  # signers read what the sequencer has accepted
+    ("kafka.lookup",),
     ("kafka.tools",),
     ("serve",),
     ("client", "mcp"),

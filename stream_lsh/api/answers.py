@@ -12,6 +12,7 @@ from stream_lsh.documents.columns import Rejection
 from stream_lsh.documents.fields import id_value
 from stream_lsh.embedded.engine import Judged
 from stream_lsh.index.index import Index
+from stream_lsh.index.reader import IndexReader
 from stream_lsh.index.rows import layout
 from stream_lsh.judging import verdicts
 from stream_lsh.judging.verdicts import Judgement
@@ -28,7 +29,7 @@ def known_id(id: bytes) -> str | int:
     return value
 
 
-def matches_of(judgement: Judgement, index: Index, i: int) -> Iterator[Match]:
+def matches_of(judgement: Judgement, index: IndexReader, i: int) -> Iterator[Match]:
     """The matches of a document, the best first."""
     for m in range(int(judgement.starts[i]), int(judgement.starts[i + 1])):
         id = index.id_of(int(judgement.matched_shards[m]), int(judgement.matched_rows[m]))

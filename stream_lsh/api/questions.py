@@ -15,14 +15,16 @@ from stream_lsh.api.group_table import GroupTable, Order
 from stream_lsh.api.guard import Guard
 from stream_lsh.api.verdict import Match
 from stream_lsh.documents.builder import Builder
-from stream_lsh.documents.columns import Columns
+from stream_lsh.documents.columns import Columns, Fields
 from stream_lsh.documents.document import Document, plain_id
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.stored import Stored, stored
 from stream_lsh.errors import UsageError
+from stream_lsh.index.reader import IndexReader
 from stream_lsh.judging.verdicts import judge, reasons
+from stream_lsh.settings.model import Settings
 
 Wanted = str | bytes | int | Sequence[str] | Set[str] | Mapping[str, float] | Sequence[float] | NDArray[Any]
 """What can be looked for: a text, or what the index has instead: a set, weights, a vector or bits."""
@@ -84,27 +86,11 @@ class Questions:
         return answers
 
     def _asked(self, texts: Sequence[Wanted], within: Mapping[str, str | int | None] | None) -> Columns:
-        item, builder = self.settings.item, Builder(self._engine.fields)
-        kind = item.kind if item is not None else "set" if self.settings.set_field is not None else "text"
-        for text in texts:
-            if text is None:
-                raise TypeError(f"the {kind} to look for is None")
-            builder.add(Document(0, within=within, **{kind: text}))  # type: ignore[arg-type]
-        found = builder.columns()
-        for rejection in found.rejected.values():
-            raise UsageError(rejection.detail)
-        return found
+        return asked(self.settings, self._engine.fields, texts, within)
 
     def _answers(self, found: Columns) -> Iterator[list[Match]]:
         with self._guard.whole():
-            signed = self._index.sign(found, want_texts=False)
-            matches = self._index.query(signed)
-            seqs = np.full(len(found), self._engine.seq)
-            judgement = judge(matches, found.ids, seqs, self.settings.max_matches, self._index)
-            for rejection in reasons(judgement, signed.rejected).values():
-                raise UsageError(rejection.detail)
-            answers = [list(matches_of(judgement, self._index, i)) for i in range(len(found))]
-        return iter(answers)
+            return iter(similar(self._index, found, self._engine.seq))
 
     def get(self, id: str | int) -> StoredDocument | None:
         """The document with an id; None if there is none, or if it has left the window.
@@ -201,3 +187,37 @@ class Questions:
         """
         with self._guard.whole():
             return list(GroupTable(self._engine).members(group))
+
+
+def asked(
+    settings: Settings, fields: Fields, texts: Sequence[Wanted], within: Mapping[str, str | int | None] | None
+) -> Columns:  # fmt: skip
+    """What is looked for, as documents; see `Questions.query`.
+
+    Raises:
+        TypeError, UsageError: as `Questions.query`.
+    """
+    item, builder = settings.item, Builder(fields)
+    kind = item.kind if item is not None else "set" if settings.set_field is not None else "text"
+    for text in texts:
+        if text is None:
+            raise TypeError(f"the {kind} to look for is None")
+        builder.add(Document(0, within=within, **{kind: text}))  # type: ignore[arg-type]
+    found = builder.columns()
+    for rejection in found.rejected.values():
+        raise UsageError(rejection.detail)
+    return found
+
+
+def similar(index: IndexReader, found: Columns, seq: int) -> list[list[Match]]:
+    """Documents that are similar to each of these, the best first. seq: number of the next document.
+
+    Raises:
+        UsageError: one cannot be compared.
+    """
+    signed = index.sign(found, want_texts=False)
+    seqs = np.full(len(found), seq)
+    judgement = judge(index.query(signed), found.ids, seqs, index.settings.max_matches, index)
+    for rejection in reasons(judgement, signed.rejected).values():
+        raise UsageError(rejection.detail)
+    return [list(matches_of(judgement, index, i)) for i in range(len(found))]

@@ -40,24 +40,11 @@ NOTHING = 1
 TEXT_FILES = (".txt", ".json", ".jsonl", ".md", ".html", ".htm", ".csv")
 
 
-@click.command(
-    cls=Command,
-    examples=EXAMPLES,
-    help="""Show the documents of an index that are similar to a text, the most similar first. The index does not
-change. Another process may be writing to it: the last commit is read.
-
-TEXT is the text itself, a file with it, or - for standard input. It is compared with the settings of the index. For an
-index of sets TEXT is a list of elements, one a line or separated by commas. For an index of vectors it is a JSON list
-of numbers, or float32 in base64. For an index of bit vectors it is hexadecimal or base64.
-
-The matches are a table on a terminal, and JSON lines elsewhere. The exit code is 1 if nothing matches TEXT.
-
-With --input instead of TEXT, each document of a feed gets the verdict that it would get as the next document. The
-documents are not compared with each other. A document that cannot be processed is `rejected`, with the reason.""",
-    params=[
-        index_option(required=True),
+def query_options() -> list[Option]:
+    """What is looked for, and how it is shown."""
+    return [
         Option(
-            ["--threshold"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
+            ["--threshold", "least"], type=click.FloatRange(0, 1), metavar="S", section=SIMILARITY,
             help="with TEXT, the least similarity of a match, at least that of the index  [that of the index]",
         ),
         Option(
@@ -79,8 +66,25 @@ documents are not compared with each other. A document that cannot be processed 
         ),
         Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
         quiet_option(),
-    ],
-)  # fmt: skip
+    ]  # fmt: skip
+
+
+@click.command(
+    cls=Command,
+    examples=EXAMPLES,
+    help="""Show the documents of an index that are similar to a text, the most similar first. The index does not
+change. Another process may be writing to it: the last commit is read.
+
+TEXT is the text itself, a file with it, or - for standard input. It is compared with the settings of the index. For an
+index of sets TEXT is a list of elements, one a line or separated by commas. For an index of vectors it is a JSON list
+of numbers, or float32 in base64. For an index of bit vectors it is hexadecimal or base64.
+
+The matches are a table on a terminal, and JSON lines elsewhere. The exit code is 1 if nothing matches TEXT.
+
+With --input instead of TEXT, each document of a feed gets the verdict that it would get as the next document. The
+documents are not compared with each other. A document that cannot be processed is `rejected`, with the reason.""",
+    params=[index_option(required=True), *query_options()],
+)
 @click.argument("text", metavar="[TEXT|FILE|-]", required=False)
 @click.pass_context
 def query(
@@ -88,7 +92,7 @@ def query(
     /,
     text: str | None,
     folder: Path,
-    threshold: float | None,
+    least: float | None,
     top: int | None,
     within: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -96,20 +100,27 @@ def query(
     as_json: bool,
     quiet: bool,
 ) -> None:
+    check_options(text, inputs, output, within, least)
+    given = {} if top is None else {"max_matches": top}
+    if text is None:
+        query_documents(chosen_inputs(inputs, ""), output or STANDARD, folder, given, quiet)
+    else:
+        found = query_text(text, values_of(within), folder, given, least, as_json=as_json, quiet=quiet)
+        context.exit(0 if found else NOTHING)
+
+
+def check_options(
+    text: str | None, inputs: Sequence[str], output: str | None, within: Sequence[str], least: float | None
+) -> None:  # fmt: skip
+    """Raise UsageError if options do not belong together."""
     if (text is None) is not bool(inputs):
         raise UsageError("give either a text to look for, or --input FILE with documents")
     if output is not None and not inputs:
         raise UsageError("--output is for --input; the matches of a single text go to standard output")
     if within and inputs:
         raise UsageError("--within is for TEXT; the documents of --input have the fields themselves")
-    if threshold is not None and inputs:
+    if least is not None and inputs:
         raise UsageError("--threshold is for TEXT; the verdicts of --input are those of the index and its threshold")
-    given = {} if top is None else {"max_matches": top}
-    if text is None:
-        query_documents(chosen_inputs(inputs, ""), output or STANDARD, folder, given, quiet)
-    else:
-        found = query_text(text, values_of(within), folder, given, threshold, as_json=as_json, quiet=quiet)
-        context.exit(0 if found else NOTHING)
 
 
 def query_documents(inputs: Sequence[str], output: str, folder: Path, given: Mapping[str, Any], quiet: bool) -> None:
@@ -147,11 +158,7 @@ def query_text(
         raise UsageError("the text is empty; give some text, a file, or - for standard input")
     settings = stored_settings(folder, **given)
     check_values(within, settings.match_within, folder)
-    if threshold is not None and threshold < settings.least:
-        raise UsageError(
-            f"--threshold {threshold:g}: the index in {folder} looks for a similarity of {settings.least:g} or more; "
-            "give that or more, or feed the documents into an index with a lower threshold"
-        )
+    check_least(threshold, settings, folder)
 
     from stream_lsh import Deduplicator, prepare
 
@@ -163,6 +170,13 @@ def query_text(
             raise UsageError(str(error)) from None
         matches = [match for match in found if threshold is None or match.similarity >= threshold]
         documents = len(deduplicator)
+    return print_matches(matches, wanted, documents, threshold or settings.least, as_json=as_json, quiet=quiet)
+
+
+def print_matches(
+    matches: Sequence[Match], wanted: str, documents: int, least: float, *, as_json: bool, quiet: bool
+) -> bool:  # fmt: skip
+    """Print the matches of a text, and return whether there are any. documents: among which it was looked for."""
     terminal = sys.stdout.isatty()
     if as_json or not terminal:
         for match in matches:
@@ -171,7 +185,6 @@ def query_text(
     elif matches:
         show(matches, wanted)
     if not matches and not quiet and sys.stderr.isatty():
-        least = settings.least if threshold is None else threshold
         complain(f"nothing among {count(documents, 'document')} has a similarity of {least:g} or more")
     return bool(matches)
 
@@ -194,6 +207,15 @@ def values_of(within: Sequence[str]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             values[name] = value
     return values
+
+
+def check_least(least: float | None, settings: Settings, folder: Path) -> None:
+    """Raise UsageError if an index does not look for so little similarity."""
+    if least is not None and least < settings.least:
+        raise UsageError(
+            f"--threshold {least:g}: the index in {folder} looks for a similarity of {settings.least:g} or more; "
+            "give that or more, or feed the documents into an index with a lower threshold"
+        )
 
 
 def check_values(within: Collection[str], fields: Sequence[str], folder: Path) -> None:

@@ -46,11 +46,12 @@ stream-lsh serve --index index
 stream-lsh serve --index index --groups --source-field outlet --time-field published --rules rules.toml
 stream-lsh serve --index index --host 0.0.0.0 --token-file tokens.toml --tls-certificate cert.pem --tls-key key.pem
 stream-lsh serve --kafka --config settings.toml
+stream-lsh serve --kafka --config settings.toml --index copy
 """
 # What is looked at on Kafka besides the settings that fix the answers.
 KAFKA_NAMES = (*KAFKA_SECTIONS[KAFKA], *KAFKA_SECTIONS[RECORDS], "retention_hours")
 # What is the pipeline's there, and what an index here does not have.
-EMBEDDED_ONLY = ("folder", "rules", "webhooks", "erase_hours", "min_free_bytes", "backup_folder")
+EMBEDDED_ONLY = ("rules", "webhooks", "erase_hours", "min_free_bytes", "backup_folder")
 KAFKA_ONLY = (*KAFKA_NAMES, "properties", "answer_seconds")
 SERVICE = "Service"
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -67,7 +68,8 @@ Documents are checked and added in the order of arrival, each in one atomic step
 the same documents in the same order. An answer means that the document is on the disk.
 
 With --kafka it serves the pipeline of `stream-lsh kafka worker`: documents are sent to the documents topic, and answers
-are read from the topics. It needs the settings of the workers.
+are read from the topics. It needs the settings of the workers. With --index, too, it keeps a copy of the workers'
+shards in that folder, and answers /v1/check from it.
 
 The API is described at /docs. Without --token-file only this machine can reach it.
 
@@ -229,7 +231,7 @@ def serve(
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)
     if kafka:
         logging.getLogger("stream_lsh.kafka").setLevel(logging.ERROR)  # what it means for the service is said by it
-        what, made = _pipeline(context, tokens, limits)
+        what, made = _pipeline(context, tokens, limits, folder)
     else:
         assert folder is not None, "`_check` has seen to it"
         what, made = str(folder), _index(context, folder, groups, rules, webhooks, tokens, limits, backup_folder)
@@ -278,13 +280,17 @@ def _index(
     )  # fmt: skip
 
 
-def _pipeline(context: click.Context, tokens: Tokens | None, limits: Limits) -> tuple[str, Made]:
-    """What is served of a pipeline, and what makes the service."""
+def _pipeline(
+    context: click.Context, tokens: Tokens | None, limits: Limits, folder: Path | None
+) -> tuple[str, Made]:  # fmt: skip
+    """What is served of a pipeline, and what makes the service. folder: of a copy of the shards, for checks."""
     from stream_lsh.serve.pipeline.service import PipelineService
 
     settings = load_settings(context, KafkaSettings)
     what = f"the pipeline {settings.topic_prefix} on {settings.bootstrap_servers}"
-    return what, lambda failed: PipelineService(settings, tokens=tokens, limits=limits, failed=failed)
+    return what, lambda failed: PipelineService(
+        settings, tokens=tokens, limits=limits, failed=failed, folder=folder
+    )  # fmt: skip
 
 
 serve.add_command(token)

@@ -31,6 +31,7 @@ from stream_lsh.errors import StoreError, StreamLshError, UsageError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.matches import Matches
+from stream_lsh.index.reader import IndexReader
 from stream_lsh.index.rows.layout import DELETION, VALID
 from stream_lsh.index.segments.stream_time import set_back_from
 from stream_lsh.judging.events import Events
@@ -161,11 +162,7 @@ class Engine:
 
     def check(self, columns: Columns) -> Judged:
         """The verdict that each document would get as the next one. Nothing is stored."""
-        signed = self.index.sign(columns, want_texts=False)
-        found = self.index.query(signed, known=True)
-        seqs = np.full(len(columns), -1, np.int64)
-        judgement = judge(found, columns.ids, seqs, self.settings.max_matches, self.index)
-        return Judged(found, judgement, reasons(judgement, signed.rejected), None, b"")
+        return checked(self.index, columns)
 
     def set_back(self, time: int) -> None:
         """Set stream time back to `time`, ms since 1970; it counts with the next commit.
@@ -264,6 +261,15 @@ class Engine:
         if self.ranking is not None:
             self.ranking.close()
         self.index.close()
+
+
+def checked(index: IndexReader, columns: Columns, signed: SignedBatch | None = None) -> Judged:
+    """The verdict that each document would get as the next one. Nothing is stored. signed: as in `Engine.add`."""
+    signed = index.sign(columns, want_texts=False) if signed is None else signed
+    found = index.query(signed, known=True)
+    seqs = np.full(len(columns), -1, np.int64)
+    judgement = judge(found, columns.ids, seqs, index.settings.max_matches, index)
+    return Judged(found, judgement, reasons(judgement, signed.rejected), None, b"")
 
 
 def _check_times(settings: Settings) -> None:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import orjson
 
 from stream_lsh.documents.columns import Batch, Position, Rejection
+from stream_lsh.embedded.engine import checked
 from stream_lsh.embedded.feed import open_input
 from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct
@@ -21,7 +21,8 @@ from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summa
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
-from stream_lsh.judging.verdicts import Judgement, judge, reasons, verdicts
+from stream_lsh.index.reader import IndexReader
+from stream_lsh.judging.verdicts import Judgement, verdicts
 from stream_lsh.settings.model import Settings
 
 _WAIT = 0.2
@@ -47,24 +48,31 @@ def query(
     prepare(settings)
     index = Index(settings, folder, read_only=True)
     try:
-        own = index.settings
-        time = own.time_field if own.on_conflict == "update" else None  # which may make a document outdated
-        fields = replace(own.document_fields, time_field=time, source_field=None, deleted_field=None, envelope=None)
-        opened = [open_input(name, fields) for name in inputs]
-        for source in opened:
-            source.check()
-        target = Output.standard() if output == STANDARD else Output.create(output, overwrite=True)
-        try:
-            return _Run(index, opened, target, progress).go()
-        finally:
-            target.close()
+        return query_with(index, inputs, output, progress)
     finally:
         index.close()
 
 
+def query_with(
+    index: IndexReader, inputs: Sequence[str], output: str, progress: Callable[[Progress], None]
+) -> Summary:  # fmt: skip
+    """`query` with an open index."""
+    own = index.settings
+    time = own.time_field if own.on_conflict == "update" else None  # which may make a document outdated
+    fields = replace(own.document_fields, time_field=time, source_field=None, deleted_field=None, envelope=None)
+    opened = [open_input(name, fields) for name in inputs]
+    for source in opened:
+        source.check()
+    target = Output.standard() if output == STANDARD else Output.create(output, overwrite=True)
+    try:
+        return _Run(index, opened, target, progress).go()
+    finally:
+        target.close()
+
+
 @dataclass
 class _Run:
-    _index: Index
+    _index: IndexReader
     _inputs: Sequence[Input]
     _output: Output
     _progress: Callable[[Progress], None]
@@ -103,10 +111,8 @@ class _Run:
         return batch, self._index.sign(batch, want_texts=False)
 
     def _answer(self, batch: Batch, signed: SignedBatch) -> None:
-        seqs = np.full(len(batch), -1, np.int64)
-        found = self._index.query(signed, known=True)
-        judgement = judge(found, batch.ids, seqs, self._index.settings.max_matches, self._index)
-        why = reasons(judgement, signed.rejected)
+        judged = checked(self._index, batch, signed)
+        judgement, why = judged.judgement, judged.reasons
         self._output.write(_lines(judgement, batch, why))
         self._counts.add(judgement, [rejection.reason for rejection in why.values()])
 

@@ -52,6 +52,15 @@ class Representative(Model):
     group: int | None = None
 
 
+class AsOf(Model):
+    """The frame that a check of a pipeline on Kafka is as of."""
+
+    frame: int = Field(description="offset in signatures")
+    next_seq: int = Field(description="all documents with a smaller seq are known")
+    documents_behind: int = Field(description="at most so many documents have verdicts in later frames")
+    seconds_behind: float = Field(description="since the first of these verdicts was seen")
+
+
 class Verdict(Model):
     """The answer to a document."""
 
@@ -76,6 +85,7 @@ class Verdict(Model):
     deleted: bool | None = Field(default=None, description="of a deletion: whether there was such a document")
     reason: str | None = Field(default=None, description="why the document was rejected")
     detail: str | None = None
+    as_of: AsOf | None = None
 
 
 class Source(Model):

@@ -152,3 +152,13 @@ class Change:
             if kind == ROWS and segment != before:
                 before = segment
                 yield segment, row
+
+
+def frame_of(data: bytes | memoryview, settings: Settings) -> tuple[int, int]:
+    """Offset and predecessor of a change's frame, without reading the rest.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    _, offset, predecessor, *_ = Sections(b"C", VERSION, settings.fingerprint, data).numbers(_HEAD)
+    return offset, predecessor

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.commands import run
 from support.kafka.harness import Pipeline
 from support.kafka.proxy import Proxied
 from support.long_form import rotating
@@ -138,7 +139,10 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         f"--{name.replace('_', '-')}={value}" for name, value in
         {"shards": 1, "source_field": "outlet", "time_field": "at", "max_matches": 0}.items()
     ]  # fmt: skip
-    with serving(pipeline) as service, Serving(tmp_path / "index", *embedded) as index:
+    copy_of_shards = ("--index", str(tmp_path / "copy"))
+    with serving(pipeline, *copy_of_shards) as service, Serving(tmp_path / "index", *embedded) as index:
+        early = service.client.post("/v1/check", headers=JSON, content=json.dumps(feed[0]))
+        assert early.status_code == 503 and "no document was judged yet" in early.json()["detail"]
         one_by_one = [(service.add(document), index.add(document)) for document in feed[:30]]
         numbers = {on_kafka["seq"]: there["seq"] for on_kafka, there in one_by_one}
         assert [bare(on_kafka, numbers) for on_kafka, _ in one_by_one] == [there for _, there in one_by_one]
@@ -192,13 +196,27 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         assert problem.headers["content-type"] == "application/problem+json"
         reused = service.client.post("/v1/documents", headers=JSON, content=json.dumps({**feed[0], "text": "a b c d"}))
         assert reused.status_code == 409
-        check = service.client.post("/v1/check", headers=JSON, content=json.dumps(feed[0]))
-        assert check.status_code == 409 and "its shards are with its workers" in check.json()["detail"]
+        asked = [*feed[:5], {**feed[7], "id": "new"}, {"id": "own", "text": "words of its own"}, {"id": "bad"}]
+        until(lambda: service.add_all(asked[:1], "/v1/check")[0]["as_of"]["next_seq"] > max(numbers))
+        checked = service.add_all(asked, "/v1/check")
+        assert {line.pop("as_of")["next_seq"] > max(numbers) for line in checked} == {True}
+        assert [bare(line, numbers) for line in checked] == index.add_all(asked, "/v1/check")
+        until(lambda: "stream_lsh_serve_check_behind_documents 0.0" in service.client.get("/metrics").text)
+        config = ["--config", str(pipeline.workers[0].config), "--index", str(tmp_path / "other copy")]
+        found = run("kafka", "query", feed[7]["text"], *config)
+        assert "as of frame " in found.stderr
+        lines = index.add_all([{**feed[7], "id": "new"}], "/v1/check")[0]["matches"]
+        assert [json.loads(line)["id"] for line in found.stdout.splitlines()] == [match["id"] for match in lines]
+        (tmp_path / "feed.jsonl").write_text("".join(json.dumps(document) + "\n" for document in feed))
+        verdicts = tmp_path / "verdicts.jsonl"
+        run("kafka", "query", "--input", tmp_path / "feed.jsonl", "--output", verdicts, *config)
+        kinds = Counter(json.loads(line)["kind"] for line in verdicts.read_text().splitlines())
+        assert kinds == {"redelivered": 60}
         gone = service.client.delete("/v1/documents/d1")
         assert (gone.status_code, gone.json()["field"]) == (409, "on_conflict")
         assert service.client.get("/v1/documents/nobody").status_code == 404
         stats = service.client.get("/v1/stats").json()
-        assert stats["totals"]["documents"] == 63 and not stats["index"]["checks"]
+        assert stats["totals"]["documents"] == 63 and stats["index"]["checks"]
         assert b"stream_lsh_serve_verdicts_total" in service.client.get("/metrics").content
 
 
@@ -354,4 +372,6 @@ def test_what_it_needs(broker: Any, prefix: str, tmp_path: Path) -> None:
             assert service.client.get("/v1/stats").status_code == 401
         with serving(pipeline) as service:
             service.add(stories(1)[0])
+            check = service.client.post("/v1/check", headers=JSON, content=json.dumps(stories(1)[0]))
+            assert check.status_code == 409 and "--index DIR" in check.json()["detail"]
         assert "signed with other settings" in refused("--threshold", "0.5", "--groups", "--source-field", "outlet")

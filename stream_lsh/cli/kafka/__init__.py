@@ -9,6 +9,7 @@ COMMANDS = {
     "topics": "Make the topics of the pipeline, or show them.",
     "produce": "Send the documents of files to the documents topic.",
     "tail": "Print verdicts, pairs, unique documents or dead letters as they come.",
+    "query": "Show documents of the pipeline that are similar to a text.",
     "groups": "Show the groups of a pipeline: which documents spread.",
     "delete": "Delete documents from the pipeline.",
     "status": "Show the state of the pipeline, what is wrong first.",

@@ -355,6 +355,11 @@ class Copy:
         self._leaving.add(dict.fromkeys(expired, ()))
 
     @property
+    def key(self) -> bytes | None:
+        """The key of the index; None before the first frame."""
+        return self._key
+
+    @property
     def gap(self) -> bool:
         """Whether a change of the changelog could not be applied, because an earlier one is missing here."""
         return self._ignored > self.last

@@ -136,6 +136,11 @@ class Replica(Copy):
             self._appended = max(self.now, latest_deletion(self.store, self._appended))
         return shard
 
+    @property
+    def shard(self) -> Shard:
+        """The open shard. Raises RuntimeError if it is not active."""
+        return self._active()
+
     def clean(self, elapsed: float) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the next snapshot record to be sent, after all that was matched before.
 

@@ -7,7 +7,9 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,18 +19,24 @@ from stream_lsh.documents.columns import Rejection
 from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, id_text, json_id
 from stream_lsh.documents.json_reader import read_object
+from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
+from stream_lsh.embedded.engine import checked
 from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Page
 from stream_lsh.embedded.group_table import group_json
 from stream_lsh.embedded.lines import Lines
+from stream_lsh.embedded.warming import warm_up
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
+from stream_lsh.index.reader import IndexReader
 from stream_lsh.judging.verdicts import deletion
+from stream_lsh.kafka.lookup.lookup import Lookup, NotReady
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.delete import check, line_of
 from stream_lsh.kafka.tools.produce import LeftOut, Line, Reader
 from stream_lsh.progress import Step
+from stream_lsh.serve.answers import verdict_lines
 from stream_lsh.serve.comparing import compared_documents, side_by_side
 from stream_lsh.serve.events import Place, place_of, written
 from stream_lsh.serve.headline import Headline
@@ -64,6 +72,7 @@ class PipelineService(Interface):
         tokens: Tokens | None = None,
         limits: Limits = LIMITS,
         failed: Callable[[BaseException], None] = lambda _: None,
+        folder: Path | None = None,
     ) -> None:
         self._waiting = 0
         super().__init__(settings, 0, lambda: self.ring.end[0], lambda: self._waiting, tokens, limits, failed)
@@ -76,10 +85,22 @@ class PipelineService(Interface):
         self.intake.reading = lambda: self._originals.waiting
         self._reader = Reader(settings, None, LeftOut())
         self._signer = signer_of(settings.signing)
+        self._fields = replace(settings.document_fields, source_field=None)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._recent = RecentAnswers()
         self._copy = GroupCopy(settings) if settings.groups else None
+        self._lookup = Lookup(settings, folder) if folder is not None else None
+        if (lookup := self._lookup) is not None:
+            self.tally.gauge(
+                "serve_check_behind_documents", "Documents with a verdict that checks do not know yet.",
+                lambda: lookup.behind.documents,
+            )  # fmt: skip
+            self.tally.gauge(
+                "serve_check_behind_seconds", "Time since the first of these verdicts was seen.",
+                lambda: lookup.behind.seconds,
+            )  # fmt: skip
         self._readers: list[Restarts] = []
+        self._groups_reader: Restarts | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._began = asyncio.Event()
 
@@ -89,6 +110,8 @@ class PipelineService(Interface):
         if self.intake.health != "starting":
             return None
         done = sum(reader.up_to_date for reader in self._readers)
+        if self._lookup is not None and done == len(self._readers) - 1 and not self._readers[-1].up_to_date:
+            return self._lookup.progress
         return Step("reading the topics from Kafka", done, len(self._readers), "readers")
 
     async def start(self) -> None:
@@ -100,7 +123,11 @@ class PipelineService(Interface):
         settings, keep = self.settings, self.limits.kept_events
         self._readers = [Restarts(settings, lambda tell: follow(settings, self._outputs, keep, tell), self._moved)]
         if self._copy is not None:
-            self._readers.append(Restarts(settings, self._copy.follow, self._moved))
+            self._groups_reader = Restarts(settings, self._copy.follow, self._moved)
+            self._readers.append(self._groups_reader)
+        if self._lookup is not None:
+            await asyncio.to_thread(warm_up, settings, lambda: self.intake.stopping)
+            self._readers.append(Restarts(settings, self._lookup.follow, self._moved))
         self._tasks = [asyncio.create_task(reader.run()) for reader in self._readers]
         for task in self._tasks:
             task.add_done_callback(self._ended)
@@ -149,11 +176,7 @@ class PipelineService(Interface):
             Problem: they were not sent, or it is unknown whether they were.
         """
         if isinstance(work, Check):
-            raise Problem(
-                409, "a pipeline on Kafka judges what is on its documents topic, and nothing besides: its shards are "
-                "with its workers. Send the document to /v1/documents, or check against an index of your own "
-                "(stream-lsh serve --index)",
-            )  # fmt: skip
+            return await self._checked(work.lines)
         if work.condition is not None:
             raise Problem(
                 409, "a pipeline on Kafka judges documents in the order of their topic, whatever their version: "
@@ -162,6 +185,28 @@ class PipelineService(Interface):
         if work.retry is None:
             return await self._sent(work)
         return await self._recent.answer(work.retry, lambda: self._sent(work))
+
+    async def _checked(self, lines: Lines) -> Answers:
+        """The verdicts on documents that are not sent, each with the frame that it is as of."""
+        if self._lookup is None:
+            raise Problem(
+                409, "this service has no copy of the pipeline's shards to check against: start it with --index DIR, "
+                "or send the document to /v1/documents",
+            )  # fmt: skip
+        columns = await asyncio.to_thread(
+            parse_lines, lines.data, lines.starts, lines.ends, self._fields, rejected=lines.rejected
+        )
+
+        def ask(reader: IndexReader) -> tuple[list[bytes], dict[int, Rejection]]:
+            judged = checked(reader, columns)
+            return verdict_lines(judged), judged.reasons  # which reads the ids
+
+        try:
+            (verdicts, rejected), as_of = await self._lookup.ask(ask)
+        except NotReady as error:
+            raise Problem(503, f"nothing can be checked yet: {error}", headers={"Retry-After": "5"}) from None
+        facts = b',"as_of":%b}' % orjson.dumps(as_of.facts)
+        return Answers([verdict[:-1] + facts for verdict in verdicts], rejected)
 
     async def _sent(self, work: Add | Delete) -> Answers:
         if not self.settings.plain_documents:
@@ -340,7 +385,7 @@ class PipelineService(Interface):
     def _groups(self) -> GroupCopy:
         """The groups. Raises Problem: the changelog is not read yet."""
         assert self._copy is not None, "`keeps_groups` says whether there are any"
-        if not self._readers or not self._readers[-1].ever:
+        if self._groups_reader is None or not self._groups_reader.ever:
             raise Problem(503, "the groups are not read yet", headers={"Retry-After": "5"})
         return self._copy
 
@@ -359,7 +404,7 @@ class PipelineService(Interface):
     async def _held(self) -> dict[str, Any]:
         return {
             "documents": self._outputs.documents or 0, "next_seq": self.ring.end[0], "stream_time": None, "jumps": 0,
-            "bytes": None, "checks": False, "texts": True,
+            "bytes": None, "checks": self._lookup is not None, "texts": True,
         }  # fmt: skip
 
 

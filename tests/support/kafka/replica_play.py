@@ -13,6 +13,7 @@ from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
 from stream_lsh.documents.fields import Fields
 from stream_lsh.documents.times import NO_TIME
+from stream_lsh.embedded.engine import checked
 from stream_lsh.families.family import signer_of
 from stream_lsh.index.index import Index
 from stream_lsh.index.segments.stream_time import StreamTime, begun
@@ -163,6 +164,22 @@ def oracle(settings: Settings, log: list[bytes], folder: Path, documents: Sequen
             index.commit({})
     index.close()
     return b"\n".join(out)
+
+
+def each_frame(settings: Settings, log: list[bytes], folder: Path, documents: Sequence[Document]) -> list[bytes]:
+    """What the embedded index answers after each frame: the verdicts on all documents, without storing them."""
+    index, found, count = Index(settings, folder, durable=False), [], 0
+    for data in log:
+        sequenced = Sequenced.decode(data, settings)
+        source = Frame.decode(sequenced.frame, settings).source
+        chosen = np.arange(len(source)) if sequenced.accepted is None else np.flatnonzero(sequenced.accepted)
+        part = columns([documents[int(source.offsets[i])] for i in chosen.tolist()])
+        index.match(index.sign(part), sequenced.numbers(len(source))[chosen], count + np.arange(len(chosen)))
+        count += len(chosen)
+        index.commit({})
+        found.append(verdict_lines(checked(index, columns(list(documents))).judgement))
+    index.close()
+    return found
 
 
 def answer(replica: Replica, data: bytes) -> Answer:

@@ -1,0 +1,190 @@
+"""A copy of all shards on a broker: it answers as of frames that it names, and refuses what it cannot know."""
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from support.kafka.brokers import Make
+from support.kafka.pipe import BLOCK, Pipe
+from support.kafka.replica_play import UPDATES, each_frame, feed_of, frames
+from support.kafka.stages import commit, delete_before, send, transaction, until
+
+from stream_lsh.documents.builder import columns
+from stream_lsh.embedded.engine import checked
+from stream_lsh.errors import FormatError, StoreError, UsageError
+from stream_lsh.index.reader import IndexReader
+from stream_lsh.judging.verdicts import verdict_lines
+from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.lookup import lookup
+from stream_lsh.kafka.lookup.lookup import Lookup, NotReady
+from stream_lsh.kafka.match.copy import Copy
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.restarts import Failed
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.changes import Change
+
+GIVEN = {
+    "shards": 3, "compare_with": "kept", "decision_lag": 2 * BLOCK, "frame_documents": BLOCK, "max_matches": 0,
+    "memtable_documents": 200, **UPDATES,
+}  # fmt: skip
+
+
+class Play:
+    """A pipeline that has judged a log, of which the topics have only what was written."""
+
+    def __init__(self, settings: KafkaSettings, folder: Path, n: int = 420) -> None:
+        self.settings, self.topics = settings, Topics.of(settings)
+        self.documents = feed_of(settings, n)
+        log = frames(settings, self.documents)
+        self.expected = each_frame(settings, log, folder / "embedded", self.documents)
+        self.pipe = Pipe(settings, log, folder / "pipe")
+        for sequenced in self.pipe.log:
+            self.pipe.step(sequenced)
+        self.pipe.close()
+        self.offsets = [sequenced.offset for sequenced in self.pipe.log]
+
+    async def changes(self, first: int, last: int, shards: Any = None) -> None:
+        for shard in range(self.settings.shards) if shards is None else shards:
+            await send(self.settings, self.topics.changelog, self.pipe.changes[shard][first:last], partition=shard)
+
+    async def judged(self, first: int, last: int) -> None:
+        if self.settings.late:
+            await transaction(self.settings, self.topics.decisions, 0, *self.pipe.decided[first:last])
+        text = Judged(self.offsets[last - 1], self.topics.documents, 10 * last).metadata()
+        await commit(self.settings, "judge", self.topics.matches, last, text)
+
+    async def write(self, first: int, last: int) -> None:
+        await self.changes(first, last)
+        await self.judged(first, last)
+
+    def ask(self, reader: IndexReader) -> list[bytes]:
+        return verdict_lines(checked(reader, columns(self.documents)).judgement)
+
+    @asynccontextmanager
+    async def following(self, copy: Lookup) -> AsyncIterator[None]:
+        self.task = asyncio.create_task(copy.follow(lambda _: None))
+        try:
+            yield
+        finally:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+
+    async def is_as_of(self, copy: Lookup, at: int) -> None:
+        """Wait until a copy answers as of a frame. All its answers are those of the embedded index."""
+
+        async def reached() -> bool:
+            if self.task.done():
+                self.task.result()
+            with suppress(NotReady):
+                lines, as_of = await copy.ask(self.ask)
+                assert lines == self.expected[self.offsets.index(as_of.frame)]
+                return as_of.frame == self.offsets[at]
+            return False
+
+        await until(reached, f"the copy answers as of frame {at}")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(lookup, "FRAME_SECONDS", 0.0)
+    monkeypatch.setattr(lookup, "SHARE", 0.0)
+
+
+async def test_answers_follow_the_pipeline(make: Make, tmp_path: Path) -> None:
+    """Not before the decisions on a frame are committed, and not before all shards have it."""
+    settings = await make(**GIVEN)
+    play, copy = Play(settings, tmp_path), Lookup(settings, tmp_path / "copy")
+    await play.write(0, 6)
+    async with play.following(copy):
+        await play.is_as_of(copy, 5)
+        assert (copy.behind.documents, copy.behind.seconds) == (0, 0.0)
+        await play.changes(6, 9)
+        async with AIOKafkaProducer(**client_options(settings), transactional_id="aborted") as producer:
+            await producer.begin_transaction()
+            await producer.send(play.topics.decisions, play.pipe.decided[6], partition=0)
+            await producer.abort_transaction()
+        await asyncio.sleep(0.5)
+        await play.is_as_of(copy, 5)
+        await play.judged(6, 9)
+        await play.is_as_of(copy, 8)
+        await play.changes(9, 12, [0, 1])
+        await play.judged(9, 12)
+        await until(lambda: copy.behind.documents == 30 and copy.behind.seconds > 0, "it knows that it is behind")
+        await play.is_as_of(copy, 8)
+        await play.changes(9, 12, [2])
+        await play.is_as_of(copy, 11)
+
+
+async def test_folder_is_kept_and_rebuilt(make: Make, tmp_path: Path) -> None:
+    """A copy continues where it ended; one that was lost is built again; two processes do not share one."""
+    settings = await make(**GIVEN)
+    play, folder = Play(settings, tmp_path), tmp_path / "copy"
+    half, end = len(play.offsets) // 2, len(play.offsets)
+    await play.write(0, half)
+    async with play.following(copy := Lookup(settings, folder)):
+        await play.is_as_of(copy, half - 1)
+        with pytest.raises(StoreError, match="in use by another"):
+            await Lookup(settings, folder).follow(lambda _: None)
+    await play.write(half, end)
+    (folder / "shard-1" / "db" / "CURRENT").write_text("damage")  # this shard begins again, the others are ahead
+    async with play.following(copy := Lookup(settings, folder)):
+        await play.is_as_of(copy, end - 1)
+    with pytest.raises(UsageError, match="holds an index"):
+        await Lookup(settings, tmp_path / "embedded").follow(lambda _: None)
+
+
+async def test_records_outside_of_the_chain_change_nothing(make: Make, tmp_path: Path) -> None:
+    """Repeated changes, changes of a worker that others have replaced, and foreign bytes."""
+    settings = await make(**{**GIVEN, "shards": 1, "decision_lag": 16384})
+    play, copy = Play(settings, tmp_path), Lookup(settings, tmp_path / "copy")
+    changes, topic = play.pipe.changes[0], play.topics.changelog
+    await send(settings, topic, [*changes[:4], *changes[1:4], changes[8], b"foreign", *changes[4:9]])
+    await play.judged(0, 9)
+    async with play.following(copy):
+        await play.is_as_of(copy, 8)
+
+
+@pytest.mark.parametrize("reason", ["settings", "key", "shards", "trimmed"])
+async def test_what_does_not_fit_is_refused(make: Make, tmp_path: Path, reason: str) -> None:
+    settings = await make(**GIVEN)
+    play = Play(settings, tmp_path, 200)
+    expected: type[Exception] = StoreError
+    await play.write(0, 6)
+    if reason == "settings":
+        settings, text, expected = settings.model_copy(update={"threshold": 0.5}), "other settings", FormatError
+        settings = KafkaSettings(**{name: getattr(settings, name) for name in KafkaSettings.model_fields})
+    elif reason == "key":
+        last = Change.decode(play.pipe.changes[0][0], settings)
+        text, values = "the key of another index", {name: getattr(last, name) for name in Change.__slots__}
+        await send(settings, play.topics.changelog, [Change(**{**values, "key": bytes(16)}).encode(settings)])
+    elif reason == "shards":
+        settings, text = settings.model_copy(update={"shards": 2}), "has 3 partitions, but shards = 2"
+    else:
+        await delete_before(settings, play.topics.changelog, 3, partition=1)
+        text = "it was trimmed"
+    with pytest.raises(expected, match=text):
+        await asyncio.wait_for(Lookup(settings, tmp_path / "copy").follow(lambda _: None), 60)
+
+
+async def test_full_disk_is_tried_again(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = await make(**GIVEN)
+    play, copy = Play(settings, tmp_path, 200), Lookup(settings, tmp_path / "copy")
+    await play.write(0, 6)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Copy, "apply", full)
+        with pytest.raises(Failed, match="No space left"):
+            await copy.follow(lambda _: None)
+    async with play.following(copy):
+        await play.is_as_of(copy, 5)
