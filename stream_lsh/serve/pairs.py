@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -38,6 +38,7 @@ async def get_pairs(
     since: Since = None,
     until: Until = None,
     min_similarity: Annotated[float, Query(ge=0, le=1, description="only pairs with at least this similarity")] = 0.0,
+    best: Annotated[bool, Query(description="only the best match of each newer document")] = False,
     limit: Annotated[int, Query(ge=1, le=MOST_PAIRS)] = 50,
     cursor: Cursor = None,
 ) -> Response:
@@ -45,7 +46,7 @@ async def get_pairs(
     document. `next_cursor` is null where there are no older pairs. With filters, a page may have fewer pairs than
     `limit`, also none."""
     service.intake.admit_read()
-    parameters = ["pairs", q, source, since, until, min_similarity]
+    parameters = ["pairs", q, source, since, until, min_similarity, best]
     words, named, place = Words.of(q), source_filter(source), None
     if cursor is None:
         first, last = await _times(service, moment("since", since), moment("until", until))
@@ -59,10 +60,17 @@ async def get_pairs(
     found: list[bytes] = []
     budget, read, more = Budget(), 0, True
     while more and len(found) < limit and read < MOST_READ and not budget.spent:
-        some = list(islice(service.ring.backwards("pair", place), AT_ONCE))
-        more = len(some) == AT_ONCE
+        some = list(islice(service.ring.backwards("pair", place), AT_ONCE + 1))
+        more = len(some) > AT_ONCE
+        # The best match of a document is the first event, so the next one here is of another document.
+        is_best = [event.place[0] != older.place[0] for event, older in pairwise(some)] + [True]
+        some = some[:AT_ONCE]
         read += len(some)
-        chosen = [event for event in some if similar.passes("pair", event.data, b"")]
+        chosen = [
+            event
+            for event, first in zip(some, is_best, strict=False)
+            if (first or not best) and similar.passes("pair", event.data, b"")
+        ]
         if looks:
             budget.spend(len(chosen))
             chosen = [

@@ -89,8 +89,11 @@ def test_pairs_are_filtered_and_continued(served: Serving) -> None:
     assert newer(q="S3 The s River; q") == newer(source="q", until="1970-05-06T03:00Z", q="s3") == {"s3"}
     assert newer(source="q") == {"s3", "t1"} and newer(since="1h") == newer(since="1970-05-06T02:00Z") == {"s2", "s3"}
     assert newer(min_similarity=1) == newer(q="s t nothing") == set()
+    add(served, "u", "ab", 3000)
+    served.add_all([{"id": n, "text": TEXT.format("Bestham", "x" * n), "from": "z"} for n in (1, 2, 3)])
     everything = walk(limit=1000)
     assert walk(limit=2) == everything == sorted(everything, key=lambda pair: -pair[0])
+    assert walk(limit=3, best=True) == list({newer: (newer, older) for newer, older in everything}.values())
     assert walk(limit=1, source="q") == walk(limit=1000, source="q") != []
 
 

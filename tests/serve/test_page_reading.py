@@ -115,6 +115,31 @@ def test_rows_are_filtered_and_the_address_keeps_the_filter(page: Chrome, served
     value(page, "!document.getElementById('no-matching').hidden")
 
 
+def test_search_and_older_rows_find_what_is_not_loaded(page: Chrome, served: Serving) -> None:
+    id = pair(served, "Farne")
+    crowd = BODY.format("Crowdham")
+    served.add_all({**article(f"crowd-{n}", "Crowdham"), "body": crowd + " x" * n} for n in range(150))
+    page.refresh()
+    wait_for_row(page, "crowd-149")
+    assert not page.execute_script(f"return {row(id)}")
+    page.find_element(ID, "filter-q").send_keys("LAST farne")
+    wait_for_row(page, id)
+    assert shown(page) == ["A bridge at last for Farne"] and "q=LAST+farne" in page.current_url
+    pair(served, "Unwanted")
+    pair(served, "Farnett")
+    value(page, "document.querySelectorAll('#pairs li').length === 2")
+    assert shown(page) == ["A bridge at last for Farnett", "A bridge at last for Farne"]
+    go(page, "#/")
+    value(page, "document.querySelectorAll('#pairs li').length > 100")
+    value(page, "!document.getElementById('older-pairs').disabled")
+    page.execute_script("document.getElementById('older-pairs').click()")
+    wait_for_row(page, id)
+    go(page, "#/groups?q=bridge+farnett")
+    value(page, "document.querySelectorAll('#groups li').length === 1")
+    go(page, "#/groups?min=100")
+    value(page, "!document.getElementById('no-groups').hidden")
+
+
 def test_rows_stay_under_the_mouse_and_while_paused(page: Chrome, served: Serving) -> None:
     wait_for_row(page, pair(served, "Still"))
     box = page.execute_script("return document.querySelector('#pairs li').getBoundingClientRect()")

@@ -3,10 +3,11 @@
 import { make } from "./elements.js";
 import { plural } from "./format.js";
 
-const DRAW_MS = 200;
+const DRAW_MS = 200, MOST_OLDER = 2000;
 
 export class Rows {
-  #list; #more; #most; #element; #changed;
+  #list; #more; #most; #element; #changed; #cut;
+  #older = 0;
   #waiting = [];  // items that are not shown, the latest last
   #shown = [];  // {item, element}, the latest first
   #dropped = false;
@@ -14,10 +15,11 @@ export class Rows {
   #over = false;
   #paused = false;
 
-  // list: an <ol>. more: the button that shows new rows. most: limit of the rows that are shown, and of those that wait.
-  // element(item): its <li>. changed(): called after rows were added or removed.
-  constructor({ list, more, most = 200, element, changed = () => {} }) {
-    [this.#list, this.#more, this.#most, this.#element, this.#changed] = [list, more, most, element, changed];
+  // list: an <ol>. more: the button that shows new rows. most: limit of the rows that are shown without older ones, and of
+  // those that wait.
+  // element(item): its <li>. changed(): called after rows were added or removed. cut(): called if some left at the end.
+  constructor({ list, more, most = 200, element, changed = () => {}, cut = () => {} }) {
+    [this.#list, this.#more, this.#most, this.#element, this.#changed, this.#cut] = [list, more, most, element, changed, cut];
     list.addEventListener("pointerenter", (event) => { this.#over = event.pointerType === "mouse"; });
     list.addEventListener("pointerleave", () => { this.#over = false; this.#soon(); });
     list.addEventListener("focusout", () => this.#soon());
@@ -27,6 +29,7 @@ export class Rows {
   }
 
   get items() { return this.#shown.map(({ item }) => item); }
+  get all() { return [...this.items, ...this.#waiting]; }
   get size() { return this.#shown.length + this.#waiting.length; }
   get entries() { return this.#shown; }
   get paused() { return this.#paused; }
@@ -43,6 +46,23 @@ export class Rows {
       this.#dropped = true;
     }
     this.#soon();
+  }
+
+  // Shows older rows at the end, the latest first.
+  append(items) {
+    const added = items.map((item) => ({ item, element: this.#element(item) }));
+    this.#list.append(...added.map(({ element }) => element));
+    this.#shown.push(...added);
+    this.#older = Math.min(MOST_OLDER, this.#older + added.length);
+    this.#trim();
+    this.#changed();
+  }
+
+  clear() {
+    [this.#waiting, this.#shown, this.#older, this.#dropped] = [[], [], 0, false];
+    this.#list.replaceChildren();
+    this.#more.hidden = true;
+    this.#changed();
   }
 
   // Shows new rows if the list may move now; to be called when its view is shown.
@@ -79,8 +99,14 @@ export class Rows {
     if (this.#shown.length) added.forEach(({ element }) => element.classList.add("new"));
     this.#list.prepend(...added.map(({ element }) => element));
     this.#shown.unshift(...added);
-    for (const { element } of this.#shown.splice(this.#most)) element.remove();
+    this.#trim();
     this.#changed();
+  }
+
+  #trim() {
+    const left = this.#shown.splice(this.#most + this.#older);
+    for (const { element } of left) element.remove();
+    if (left.length) this.#cut();
   }
 
   // j and k move from row to row while the list has the focus.
