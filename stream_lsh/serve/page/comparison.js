@@ -15,6 +15,9 @@ let asked = null, current = -1, texts = [];
 async function show(query) {
   const [a, b] = [query.get("a"), query.get("b")], body = $("compare-body");
   asked = `${a} ${b}`;
+  $("compare-group").hidden = !query.has("group");
+  $("compare-group").href = route.address("group", { n: query.get("group") });
+  $("compare-list").hidden = query.has("group");
   const now = asked;
   texts = [];
   $("compare-title").textContent = "Compare";

@@ -22,7 +22,8 @@ let cursor = null, ended = false, searching = null;
 
 const rows = new Rows({ list: $("pairs"), more: $("more-pairs"), element: rowOf, changed, cut: () => { [cursor, ended] = [null, false]; } });
 
-export const compareAddress = (a, b) => route.address("compare", { a: idText(a), b: idText(b) });
+// group: of whose timeline the comparison is a part; null for the list of duplicates.
+export const compareAddress = (a, b, group = null) => route.address("compare", { a: idText(a), b: idText(b), group });
 
 const keyOf = (pair) => `${idText(pair.newer)} ${pair.newer_seq}`;
 const isFiltered = () => Object.entries(filters).some(([name, value]) => value && name !== "unseen");

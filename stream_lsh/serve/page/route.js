@@ -40,7 +40,7 @@ function go(first) {
   for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== `view-${to.name}`;
   const section = document.getElementById(`view-${to.name}`);
   for (const entry of document.querySelectorAll("nav a[data-view]")) {
-    if (entry.dataset.view.split(" ").includes(to.name)) entry.setAttribute("aria-current", "page");
+    if (entry.dataset.view.split(" ").includes(to.query.has("group") ? "group" : to.name)) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
   }
   document.title = `${shown.title} – stream_lsh`;

@@ -66,7 +66,7 @@ function named(members) {
 
 function entryOf(member, group, first) {
   const kept = group.representative.id, representative = idText(member.id) === idText(kept);
-  const opener = link(representative ? route.address("document", { id: idText(member.id) }) : compareAddress(kept, member.id), String(member.id));
+  const opener = link(representative ? route.address("document", { id: idText(member.id) }) : compareAddress(kept, member.id, group.group), String(member.id));
   describe(member.id, (found) => { opener.textContent = nameOf(member.id, found); });
   const later = member.time !== null && first.time !== null && member !== first ? `+${duration(member.time - first.time)}` : null;
   const labels = [member === first ? "first" : null, representative ? "representative" : null, member.removed_by === undefined ? null : "deleted or replaced"];
