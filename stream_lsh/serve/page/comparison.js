@@ -7,6 +7,7 @@ import { fieldsOf, headlineEnd, isItem, shownText } from "./document.js";
 import { $, facts, link, make, problem, quiet } from "./elements.js";
 import { quoted } from "./evidence.js";
 import { count, percent, plural } from "./format.js";
+import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
 
@@ -39,6 +40,7 @@ function draw(found, body) {
   const all = places(...halves.map(([, rest]) => rest));
   const panes = halves.map(([, rest], i) => pane(anchored(rest, all, starts[i]), `text of ${sides[i].id}`));
   $("compare-title").textContent = `${found.match ? "A match" : "No match"}: ${percent(found.similarity)} similar`;
+  describe(found.b.id, (known) => { if (route.isShown("compare")) route.name(`${percent(found.similarity)}: ${nameOf(found.b.id, known)}`); });
   body.replaceChildren(
     make("p", { class: "summary" }, spoken ? `${sharedWords(parts)} ` : "", `${found.why[0].toUpperCase()}${found.why.slice(1)}.`,
       ...(found.same_group ? [" Both are in ", link(route.address("group", { n: found.a.group }), `group ${found.a.group}`), "."] : [])),

@@ -51,7 +51,10 @@ async function show(query) {
     const texts = settings()?.texts ?? true;
     const found = await get(`v1/documents/${encodeURIComponent(id)}`, { text: texts, id_type: "json" });
     if (route.query().get("id") !== id) return;
-    describe(found.id, (known) => { $("document-title").textContent = nameOf(found.id, known); });
+    describe(found.id, (known) => {
+      $("document-title").textContent = nameOf(found.id, known);
+      if (route.isShown("document")) route.name($("document-title").textContent);
+    });
     body.replaceChildren(facts(make("dl", { class: "facts" }), fieldsOf(found)),
       texts ? make("div", { class: "text whole" }, shownText(found.text.slice(isItem() ? 0 : headlineEnd(found.text)))) : quiet("This index stores no texts."));
   } catch (error) {

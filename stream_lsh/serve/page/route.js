@@ -28,6 +28,9 @@ export function replace(values) {
   current = { ...parsed(hash), hash };
 }
 
+// The title of the browser's tab, and of bookmarks.
+export const name = (title) => { document.title = `${title} – stream_lsh`; };
+
 function go(first) {
   const to = { ...parsed(location.hash), hash: location.hash };
   if (!views.has(to.name)) to.name = "duplicates";
@@ -43,7 +46,7 @@ function go(first) {
     if (entry.dataset.view.split(" ").includes(to.query.has("group") ? "group" : to.name)) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
   }
-  document.title = `${shown.title} – stream_lsh`;
+  name(shown.title);
   shown.show(to.query);
   const place = shown.list ? places.get(to.hash) : undefined;
   scrollTo(0, place?.top ?? 0);

@@ -29,7 +29,10 @@ async function show(query) {
 
 function draw(group, head, body) {
   const members = inTime(group.members), [first] = members;
-  describe(group.representative.id, (found) => { head.textContent = nameOf(group.representative.id, found); });
+  describe(group.representative.id, (found) => {
+    head.textContent = nameOf(group.representative.id, found);
+    if (route.isShown("group")) route.name(`Group: ${head.textContent}`);
+  });
   const times = members.map((member) => member.time).filter((one) => one !== null);
   const chart = make("div"), figure = make("figure", { class: "card", hidden: times.length < 2 }, make("figcaption", {}, "Members over time"), chart);
   const list = make("ol", { class: "timeline" });
