@@ -1,6 +1,7 @@
 // The view that compares two documents: headline and fields, and the texts side by side.
 
 import { get } from "./api.js";
+import { beside } from "./duplicates.js";
 import { align, wordsOf } from "./alignment.js";
 import { anchored, pieces, places, split } from "./differences.js";
 import { fieldsOf, headlineEnd, isItem, shownText } from "./document.js";
@@ -19,7 +20,11 @@ async function show(query) {
   $("compare-group").hidden = !query.has("group");
   $("compare-group").href = route.address("group", { n: query.get("group") });
   $("compare-list").hidden = query.has("group");
-  const now = asked;
+  const now = asked, around = query.has("group") ? [null, null] : beside(a, b);
+  for (const [i, name] of ["newer-row", "older-row"].entries()) {
+    $(name).hidden = around[i] === null;
+    $(name).href = around[i] ?? "";
+  }
   texts = [];
   $("compare-title").textContent = "Compare";
   $("steps").hidden = true;
@@ -139,6 +144,8 @@ function step(by) {
 $("next").addEventListener("click", () => step(1));
 $("previous").addEventListener("click", () => step(-1));
 $("view-compare").addEventListener("keydown", (event) => {
+  const row = { k: "newer-row", j: "older-row" }[event.key];
+  if (row && !$(row).hidden && !event.ctrlKey && !event.metaKey && !event.altKey) $(row).click();
   const by = { n: 1, p: -1 }[event.key];
   if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();

@@ -56,6 +56,16 @@ export function add(pair) {
   flush();
 }
 
+// The addresses of the rows above and below that of a comparison; null where there is none. The row counts as seen.
+export function beside(a, b) {
+  const visible = rows.entries.filter(({ element }) => !element.hidden);
+  const at = visible.findIndex(({ item: { pair } }) => idText(pair.older) === a && idText(pair.newer) === b);
+  if (at < 0) return [null, null];
+  const around = [visible[at - 1], visible[at + 1]].map((row) => (row ? compareAddress(row.item.pair.older, row.item.pair.newer) : null));
+  visible[at].item.seen(true);
+  return around;
+}
+
 // Adds a new pair, if the filters let it through.
 function offer(item) {
   item.late = !passes(item);  // perhaps because its headlines are not known yet
