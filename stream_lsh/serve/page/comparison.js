@@ -5,7 +5,7 @@ import { beside } from "./duplicates.js";
 import { align, wordsOf } from "./alignment.js";
 import { anchored, pieces, places, split } from "./differences.js";
 import { fieldsOf, headlineEnd, isItem, shownText } from "./document.js";
-import { $, facts, link, make, problem, quiet } from "./elements.js";
+import { $, facts, link, make, onKey, problem, quiet } from "./elements.js";
 import { quoted } from "./evidence.js";
 import { count, percent, plural } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
@@ -143,13 +143,12 @@ function step(by) {
 
 $("next").addEventListener("click", () => step(1));
 $("previous").addEventListener("click", () => step(-1));
-$("view-compare").addEventListener("keydown", (event) => {
-  const row = { k: "newer-row", j: "older-row" }[event.key];
-  if (row && !$(row).hidden && !event.ctrlKey && !event.metaKey && !event.altKey) $(row).click();
-  const by = { n: 1, p: -1 }[event.key];
-  if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
-  event.preventDefault();
-  step(by);
+const KEYS = { n: "next", p: "previous", k: "newer-row", j: "older-row" };
+onKey((key) => {
+  const name = KEYS[key];
+  if (!route.isShown("compare") || !name) return false;
+  if (!$(name).hidden) $(name).click();
+  return true;
 });
 
 route.view("compare", "Compare", show);

@@ -30,6 +30,14 @@ export function dotted(...parts) {
   return shown.flatMap((part, i) => (i ? [make("span", { class: "dot", "aria-hidden": "true" }, " · "), part] : [part]));
 }
 
+// Calls `done(key)` for a key that is pressed anywhere but in a field, alone.
+export function onKey(done) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select")) return;
+    if (done(event.key)) event.preventDefault();
+  });
+}
+
 // Replaces the text only if it differs, so that screen readers are not told the same twice.
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -1,6 +1,6 @@
 // A list of rows, the latest first, that holds still while somebody uses it: new rows wait behind a button.
 
-import { make } from "./elements.js";
+import { make, onKey } from "./elements.js";
 import { plural } from "./format.js";
 
 const DRAW_MS = 200, MOST_OLDER = 2000;
@@ -23,7 +23,7 @@ export class Rows {
     list.addEventListener("pointerenter", (event) => { this.#over = event.pointerType === "mouse"; });
     list.addEventListener("pointerleave", () => { this.#over = false; this.#soon(); });
     list.addEventListener("focusout", () => this.#soon());
-    list.addEventListener("keydown", (event) => this.#step(event));
+    onKey((key) => this.#step(key));
     addEventListener("scroll", () => this.#soon(), { passive: true });
     more.addEventListener("click", () => { this.#draw(); list.querySelector("a")?.focus({ preventScroll: true }); scrollTo(0, 0); });
   }
@@ -109,14 +109,15 @@ export class Rows {
     if (left.length) this.#cut();
   }
 
-  // j and k move from row to row while the list has the focus.
-  #step(event) {
-    const step = { j: 1, k: -1 }[event.key];
-    if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+  // j and k move from row to row while the list is shown. m marks a row as seen.
+  #step(key) {
+    const step = { j: 1, k: -1 }[key];
+    if (!this.#list.offsetParent || (!step && key !== "m")) return false;
     const links = [...this.#list.querySelectorAll("li:not([hidden]) > .title a")];
     const at = links.findIndex((one) => one.closest("li").contains(document.activeElement));
-    links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
-    event.preventDefault();
+    if (step) links[Math.min(links.length - 1, Math.max(0, at + step))]?.focus();
+    else links[at]?.closest("li").querySelector(".seen")?.click();
+    return true;
   }
 }
 
