@@ -7,7 +7,7 @@ import { anchored, pieces, places, split } from "./differences.js";
 import { fieldsOf, headlineEnd, isItem, shownText } from "./document.js";
 import { $, facts, link, make, onKey, problem, quiet } from "./elements.js";
 import { quoted } from "./evidence.js";
-import { count, percent, plural } from "./format.js";
+import { count, duration, percent, plural } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
@@ -62,7 +62,14 @@ function draw(found, body) {
   for (const [i, one] of panes.entries()) one.addEventListener("scroll", () => follow(one, panes[1 - i]), { passive: true });
 }
 
-const orderOf = ({ a, b }, i) => (a.seq === null || b.seq === null ? "" : (a.seq < b.seq) === (i === 0) ? "Earlier" : "Later");
+// Which document was published first, and how much later the other one; without times, which one arrived first.
+function orderOf({ a, b }, i) {
+  const [one, other] = i === 0 ? [a, b] : [b, a];
+  if (one.time !== null && other.time !== null && one.time !== other.time) {
+    return one.time < other.time ? "First" : `Later, by ${duration(one.time - other.time)}`;
+  }
+  return one.seq === null || other.seq === null ? "" : one.seq < other.seq ? "First" : "Later";
+}
 
 const marked = (found) => found.map((piece) => (piece.shared ? piece.text : make("mark", {}, piece.text)));
 
