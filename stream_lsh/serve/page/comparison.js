@@ -48,7 +48,7 @@ function draw(found, body) {
   describe(found.b.id, (known) => { if (route.isShown("compare")) route.name(`${percent(found.similarity)}: ${nameOf(found.b.id, known)}`); });
   body.replaceChildren(
     make("p", { class: "summary" }, spoken ? `${sharedWords(parts)} ` : "", `${found.why[0].toUpperCase()}${found.why.slice(1)}.`,
-      ...(found.same_group ? [" Both are in ", link(route.address("group", { n: found.a.group }), `group ${found.a.group}`), "."] : [])),
+      ...(found.same_group ? [" ", link(route.address("group", { n: found.a.group }), "Show all copies"), "."] : [])),
     ...(found.terms?.length ? [make("p", {}, `Shared terms with the most weight: ${found.terms.join(", ")}.`)] : []),
     ...(found.passages?.length ? [make("ol", { class: "passages", "aria-label": "Shared passages" },
       ...found.passages.map((passage) => make("li", {}, `${count(passage.words)} words: ${quoted(found.a.text, passage.a)}`)))] : []),
