@@ -53,7 +53,7 @@ function draw(found, body) {
     ...(found.passages?.length ? [make("ol", { class: "passages", "aria-label": "Shared passages" },
       ...found.passages.map((passage) => make("li", {}, `${count(passage.words)} words: ${quoted(found.a.text, passage.a)}`)))] : []),
     make("div", { class: "sides" }, ...sides.map((side, i) => make("article", { "aria-label": String(side.id) }, make("p", { class: "order" }, orderOf(found, i)),
-      headline(halves[i][0], side), facts(make("dl", { class: "facts" }), fieldsOf(side)), panes[i],
+      headline(halves[i][0], side), facts(make("dl", { class: "facts" }), fieldsOf(side, true)), panes[i],
       ...(side.cut ? [quiet("Only the beginning of the text is compared here.")] : [])))));
   texts = panes;
   current = -1;
