@@ -154,6 +154,7 @@ function changed() {
   $("older-pairs").disabled = searching !== null;
   say($("older-pairs"), searching !== null ? "Searching" : filtered ? "Search further back" : "Show older rows");
   $("all-pairs").hidden = !(ended && visible);
+  $("no-filters").hidden = !Object.values(filters).some(Boolean);
   $("since").hidden = !settings()?.time_field && !filters.since;
   showSources();
 }
