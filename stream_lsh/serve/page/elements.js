@@ -17,7 +17,7 @@ export function make(name, attributes = {}, ...children) {
 export const link = (href, ...children) => make("a", { href }, ...children);
 export const quiet = (...children) => make("p", { class: "quiet" }, ...children);
 export const problem = (error) => make("p", { class: "problem" }, error.message);
-export const time = (ms) => make("time", { datetime: new Date(ms).toISOString(), title: full(ms) }, moment(ms));
+export const time = (ms, exact = false) => make("time", { datetime: new Date(ms).toISOString(), title: full(ms) }, moment(ms, exact));
 
 export function facts(place, pairs) {
   place.replaceChildren(...pairs.map(([name, value]) => make("div", { "data-fact": name }, make("dt", {}, name), make("dd", {}, value?.nodeType ? value : String(value)))));

@@ -74,7 +74,7 @@ function entryOf(member, group, first) {
   const later = member.time !== null && first.time !== null && member !== first ? `+${duration(member.time - first.time)}` : null;
   const labels = [member === first ? "first" : null, representative ? "representative" : null, member.removed_by === undefined ? null : "deleted or replaced"];
   return make("li", { class: member === first ? "first" : "" },
-    make("div", { class: "when" }, ...(member.time === null ? [] : [time(member.time)]), ...(later ? [make("span", {}, later)] : [])),
+    make("div", { class: "when" }, ...(member.time === null ? [] : [time(member.time, true)]), ...(later ? [make("span", {}, later)] : [])),
     make("p", { class: "meta" }, ...dotted(member.source === null ? null : make("b", {}, String(member.source)),
       member.similarity === null ? null : percent(member.similarity)),
     ...labels.filter(Boolean).flatMap((label) => [" ", make("span", { class: "tag" }, label)])),
