@@ -2,13 +2,13 @@
 
 import { get } from "./api.js";
 import { $, dotted, link, make, say, time } from "./elements.js";
-import { count, words } from "./format.js";
+import { count, plural, words } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
-import { Rows, title } from "./rows.js";
+import { Rows, membersOf, title } from "./rows.js";
 
-const STORED = 100;
+const STORED = 100, SOURCES = 3;
 const shown = new Set();  // keys: the stream begins with alerts that were stored before
 let unread = 0;
 
@@ -41,9 +41,10 @@ function showUnread() {
 function rowOf(alert) {
   const opener = link(alert.group ? route.address("group", { n: alert.group.group }) : route.address("document", { id: idText(alert.id) }), String(alert.id));
   describe(alert.id, (found) => { opener.textContent = nameOf(alert.id, found); });
-  return make("li", {}, title(opener), make("p", { class: "meta" }, ...dotted(
+  const { group } = alert, sources = group?.first_sources.slice(0, SOURCES).map(String) ?? [];
+  return make("li", {}, make("span", { class: "members" }, ...(group ? membersOf(group.live_members) : [])), title(opener), make("p", { class: "meta" }, ...dotted(
     make("b", {}, alert.rule), words(alert.kind), alert.time === null || alert.time === undefined ? null : time(alert.time),
-    alert.group ? `${count(alert.group.live_members)} members` : null)));
+    sources.length ? `${sources.join(", ")}${group.sources > sources.length ? ` and ${plural(group.sources - sources.length, "more source")}` : ""}` : null)));
 }
 
 route.view("alerts", "Alerts", () => { unread = 0; showUnread(); rows.wake(); }, { list: true });

@@ -6,6 +6,7 @@ import { count, plural } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
+import { membersOf } from "./rows.js";
 import { settings } from "./settings.js";
 
 const LIMIT = 50, MOST = 1000, SOURCES = 3, WITHIN = "24h", MOST_REQUESTS = 4, TYPING_MS = 250;
@@ -80,7 +81,7 @@ function rowOf(group) {
   const named = group.first_sources.slice(0, SOURCES).map(String), more = group.sources - named.length;
   const span = group.first === null ? null : make("span", {}, time(group.first), ...(group.last > group.first ? [" – ", time(group.last)] : []));
   const element = make("li", { "data-id": idText(id), "data-group": group.group },
-    make("span", { class: "members" }, make("b", {}, count(group.live_members)), group.live_members === 1 ? " member" : " members"),
+    make("span", { class: "members" }, ...membersOf(group.live_members)),
     make("div", { class: "title" }, opener),
     make("p", { class: "meta" }, ...dotted(
       named.length ? `${named.join(", ")}${more > 0 ? ` and ${plural(more, "more source")}` : ""}` : null, span,

@@ -1,7 +1,7 @@
 // A list of rows, the latest first, that holds still while somebody uses it: new rows wait behind a button.
 
 import { make, onKey } from "./elements.js";
-import { plural } from "./format.js";
+import { count, plural } from "./format.js";
 
 const DRAW_MS = 200, MOST_OLDER = 2000;
 
@@ -120,6 +120,9 @@ export class Rows {
     return true;
   }
 }
+
+// How many members a group has, for the beginning of a row.
+export const membersOf = (members) => [make("b", {}, count(members)), members === 1 ? " member" : " members"];
 
 // The headline of a row, as a link.
 export const title = (link) => make("div", { class: "title" }, link);
