@@ -10,7 +10,12 @@ import { compareAddress } from "./duplicates.js";
 import * as route from "./route.js";
 
 const AT_ONCE = 100, NAMED = 12;
-let asked = null;
+let asked = null, version = Infinity;
+
+// A group has changed: if it is shown, a button offers its new members. row: of the group.
+export function change(row) {
+  if (route.isShown("group") && String(row.group) === asked && row.version > version) $("more-members").hidden = false;
+}
 
 async function show(query) {
   const number = query.get("n"), [head, body] = [$("group-title"), $("group-body")];
@@ -19,6 +24,8 @@ async function show(query) {
     body.replaceChildren(quiet("Loading the group."));
   }
   asked = number;
+  version = Infinity;
+  $("more-members").hidden = true;
   try {
     const group = await get(`v1/groups/${encodeURIComponent(number)}`);
     if (asked === number) draw(group, head, body);
@@ -29,6 +36,7 @@ async function show(query) {
 
 function draw(group, head, body) {
   const members = inTime(group.members), [first] = members;
+  version = group.version;
   describe(group.representative.id, (found) => {
     head.textContent = nameOf(group.representative.id, found);
     if (route.isShown("group")) route.name(`Group: ${head.textContent}`);
@@ -80,5 +88,7 @@ function entryOf(member, group, first) {
     ...labels.filter(Boolean).flatMap((label) => [" ", make("span", { class: "tag" }, label)])),
     make("div", { class: "title" }, opener));
 }
+
+$("more-members").addEventListener("click", () => show(route.query()));
 
 route.view("group", "Group", show);
