@@ -2,13 +2,13 @@
 
 import { get } from "./api.js";
 import { $, dotted, link, make, say, time } from "./elements.js";
-import { count, plural, words } from "./format.js";
+import { count, words } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
-import { Rows, membersOf, title } from "./rows.js";
+import { Rows, membersOf, sourcesOf, title } from "./rows.js";
 
-const STORED = 100, SOURCES = 3;
+const STORED = 100;
 const shown = new Set();  // keys: the stream begins with alerts that were stored before
 let unread = 0, cursor = null;
 
@@ -63,10 +63,10 @@ function showUnread() {
 function rowOf(alert) {
   const opener = link(alert.group ? route.address("group", { n: alert.group.group }) : route.address("document", { id: idText(alert.id) }), String(alert.id));
   describe(alert.id, (found) => { opener.textContent = nameOf(alert.id, found); });
-  const { group } = alert, sources = group?.first_sources.slice(0, SOURCES).map(String) ?? [];
+  const { group } = alert;
   return make("li", {}, make("span", { class: "members" }, ...(group ? membersOf(group.live_members) : [])), title(opener), make("p", { class: "meta" }, ...dotted(
     make("b", {}, alert.rule), words(alert.kind), alert.time === null || alert.time === undefined ? null : time(alert.time),
-    sources.length ? `${sources.join(", ")}${group.sources > sources.length ? ` and ${plural(group.sources - sources.length, "more source")}` : ""}` : null)));
+    group ? sourcesOf(group) : null)));
 }
 
 $("older-alerts").addEventListener("click", older);

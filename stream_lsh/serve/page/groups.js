@@ -6,10 +6,10 @@ import { count, plural } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
-import { membersOf } from "./rows.js";
+import { membersOf, sourcesOf } from "./rows.js";
 import { settings } from "./settings.js";
 
-const LIMIT = 50, MOST = 1000, SOURCES = 3, WITHIN = "24h", MOST_REQUESTS = 4, TYPING_MS = 250;
+const LIMIT = 50, MOST = 1000, WITHIN = "24h", MOST_REQUESTS = 4, TYPING_MS = 250;
 const FILTERS = ["order", "q", "source", "min"];
 let filters = { order: "largest", q: "", source: "", min: "" }, asked = null, stale = true, over = false, cursor = null, shown = 0;
 
@@ -78,13 +78,12 @@ function mention(done) {
 
 function rowOf(group) {
   const { id } = group.representative, opener = link(route.address("group", { n: group.group }), String(id));
-  const named = group.first_sources.slice(0, SOURCES).map(String), more = group.sources - named.length;
   const span = group.first === null ? null : make("span", {}, time(group.first), ...(group.last > group.first ? [" – ", time(group.last)] : []));
   const element = make("li", { "data-id": idText(id), "data-group": group.group },
     make("span", { class: "members" }, ...membersOf(group.live_members)),
     make("div", { class: "title" }, opener),
     make("p", { class: "meta" }, ...dotted(
-      named.length ? `${named.join(", ")}${more > 0 ? ` and ${plural(more, "more source")}` : ""}` : null, span,
+      sourcesOf(group), span,
       group.joined_since === undefined ? null : make("b", {}, `+${count(group.joined_since)} in a day`))));
   describe(id, (found) => { opener.textContent = nameOf(id, found); });
   return element;

@@ -3,7 +3,7 @@
 import { make, onKey } from "./elements.js";
 import { count, plural } from "./format.js";
 
-const DRAW_MS = 200, MOST_OLDER = 2000;
+const DRAW_MS = 200, MOST_OLDER = 2000, SOURCES = 3;
 
 export class Rows {
   #list; #more; #most; #element; #changed; #cut;
@@ -123,6 +123,12 @@ export class Rows {
 
 // How many members a group has, for the beginning of a row.
 export const membersOf = (members) => [make("b", {}, count(members)), members === 1 ? " member" : " members"];
+
+// The first sources of a group, and how many more it has; null without one.
+export function sourcesOf(group) {
+  const named = group.first_sources.slice(0, SOURCES).map(String), more = group.sources - named.length;
+  return named.length ? `${named.join(", ")}${more > 0 ? ` and ${plural(more, "more source")}` : ""}` : null;
+}
 
 // The headline of a row, as a link.
 export const title = (link) => make("div", { class: "title" }, link);
