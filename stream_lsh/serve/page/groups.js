@@ -94,7 +94,9 @@ function show(query) {
   if (!["largest", "newest", "growing"].includes(wanted.order)) wanted.order = "largest";
   const again = FILTERS.some((name) => wanted[name] !== filters[name]) || !shown;
   filters = wanted;
-  [$("groups-q").value, $("groups-source").value, $("groups-min").value] = [filters.q, filters.source, filters.min];
+  for (const name of ["q", "source", "min"]) {  // a space at the end is left to who types
+    if ($(`groups-${name}`).value.trim() !== filters[name]) $(`groups-${name}`).value = filters[name];
+  }
   for (const one of document.querySelectorAll("[data-order]")) {
     one.href = route.address("groups", { ...filters, order: one.dataset.order });
     if (one.dataset.order === filters.order) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current");
