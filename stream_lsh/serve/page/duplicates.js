@@ -1,6 +1,7 @@
 // The view of new duplicates: pairs as rows, with filters.
 
 import { get } from "./api.js";
+import { reasonOf } from "./connection.js";
 import { $, dotted, link, make, say, time } from "./elements.js";
 import { count, percent, plural } from "./format.js";
 import { UNKNOWN, describe, forget, nameOf } from "./headlines.js";
@@ -18,7 +19,7 @@ const AT_ONCE = 50, MOST_REQUESTS = 4, MOST_SOURCES = 500;
 const pending = [], sources = new Set();
 let filters = { ...FILTERS }, newest = null, timer = 0;
 let latest = 0;  // event time, of all documents
-let cursor = null, ended = false, searching = null;
+let cursor = null, ended = false, searching = null, failed = false;
 
 const rows = new Rows({ list: $("pairs"), more: $("more-pairs"), element: rowOf, changed, cut: () => { [cursor, ended] = [null, false]; } });
 
@@ -147,12 +148,12 @@ function changed() {
   }
   const all = rows.entries.length, filtered = isFiltered();
   $("no-pairs").hidden = all > 0 || filtered || searching !== null;
-  $("no-matching").hidden = visible > 0 || !(filtered || all);
+  $("no-matching").hidden = visible > 0 || failed || !(filtered || all);
   say($("no-matching"), searching !== null ? "Searching." : all ? "You have seen all of these rows." : ended ? "No duplicate that the service has in memory fits these filters." : "No recent duplicate fits these filters.");
   say($("pairs-count"), visible < all ? `${count(visible)} of ${plural(all, "row")}` : all ? `${plural(all, "row")}${filtered ? " found" : ""}` : "");
   $("older-pairs").hidden = ended || !(all || filtered);
   $("older-pairs").disabled = searching !== null;
-  say($("older-pairs"), searching !== null ? "Searching" : filtered ? "Search further back" : "Show older rows");
+  say($("older-pairs"), searching !== null ? "Searching" : failed ? "Try again" : filtered ? "Search further back" : "Show older rows");
   $("all-pairs").hidden = !(ended && visible);
   $("no-filters").hidden = !Object.values(filters).some(Boolean);
   $("since").hidden = !settings()?.time_field && !filters.since;
@@ -162,6 +163,8 @@ function changed() {
 // Asks the service for older pairs that fit the filters, and shows them at the end.
 async function older(wanted = AT_ONCE) {
   const search = searching = {};
+  let why = "";
+  failed = false;
   changed();
   try {
     const { q, source, min, since } = filters;
@@ -177,12 +180,16 @@ async function older(wanted = AT_ONCE) {
       rows.append(items);
     }
   } catch (error) {
-    if (search === searching) say($("search-problem"), error.message);
+    if (search === searching) [failed, why] = [true, reasonOf(error)[1]];
   }
   if (search !== searching) return;
   searching = null;
+  say($("search-problem"), why);
   changed();
 }
+
+// Continues a search that failed, once the service answers again.
+export function resume() { if (failed) older(); }
 
 // The item of a pair, with its headlines if they arrive soon.
 const described = (pair) => new Promise((done) => {
@@ -195,8 +202,7 @@ let typing = 0;
 // The rows of other filters.
 function search() {
   clearTimeout(typing);
-  say($("search-problem"), "");
-  [cursor, ended, searching] = [null, false, null];
+  [cursor, ended, searching, failed] = [null, false, null, false];
   rows.clear();
   older();
 }

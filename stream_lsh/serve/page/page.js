@@ -30,7 +30,10 @@ async function begin() {
   if (listening) return;
   listening = true;
   await alerts.load().catch(() => null);  // the stream says what is wrong
-  await listen("pair,group,alert", take, connection.streamChanged, service.arrived);
+  await listen("pair,group,alert", take, (error) => {
+    connection.streamChanged(error);
+    if (error === null) duplicates.resume();
+  }, service.arrived);
   listening = false;
 }
 
