@@ -151,7 +151,7 @@ function changed() {
   $("no-matching").hidden = visible > 0 || failed || !(filtered || all);
   say($("no-matching"), searching !== null ? "Searching." : all ? "You have seen all of these rows." : ended ? "No duplicate that the service has in memory fits these filters." : "No recent duplicate fits these filters.");
   say($("pairs-count"), visible < all ? `${count(visible)} of ${plural(all, "row")}` : all ? `${plural(all, "row")}${filtered ? " found" : ""}` : "");
-  $("older-pairs").hidden = ended || !(all || filtered);
+  $("older-pairs").hidden = ended || !(all || filtered) || (searching !== null && !all);
   $("older-pairs").disabled = searching !== null;
   say($("older-pairs"), searching !== null ? "Searching" : failed ? "Try again" : filtered ? "Search further back" : "Show older rows");
   $("all-pairs").hidden = !(ended && visible);
