@@ -155,7 +155,9 @@ function changed() {
   $("older-pairs").disabled = searching !== null;
   say($("older-pairs"), searching !== null ? "Searching" : failed ? "Try again" : filtered ? "Search further back" : "Show older rows");
   $("all-pairs").hidden = !(ended && visible);
-  $("no-filters").hidden = !Object.values(filters).some(Boolean);
+  const used = Object.values(filters).filter(Boolean).length;
+  $("no-filters").hidden = !used;
+  say($("show-filters"), used ? `Filters (${used})` : "Filter");
   $("since").hidden = !settings()?.time_field && !filters.since;
   showSources();
 }
@@ -226,7 +228,6 @@ function show(query) {
   $("filter-unseen").checked = filters.unseen === "1";
   showSources();
   $("filter-source").value = filters.source;
-  $("filters").classList.toggle("open", Object.values(filters).some(Boolean));
   if (other) search(); else changed();
   rows.wake();
 }
