@@ -249,10 +249,8 @@ def test_a_group_is_a_timeline_from_its_first_source_on(page: Chrome, served: Se
 def test_rows_are_worked_through_by_keys(page: Chrome, served: Serving) -> None:
     for id in (pair(served, "Keyone"), pair(served, "Keytwo")):
         wait_for_row(page, id)
-    body, headline = (
-        page.find_element(CSS, "body"),
-        "document.querySelector('#compare-body article:last-child h2')?.textContent",
-    )
+    body = page.find_element(CSS, "body")
+    headline = "document.querySelector('#compare-body article:last-child h2')?.textContent"
     body.send_keys("j")  # before anything has the focus
     page.switch_to.active_element.send_keys("m")
     value(page, f"{row('Keytwo-2')}.classList.contains('is-seen')")
@@ -266,6 +264,15 @@ def test_rows_are_worked_through_by_keys(page: Chrome, served: Serving) -> None:
     assert page.title.endswith("A bridge at last for Keytwo – stream_lsh")
     go(page, "#/")
     value(page, f"{row('Keyone-2')}.classList.contains('is-seen')")
+
+
+def test_the_title_counts_what_nobody_has_seen(page: Chrome, served: Serving) -> None:
+    look = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
+    page.execute_script(look % "true")
+    pair(served, "Hidden")
+    value(page, "document.title === '(1) Duplicates – stream_lsh'")
+    page.execute_script(look % "false" + "document.dispatchEvent(new Event('visibilitychange'))")
+    value(page, "document.title === 'Duplicates – stream_lsh'")
 
 
 def test_a_search_that_failed_is_repeated(page: Chrome, served: Serving) -> None:

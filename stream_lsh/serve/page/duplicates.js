@@ -70,7 +70,10 @@ export function beside(a, b) {
 // Adds a new pair, if the filters let it through.
 function offer(item) {
   item.late = !passes(item);  // perhaps because its headlines are not known yet
-  if (!item.late && rows.all.every(({ key }) => key !== item.key)) rows.add(item);
+  if (!item.late && rows.all.every(({ key }) => key !== item.key)) {
+    rows.add(item);
+    route.noticed();
+  }
 }
 
 // Shows pending rows in their order, once their headlines are known: otherwise ids would be seen first, and rows would grow.

@@ -28,8 +28,27 @@ export function replace(values) {
   current = { ...parsed(hash), hash };
 }
 
-// The title of the browser's tab, and of bookmarks.
-export const name = (title) => { document.title = `${title} – stream_lsh`; };
+let title = "", missed = 0;
+const showTitle = () => { document.title = `${missed ? `(${missed > 99 ? "99+" : missed}) ` : ""}${title} – stream_lsh`; };
+
+// Names the tab, and so bookmarks.
+export function name(said) {
+  title = said;
+  showTitle();
+}
+
+// Counts a new row in the title while nobody sees the tab.
+export function noticed() {
+  if (!document.hidden) return;
+  missed += 1;
+  showTitle();
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  missed = 0;
+  showTitle();
+});
 
 function go(first) {
   const to = { ...parsed(location.hash), hash: location.hash };
