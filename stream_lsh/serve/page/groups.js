@@ -36,14 +36,13 @@ async function load(further = false) {
     const query = { order, q, source, since: order === "growing" ? WITHIN : "", min_similarity: min && Number(min) / 100 };
     const given = Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ""));
     const wanted = further ? LIMIT : Math.min(MOST, Math.max(LIMIT, shown));
-    let next = further ? cursor : null, found = [];
-    for (let n = 0; n < MOST_REQUESTS && found.length < wanted && (n === 0 || next); n += 1) {
-      const page = await get("v1/groups", { ...given, limit: wanted - found.length, ...(next ? { cursor: next } : {}) });
+    let next = further ? cursor : null, found = 0;
+    for (let n = 0; n < MOST_REQUESTS && found < wanted && (n === 0 || next); n += 1) {
+      const page = await get("v1/groups", { ...given, limit: wanted - found, ...(next ? { cursor: next } : {}) });
       if (now !== asked) return;
-      [next, found] = [page.next_cursor, [...found, ...page.groups]];
+      [cursor, next, found] = [page.next_cursor, page.next_cursor, found + page.groups.length];
+      draw(page.groups, further || n > 0);
     }
-    cursor = next;
-    draw(found, further);
   } catch (error) {
     if (now !== asked) return;
     stale = true;
