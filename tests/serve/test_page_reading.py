@@ -250,7 +250,7 @@ def test_rows_are_worked_through_by_keys(page: Chrome, served: Serving) -> None:
     for id in (pair(served, "Keyone"), pair(served, "Keytwo")):
         wait_for_row(page, id)
     body = page.find_element(CSS, "body")
-    headline = "document.querySelector('#compare-body article:last-child h2')?.textContent"
+    headline = "document.querySelector('#compare-body article:last-child h2')?.textContent.trim()"
     body.send_keys("j")  # before anything has the focus
     page.switch_to.active_element.send_keys("m")
     value(page, f"{row('Keytwo-2')}.classList.contains('is-seen')")
