@@ -1,6 +1,6 @@
 // The view of new duplicates: pairs as rows, with filters.
 
-import { get } from "./api.js";
+import { Problem, get } from "./api.js";
 import { reasonOf } from "./connection.js";
 import { $, dotted, link, make, say, time } from "./elements.js";
 import { count, percent, plural } from "./format.js";
@@ -19,7 +19,7 @@ const AT_ONCE = 50, MOST_REQUESTS = 4, MOST_SOURCES = 500;
 const pending = [], sources = new Set();
 let filters = { ...FILTERS }, newest = null, timer = 0;
 let latest = 0;  // event time, of all documents
-let cursor = null, ended = false, searching = null, failed = false;
+let cursor = null, ended = false, searching = null, failed = false, passing = false;
 
 const rows = new Rows({ list: $("pairs"), more: $("more-pairs"), element: rowOf, changed, cut: () => { [cursor, ended] = [null, false]; } });
 
@@ -185,7 +185,7 @@ async function older(wanted = AT_ONCE) {
       rows.append(items);
     }
   } catch (error) {
-    if (search === searching) [failed, why] = [true, reasonOf(error)[1]];
+    if (search === searching) [failed, why, passing] = [true, reasonOf(error)[1], !(error instanceof Problem) || [429, 503].includes(error.status)];
   }
   if (search !== searching) return;
   searching = null;
@@ -193,8 +193,8 @@ async function older(wanted = AT_ONCE) {
   changed();
 }
 
-// Continues a search that failed, once the service answers again.
-export function resume() { if (failed) older(); }
+// Continues a search that failed for a reason that passes, now that the service answers.
+export function resume() { if (failed && passing) older(); }
 
 // The item of a pair, with its headlines if they arrive soon.
 const described = (pair) => new Promise((done) => {

@@ -30,10 +30,7 @@ async function begin() {
   if (listening) return;
   listening = true;
   await alerts.load().catch(() => null);  // the stream says what is wrong
-  await listen("pair,group,alert", take, (error) => {
-    connection.streamChanged(error);
-    if (error === null) duplicates.resume();
-  }, service.arrived);
+  await listen("pair,group,alert", take, connection.streamChanged, service.arrived);
   listening = false;
 }
 
@@ -41,6 +38,7 @@ async function tick() {
   if (!document.hidden) {
     try {
       await service.refresh();
+      duplicates.resume();
       await groups.tick();
     } catch (error) {
       if (error instanceof Problem && [401, 403].includes(error.status)) $("login").hidden = false;
