@@ -277,7 +277,7 @@ def test_the_title_counts_what_nobody_has_seen(page: Chrome, served: Serving) ->
 
 def test_a_search_that_failed_is_repeated(page: Chrome, served: Serving) -> None:
     id = pair(served, "Nettham")
-    added = instead(page, {"v1/pairs": (0, {}), "v1/events": (0, {})})
+    added = instead(page, {"v1/pairs": (0, {})})
     try:
         page.refresh()
         go(page, "#/?q=nettham")
