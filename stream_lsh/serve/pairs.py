@@ -68,8 +68,8 @@ async def get_pairs(
         read += len(some)
         chosen = [
             event
-            for event, first in zip(some, is_best, strict=False)
-            if (first or not best) and similar.passes("pair", event.data, b"")
+            for event, leads in zip(some, is_best, strict=False)
+            if (leads or not best) and similar.passes("pair", event.data, b"")
         ]
         if looks:
             budget.spend(len(chosen))
