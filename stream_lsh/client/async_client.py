@@ -15,7 +15,18 @@ from stream_lsh.client.calls import Call, Id, Part
 from stream_lsh.client.errors import RequestError
 from stream_lsh.client.events import PATH, SILENT_SECONDS, Event, Feed
 from stream_lsh.client.exchange import Outcome, exchange
-from stream_lsh.serve.schemas import Backup, Comparison, Document, Group, GroupRow, Member, RaisedAlert, Stats, Verdict
+from stream_lsh.serve.schemas import (
+    Backup,
+    Comparison,
+    Document,
+    Group,
+    GroupRow,
+    Member,
+    Pair,
+    RaisedAlert,
+    Stats,
+    Verdict,
+)
 
 T = TypeVar("T")
 Order = Literal["largest", "newest", "growing"]
@@ -90,10 +101,10 @@ class AsyncClient:
 
     def groups(
         self, *, order: Order = "largest", since: str | None = None, until: str | None = None, source: Id | None = None,
-        min_total: int = 0, limit: int | None = None,
+        min_total: int = 0, min_similarity: float = 0.0, q: str | None = None, limit: int | None = None,
     ) -> AsyncIterator[GroupRow]:  # fmt: skip
         """Rows of the table of groups, page after page."""
-        return self._parts(calls.groups(order, since, until, source, min_total, limit))
+        return self._parts(calls.groups(order, since, until, source, min_total, min_similarity, q, limit))
 
     async def group(self, number: int, *, limit: int = 1000) -> Group:
         """A group with its first members."""
@@ -105,6 +116,13 @@ class AsyncClient:
     ) -> AsyncIterator[Member]:  # fmt: skip
         """The members of a group in the order of arrival, page after page."""
         return self._parts(calls.members(number, since, until, source, min_similarity))
+
+    def pairs(
+        self, *, q: str | None = None, since: str | None = None, until: str | None = None, source: Id | None = None,
+        min_similarity: float = 0.0, best: bool = False,
+    ) -> AsyncIterator[Pair]:  # fmt: skip
+        """The latest pairs, the newest first, as far back as the service has them in memory."""
+        return self._parts(calls.pairs(q, since, until, source, min_similarity, best))
 
     def alerts(self, *, rule: str | None = None) -> AsyncIterator[RaisedAlert]:
         """The alerts that the service has stored, the newest first, page after page. rule: only those of this rule."""

@@ -24,6 +24,8 @@ from stream_lsh.serve.schemas import (
     Groups,
     Member,
     Model,
+    Pair,
+    Pairs,
     Problem,
     RaisedAlert,
     Stats,
@@ -113,20 +115,22 @@ def compare(a: Id, b: Id) -> Call[Comparison]:
 
 
 def groups(
-    order: str, since: str | None, until: str | None, source: Id | None, min_total: int, limit: int | None,
-    cursor: str | None = None,
+    order: str, since: str | None, until: str | None, source: Id | None, min_total: int, min_similarity: float,
+    q: str | None, limit: int | None, cursor: str | None = None,
 ) -> Call[Part[GroupRow]]:  # fmt: skip
     def read(answer: httpx.Response) -> Part[GroupRow]:
         page = _model_of(Groups)(answer)
         left = None if limit is None else limit - len(page.groups)
         if page.next_cursor is None or left == 0:
             return Part(page.groups)
-        return Part(page.groups, groups(order, since, until, source, min_total, left, page.next_cursor))
+        following = groups(order, since, until, source, min_total, min_similarity, q, left, page.next_cursor)
+        return Part(page.groups, following)
 
     rows = ROWS if limit is None else min(limit, ROWS)
     params = _given(
-        order=order, since=since, until=until, source=source, min_total=min_total, cursor=cursor, limit=rows
-    )
+        order=order, since=since, until=until, source=source, min_total=min_total, min_similarity=min_similarity, q=q,
+        cursor=cursor, limit=rows,
+    )  # fmt: skip
     return Call("GET", "/v1/groups", read, params)
 
 
@@ -150,6 +154,25 @@ def members(
         since=since, until=until, source=source, min_similarity=min_similarity, cursor=cursor, limit=ROWS
     )  # fmt: skip
     return Call("GET", f"/v1/groups/{number}", read, params)
+
+
+def pairs(
+    q: str | None, since: str | None, until: str | None, source: Id | None, min_similarity: float, best: bool,
+    cursor: str | None = None,
+) -> Call[Part[Pair]]:  # fmt: skip
+    def read(answer: httpx.Response) -> Part[Pair]:
+        page = _model_of(Pairs)(answer)
+        following = page.next_cursor
+        return Part(
+            page.pairs,
+            None if following is None else pairs(q, since, until, source, min_similarity, best, following),
+        )  # fmt: skip
+
+    params = _given(
+        q=q, since=since, until=until, source=source, min_similarity=min_similarity, best=best, cursor=cursor,
+        limit=ROWS,
+    )  # fmt: skip
+    return Call("GET", "/v1/pairs", read, params)
 
 
 def alerts(rule: str | None, cursor: str | None = None) -> Call[Part[RaisedAlert]]:

@@ -15,7 +15,18 @@ from stream_lsh.client.calls import Call, Id, Part
 from stream_lsh.client.errors import RequestError
 from stream_lsh.client.events import PATH, SILENT_SECONDS, Event, Feed
 from stream_lsh.client.exchange import Outcome, exchange
-from stream_lsh.serve.schemas import Backup, Comparison, Document, Group, GroupRow, Member, RaisedAlert, Stats, Verdict
+from stream_lsh.serve.schemas import (
+    Backup,
+    Comparison,
+    Document,
+    Group,
+    GroupRow,
+    Member,
+    Pair,
+    RaisedAlert,
+    Stats,
+    Verdict,
+)
 
 T = TypeVar("T")
 Order = Literal["largest", "newest", "growing"]
@@ -118,7 +129,7 @@ class Client:
 
     def groups(
         self, *, order: Order = "largest", since: str | None = None, until: str | None = None, source: Id | None = None,
-        min_total: int = 0, limit: int | None = None,
+        min_total: int = 0, min_similarity: float = 0.0, q: str | None = None, limit: int | None = None,
     ) -> Iterator[GroupRow]:  # fmt: skip
         """Rows of the table of groups, page after page.
 
@@ -129,9 +140,11 @@ class Client:
                 time (`90m`, `24h`, `7d`), or an event time in ISO 8601.
             source: only groups with a member of this source.
             min_total: only groups with at least so many members ever.
+            min_similarity: only groups with a document that was dropped with at least this similarity.
+            q: only groups with all of these words in the headline and id of the representative, and the sources.
             limit: most rows, at least 1; None = all.
         """
-        return self._parts(calls.groups(order, since, until, source, min_total, limit))
+        return self._parts(calls.groups(order, since, until, source, min_total, min_similarity, q, limit))
 
     def group(self, number: int, *, limit: int = 1000) -> Group:
         """A group with its first members."""
@@ -148,6 +161,21 @@ class Client:
             min_similarity: only members that were dropped with at least this similarity.
         """
         return self._parts(calls.members(number, since, until, source, min_similarity))
+
+    def pairs(
+        self, *, q: str | None = None, since: str | None = None, until: str | None = None, source: Id | None = None,
+        min_similarity: float = 0.0, best: bool = False,
+    ) -> Iterator[Pair]:  # fmt: skip
+        """The latest pairs, the newest first, as far back as the service has them in memory.
+
+        Args:
+            q: only pairs with all of these words in headlines, sources and ids.
+            since, until: only pairs whose newer document is from then on, and up to then, as in `groups`.
+            source: only pairs with a document of this source.
+            min_similarity: only pairs with at least this similarity.
+            best: only the best match of each newer document.
+        """
+        return self._parts(calls.pairs(q, since, until, source, min_similarity, best))
 
     def alerts(self, *, rule: str | None = None) -> Iterator[RaisedAlert]:
         """The alerts that the service has stored, the newest first, page after page. rule: only those of this rule."""

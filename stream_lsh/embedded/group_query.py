@@ -9,7 +9,7 @@ from typing import Literal
 
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.times import seconds_of, time_of
-from stream_lsh.embedded.group_store import source_key
+from stream_lsh.embedded.group_store import most_similar, source_key
 from stream_lsh.embedded.pending import Readable
 from stream_lsh.errors import UsageError
 from stream_lsh.judging.groups import LISTED, Group
@@ -105,6 +105,7 @@ class GroupQuery:
             default a day before.
         source: only groups with a member of this source.
         min_total: only groups with at least so many members ever.
+        min_similarity: only groups for which a document was dropped with at least this similarity.
         after: only groups behind this place.
         limit: most rows; None = all.
     """
@@ -114,8 +115,20 @@ class GroupQuery:
     until: Moment | None = None
     source: SourceFilter | None = None
     min_total: int = 0
+    min_similarity: float = 0.0
     after: Place | None = None
     limit: int | None = None
+
+    @property
+    def reads_groups(self) -> bool:
+        """Whether each group is read, which has its price."""
+        return self.source is not None or self.min_similarity > 0
+
+    def passes(self, view: Readable, number: int, row: bytes) -> bool:
+        """Whether a group has a member of the source, and one of the similarity. row: as it is stored."""
+        if self.source is not None and not self.source.in_group(view, number, row):
+            return False
+        return self.min_similarity <= 0 or most_similar(view, number) >= self.min_similarity
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _AT_ONCE = 65_536  # rows that are parsed together
 _LARGE = 65_536  # from which on few groups have as many members
 _MOST_NOTED = 65_536  # values that a writer notes before it takes them over itself
 _MOST_ANSWERS, _MOST_ROWS = 16, 1000  # answers that are kept until the next commit, and rows of one
-MOST_READ = 4096  # rows that are read for a page of a source
+MOST_READ = 4096  # rows that are read for a page with a filter that reads groups
 
 
 @dataclass(slots=True)
@@ -198,8 +198,7 @@ class Ranking:
             rank, number = query.after.rank, query.after.number
             behind = (ranks < rank) | ((ranks == rank) & (columns.numbers[places] > number))
             places, ranks = places[behind], ranks[behind]
-        source = query.source
-        most = query.limit if source is None or query.limit is None else max(query.limit, MOST_READ)
+        most = query.limit if not query.reads_groups or query.limit is None else max(query.limit, MOST_READ)
         chosen = _leading(ranks, columns.numbers[places], most)
         numbers = columns.numbers[places[chosen]].tolist()
         found: list[int] = []  # places in `chosen`
@@ -209,7 +208,7 @@ class Ranking:
             if query.limit is not None and len(found) == query.limit:
                 break
             row = view.value(row_key(number))
-            if row is not None and (source is None or source.in_group(view, number, row)):
+            if row is not None and query.passes(view, number, row):
                 found.append(read)
                 rows.append(row)
             read += 1

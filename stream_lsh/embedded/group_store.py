@@ -162,6 +162,13 @@ def dropped(store: Readable, group: int, after: int = -1) -> Iterator[Member]:
                 yield Member(seq, id, time, source, Kind(kind), similarity, *removed.of(seq))
 
 
+def most_similar(store: Readable, group: int) -> float:
+    """The highest similarity with which a document was dropped for a group; -1 if there is none."""
+    blocks = store.scan(_ONE.pack(MEMBERS, group))
+    found = [np.frombuffer(members_in(value), MEMBER)["similarity"].max() for _, value in blocks]
+    return float(max(found, default=-1.0))
+
+
 def kept(store: Readable, group: Group, after: int = -1) -> Iterator[Member]:
     """The representatives of a group so far with larger numbers than `after`, in the order of the log, with those that
     were dropped at first."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.temporary import temporary_folder
 from stream_lsh.index.postings.run import Run, merge
@@ -76,6 +77,8 @@ def _run(chosen: Settings, stopped: Callable[[], bool]) -> None:
                     file.write(json.dumps(document, ensure_ascii=number % 2 == 0) + "\n")
                 file.write("{no document\n")
             Job(chosen, [str(feed)], {}, Path(folder) / "index").run(look)
+        with closing(Engine.open(chosen, Path(folder) / "index")) as engine:
+            engine.index.look_up([b'"0-0"'])
         runs = [Run.of(np.array([n], np.uint64), np.array([n], np.uint32), n, n + 1) for n in range(3)]
         merge(runs, Path(folder) / "run.bin")
 

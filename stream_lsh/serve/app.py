@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, PlainTextResponse
 from starlette.staticfiles import StaticFiles
 
 from stream_lsh import __version__
-from stream_lsh.serve import alerting, backups, documents, groups, headlines, looking
+from stream_lsh.serve import alerting, backups, documents, groups, headlines, looking, pairs
 from stream_lsh.serve.codes import CODES
 from stream_lsh.serve.heads import Heads
 from stream_lsh.serve.interface import Interface
@@ -25,7 +25,8 @@ from stream_lsh.tracing import tracer
 
 PAGE = Path(__file__).with_name("page")
 ROUTERS = (
-    documents.router, headlines.router, groups.router, looking.router, alerting.router, backups.router, looking.plain
+    documents.router, headlines.router, pairs.router, groups.router, looking.router, alerting.router, backups.router,
+    looking.plain,
 )  # fmt: skip
 DESCRIPTION = """
 Documents in, verdicts out: is this document nearly the same as an earlier one?

@@ -8,7 +8,7 @@ resumes before the oldest event gets a `gap`.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -215,7 +215,9 @@ class Ring:
 
     def backwards(self, kind: Kind, before: Place | None) -> Iterator[Event]:
         """The stored events of a kind before a place, the newest first."""
-        for block in reversed(self._blocks):
+        blocks = self._blocks
+        end = len(blocks) if before is None else bisect_left(blocks, before, key=lambda block: block.begin)
+        for block in reversed(blocks[:end]):
             for event in reversed(block.events):
                 if event.kind == kind and (before is None or event.place < before):
                     yield event

@@ -17,6 +17,7 @@ Until = Annotated[str | None, Query(max_length=40, description=f"only with a mem
 Source = Annotated[
     str | None, Query(max_length=MAX_ID_BYTES, description="only what is of this source, a text or a number")
 ]
+Cursor = Annotated[str | None, Query(description="continue behind a page: its `next_cursor`, with equal parameters")]
 MinTotal = Annotated[
     int, Query(ge=0, lt=2**63, description="only groups, and alerts about groups, with at least so many members ever")
 ]

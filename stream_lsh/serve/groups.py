@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Moment, NoTimes, Order, Place
+from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Moment, NoTimes, Order, Page, Place, Row
 from stream_lsh.errors import UsageError
 from stream_lsh.serve import openapi
 from stream_lsh.serve.cursors import bad_cursor, cursor_of, read_cursor
-from stream_lsh.serve.filters import MinTotal, Since, Source, Until, moment, source_filter
+from stream_lsh.serve.filters import Cursor, MinTotal, Since, Source, Until, moment, source_filter
+from stream_lsh.serve.headline import UNKNOWN
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import JSON
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.schemas import Group, Groups
+from stream_lsh.serve.search import AT_ONCE, Budget, Q, Words, shown
 from stream_lsh.serve.security import READ, Served
 
 MOST_ROWS = 10_000
 router = APIRouter(prefix="/v1", tags=["what there is"])
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS)]
-Cursor = Annotated[str | None, Query(description="continue behind a page: its `next_cursor`, with equal parameters")]
 
 
 def _check_groups(service: Interface) -> None:
@@ -42,13 +45,19 @@ async def get_groups(
     until: Until = None,
     source: Source = None,
     min_total: MinTotal = 0,
+    min_similarity: Annotated[
+        float,
+        Query(ge=0, le=1, description="only groups with a document that was dropped with at least this similarity"),
+    ] = 0.0,
+    q: Q = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """A page of the table of groups, at the last commit. `next_cursor` is null where the table ends. With `source`, a
-    page may have fewer rows than `limit`, also none."""
+    """A page of the table of groups, at the last commit. `q` searches the headline and id of the representative, and
+    the listed sources. `next_cursor` is null where the table ends. With `source`, `min_similarity` and `q`, a page may
+    have fewer rows than `limit`, also none."""
     _check_groups(service)
-    parameters = ["groups", order, since, until, source, min_total]
+    parameters = ["groups", order, since, until, source, min_total, min_similarity, q]
     first, last, after = moment("since", since), moment("until", until), None
     if cursor is not None:
         begin, end, rank, number = read_cursor(cursor, parameters, 4)
@@ -56,8 +65,10 @@ async def get_groups(
             raise bad_cursor("it is no cursor of this list")
         first, last = (None if time is None else Moment(time) for time in (begin, end))
         after = Place(rank, number)
+    query = GroupQuery(order, first, last, source_filter(source), min_total, min_similarity, after, limit)
+    words = Words.of(q)
     try:
-        page = await service.groups(GroupQuery(order, first, last, source_filter(source), min_total, after, limit))
+        page = await (_searched(service, query, words) if words.words else service.groups(query))
     except NoTimes as error:
         raise Problem(409, str(error), field="order" if since is None and until is None else "since") from None
     following = b"null"
@@ -66,6 +77,31 @@ async def get_groups(
         following = b'"%b"' % cursor_of(parameters, numbers).encode()
     rows = b",".join(row.json for row in page.rows)
     return Response(b'{"groups":[%b],"next_cursor":%b}' % (rows, following), media_type=JSON)
+
+
+async def _searched(service: Interface, query: GroupQuery, words: Words) -> Page:
+    """Rows of the table with words in what is shown of a group. The time of the request is limited."""
+    service.intake.admit_read()
+    assert query.limit is not None
+    found, budget = list[Row](), Budget()
+    while True:
+        page = await service.groups(replace(query, limit=AT_ONCE))
+        groups = [row.group for row in page.rows]
+        ids = [json.loads(group.id) for group in groups]
+        headlines = iter(await service.headlines([id for id in ids if id is not None]))
+        for row, group, id in zip(page.rows, groups, ids, strict=True):
+            headline = UNKNOWN if id is None else next(headlines)
+            if words.are_in(*shown(id, headline), *map(json.loads, group.first_sources)):
+                found.append(row)
+                if len(found) == query.limit:
+                    ranks = {"largest": group.live_members, "newest": group.group, "growing": row.joined_since or 0}
+                    return Page(found, Place(ranks[query.order], group.group), page.since, page.until)
+        budget.spend(len(groups))
+        if page.next is None or budget.spent:
+            return Page(found, page.next, page.since, page.until)
+        times = (None if time is None else Moment(time) for time in (page.since, page.until))
+        since, until = times
+        query = replace(query, since=since, until=until, after=page.next)
 
 
 @router.get(

@@ -212,6 +212,24 @@ class Headlines(Model):
     documents: list[Headline]
 
 
+class Pair(Model):
+    """Two similar documents."""
+
+    older: Id | None
+    newer: Id | None
+    older_seq: int
+    newer_seq: int
+    similarity: float
+    verified: Literal["exact", "signature"]
+
+
+class Pairs(Model):
+    """The latest pairs, the newest first."""
+
+    pairs: list[Pair]
+    next_cursor: str | None = Field(description="`cursor` of the next page; null if there is none")
+
+
 class RaisedAlert(Model):
     """An alert, and when it was raised."""
 

@@ -127,7 +127,6 @@ class Service(Interface):
             if not is_full(error):
                 raise
             _LOG.warning("the first requests wait for compiling: %s", error)
-        self.engine.index.look_up([b'""'])
         if self.settings.measure == "tf-idf":
             compare_with_row(self.engine.index, "", 0, 0, 0)
 

@@ -120,6 +120,10 @@ def test_lists_are_read_page_after_page(
     groups = [verdict.group for verdict in client.add_many([{**text, "from": source} for text in texts])][::3]
     assert [row.group for row in client.groups(order="newest", source=source)] == groups[::-1]
     assert [row.group for row in client.groups(order="newest", source=source, limit=3)] == groups[:1:-1]
+    found = client.groups(order="newest", source=source, q=f"{name}3 {source}", min_similarity=0.1)
+    assert [row.group for row in found] == [groups[3]]
+    pairs = [(pair.newer, pair.older) for pair in client.pairs(q=f"{name}1", source=source, best=True)]
+    assert pairs == [(f"{name} 1 2", f"{name} 1 0"), (f"{name} 1 1", f"{name} 1 0")]
     assert [member.id for member in client.members(groups[0])] == [f"{name} 0 {copy}" for copy in range(3)]
     assert [member.id for member in client.members(groups[0], min_similarity=0.1)] == [f"{name} 0 1", f"{name} 0 2"]
     events = client.events("verdict", after=f"{groups[0]}.0", source=source, min_similarity=0.1)

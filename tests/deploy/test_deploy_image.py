@@ -64,6 +64,12 @@ from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.settings import KafkaSettings
 warm_up(KafkaSettings())
 """
+LOOK_UP = """
+import tempfile
+from stream_lsh import Deduplicator
+with Deduplicator(index=tempfile.mkdtemp()) as dedup:
+    assert "nothing" not in dedup
+"""
 FEED = [
     {"id": 1, "text": "The harbour was closed on Tuesday because of a storm from the west, and all ferries stayed."},
     {
@@ -155,6 +161,7 @@ def test_a_container_compiles_nothing(root: Path) -> None:
         ("-m", "stream_lsh", "dedup", "--measure", "containment", feed),
         ("-m", "stream_lsh", "demo"),
         ("-c", WORKER),
+        ("-c", LOOK_UP),
     )  # fmt: skip
     for words in starts:
         assert notice.TEXT not in run(moved / "bin" / "python", words, container, **another_user()).stderr

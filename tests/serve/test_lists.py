@@ -61,11 +61,40 @@ def test_groups_and_members_are_filtered(served: Serving) -> None:
         return [member["id"] for member in get(served, f"groups/{large}", **query)["members"]]
 
     assert groups(source="z") == groups(min_total=3) == groups(since=str(2002 * HOUR)) == {large}
+    assert groups(min_similarity=0.5) == {small, large} and groups(min_similarity=1) == set()
+    assert groups(q="Q RIVER; x") == groups(q="q0") == {large} and groups(q="q nowhere") == set()
     assert groups(until="1970-03-01") == set() and groups(since="3h", until=str(2000 * HOUR)) == {small, large}
     assert members(source="z") == members(since=str(2002 * HOUR)) == ["q2", "q3"]
     assert members(until=str(2001 * HOUR), min_similarity=0.2) == ["q1"]
     page = get(served, f"groups/{large}", limit=3)
     assert get(served, f"groups/{large}", cursor=page["next_cursor"])["members"][0]["id"] == "q3"
+
+
+def test_pairs_are_filtered_and_continued(served: Serving) -> None:
+    for name, sources in (("s", "opoq"), ("t", "oq")):
+        add(served, name, sources, 3000)
+
+    def newer(**query: Any) -> set[str]:
+        return {pair["newer"] for pair in get(served, "pairs", **query)["pairs"]} & {"s1", "s2", "s3", "t1"}
+
+    def walk(**query: Any) -> list[tuple[int, int]]:
+        found, cursor = list[tuple[int, int]](), dict[str, Any]()
+        while cursor != {"cursor": None}:
+            page = get(served, "pairs", **query, **cursor)
+            assert len(page["pairs"]) <= query["limit"]
+            found += [(pair["newer_seq"], pair["older_seq"]) for pair in page["pairs"]]
+            cursor = {"cursor": page["next_cursor"]}
+        return found
+
+    assert newer(q="S3 The s River; q") == newer(source="q", until="1970-05-06T03:00Z", q="s3") == {"s3"}
+    assert newer(source="q") == {"s3", "t1"} and newer(since="1h") == newer(since="1970-05-06T02:00Z") == {"s2", "s3"}
+    assert newer(min_similarity=1) == newer(q="s t nothing") == set()
+    add(served, "u", "ab", 3000)
+    served.add_all([{"id": n, "text": TEXT.format("Bestham", "x" * n), "from": "z"} for n in (1, 2, 3)])
+    everything = walk(limit=1000)
+    assert walk(limit=2) == everything == sorted(everything, key=lambda pair: -pair[0])
+    assert walk(limit=3, best=True) == list({newer: (newer, older) for newer, older in everything}.values())
+    assert walk(limit=1, source="q") == walk(limit=1000, source="q") != []
 
 
 def test_events_are_filtered(served: Serving) -> None:
@@ -98,7 +127,7 @@ def test_wrong_cursors_are_refused(served: Serving) -> None:
     ]  # fmt: skip
     asked = [("groups", {"cursor": other}) for other in others]
     asked += [("groups", {"cursor": good, "order": "newest"}), ("groups", {"cursor": good, "source": "a"})]
-    asked += [("groups/0", {"cursor": good}), ("alerts", {"cursor": "x"})]
+    asked += [("groups/0", {"cursor": good}), ("pairs", {"cursor": good}), ("alerts", {"cursor": "x"})]
     for path, query in asked:
         answer = served.client.get(f"/v1/{path}", params=query)
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_cursor"), query

@@ -179,7 +179,8 @@ def test_alerts_are_shown_after_a_restart(chrome: Chrome, tmp_path: Path) -> Non
         served.start()
         chrome.get(served.url + "#alerts")
         value(chrome, "document.querySelectorAll('#alerts li').length === 1")
-        assert "spreads" in chrome.find_element(ID, "alerts").text
+        said = chrome.find_element(ID, "alerts").text
+        assert "spreads" in said and "2\nmembers" in said and "harbour-post, agency" in said
 
 
 def test_no_other_host_is_asked_and_nothing_is_refused(page: Chrome, served: Serving) -> None:

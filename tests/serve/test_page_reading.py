@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.browsing import CSS, ID, clear, go, instead, open_row, point_at, row, state, wait_for_row
+from support.browsing import CSS, ENTER, ID, clear, go, instead, open_row, point_at, row, state, wait_for_row
 from support.serving import Serving
 
 from bench.browser import show, value
@@ -115,6 +115,31 @@ def test_rows_are_filtered_and_the_address_keeps_the_filter(page: Chrome, served
     value(page, "!document.getElementById('no-matching').hidden")
 
 
+def test_search_and_older_rows_find_what_is_not_loaded(page: Chrome, served: Serving) -> None:
+    id = pair(served, "Farne")
+    crowd = BODY.format("Crowdham")
+    served.add_all({**article(f"crowd-{n}", "Crowdham"), "body": crowd + " x" * n} for n in range(150))
+    page.refresh()
+    wait_for_row(page, "crowd-149")
+    assert not page.execute_script(f"return {row(id)}")
+    page.find_element(ID, "filter-q").send_keys("LAST farne")
+    wait_for_row(page, id)
+    assert shown(page) == ["A bridge at last for Farne"] and "q=LAST+farne" in page.current_url
+    pair(served, "Unwanted")
+    pair(served, "Farnett")
+    value(page, "document.querySelectorAll('#pairs li').length === 2")
+    assert shown(page) == ["A bridge at last for Farnett", "A bridge at last for Farne"]
+    go(page, "#/")
+    value(page, "document.querySelectorAll('#pairs li').length > 100")
+    value(page, "!document.getElementById('older-pairs').disabled")
+    page.execute_script("document.getElementById('older-pairs').click()")
+    wait_for_row(page, id)
+    go(page, "#/groups?q=bridge+farnett")
+    value(page, "document.querySelectorAll('#groups li').length === 1")
+    go(page, "#/groups?min=100")
+    value(page, "!document.getElementById('no-groups').hidden")
+
+
 def test_rows_stay_under_the_mouse_and_while_paused(page: Chrome, served: Serving) -> None:
     wait_for_row(page, pair(served, "Still"))
     box = page.execute_script("return document.querySelector('#pairs li').getBoundingClientRect()")
@@ -209,6 +234,62 @@ def test_a_group_is_a_timeline_from_its_first_source_on(page: Chrome, served: Se
     assert [entry.split(" 2023, ")[1].split(" ", 1)[1][:6] for entry in entries[1:]] == ["+50 mi", "+2 h 2", "+3 h 5"]
     said = page.find_element(ID, "view-group").text
     assert "4 members · 4 sources · spread within 3 h 5 min" in said and "representative" in said
+    served.add(article("Time-5", "Time", "The group grows while it is read", "radio", 300))
+    value(page, "!document.getElementById('more-members').hidden")
+    page.execute_script("document.getElementById('more-members').click()")
+    value(page, "document.querySelectorAll('.timeline li').length === 5")
+    page.find_element(CSS, ".timeline li:nth-child(3) a").click()
+    value(page, "document.querySelectorAll('#compare-body .text').length === 2")
+    assert [one.text for one in page.find_elements(CSS, ".order")] == ["First", "Later, by 1 h 30 min"]
+    assert page.find_element(CSS, "nav [aria-current]").text == "Groups" and "Time and again 2" in page.title
+    page.find_element(ID, "compare-group").click()
+    value(page, "document.querySelectorAll('.timeline li').length === 5")
+
+
+def test_rows_are_worked_through_by_keys(page: Chrome, served: Serving) -> None:
+    for id in (pair(served, "Keyone"), pair(served, "Keytwo")):
+        wait_for_row(page, id)
+    body = page.find_element(CSS, "body")
+    headline = "document.querySelector('#compare-body article:last-child h2')?.textContent.trim()"
+    body.send_keys("j")  # before anything has the focus
+    page.switch_to.active_element.send_keys("m")
+    value(page, f"{row('Keytwo-2')}.classList.contains('is-seen')")
+    page.switch_to.active_element.send_keys("m", ENTER)
+    value(page, f"{headline} === 'A bridge at last for Keytwo'")
+    page.execute_script("document.activeElement.blur()")
+    body.send_keys("j")
+    value(page, f"{headline} === 'A bridge at last for Keyone'")
+    body.send_keys("k")
+    value(page, f"{headline} === 'A bridge at last for Keytwo' && document.getElementById('newer-row').hidden")
+    assert page.title.endswith("A bridge at last for Keytwo – stream_lsh")
+    go(page, "#/")
+    value(page, f"{row('Keyone-2')}.classList.contains('is-seen')")
+
+
+def test_the_title_counts_what_nobody_has_seen(page: Chrome, served: Serving) -> None:
+    look = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
+    wait_for_row(page, pair(served, "Seenham"))  # the rows before it do not count
+    page.execute_script(look % "true")
+    pair(served, "Hidden")
+    value(page, "document.title === '(1) Duplicates – stream_lsh'")
+    page.execute_script(look % "false" + "document.dispatchEvent(new Event('visibilitychange'))")
+    value(page, "document.title === 'Duplicates – stream_lsh'")
+
+
+def test_a_search_that_failed_is_repeated(page: Chrome, served: Serving) -> None:
+    id = pair(served, "Nettham")
+    added = instead(page, {"v1/pairs": (0, {})})
+    try:
+        page.refresh()
+        go(page, "#/?q=nettham")
+        value(page, "document.getElementById('search-problem').textContent.startsWith('The service cannot be reached')")
+        assert not page.find_element(ID, "no-matching").is_displayed()
+        page.execute_script("window.answers = {}")
+        wait_for_row(page, id)
+        page.find_element(ID, "no-filters").click()
+        value(page, "document.getElementById('no-filters').hidden && document.querySelector('#pairs li')")
+    finally:
+        clear(page, added)
 
 
 def stats(**seconds: Any) -> dict[str, Any]:

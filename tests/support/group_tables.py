@@ -13,13 +13,13 @@ from stream_lsh.embedded.group_store import FACT, dropped, members, row_key, row
 from stream_lsh.index.store.rocksdb import Store
 
 MINUTE = 60_000
-FILTERS: list[tuple[Order, int | None, int | None, str | None, int]] = [
-    ("largest", None, None, None, 0),
-    ("newest", None, None, "outlet 3", 0),
-    ("largest", None, 20 * MINUTE, "outlet 5", 4),
-    ("newest", 3 * 60 * MINUTE, 60 * MINUTE, None, 3),
-    ("growing", None, None, "no outlet", 0),
-    ("growing", 100 * DAY, 10 * MINUTE, "outlet 7", 0),
+FILTERS: list[tuple[Order, int | None, int | None, str | None, int, float]] = [
+    ("largest", None, None, None, 0, 0.9),
+    ("newest", None, None, "outlet 3", 0, 0),
+    ("largest", None, 20 * MINUTE, "outlet 5", 4, 0),
+    ("newest", 3 * 60 * MINUTE, 60 * MINUTE, None, 3, 0.95),
+    ("growing", None, None, "no outlet", 0, 0),
+    ("growing", 100 * DAY, 10 * MINUTE, "outlet 7", 0, 0),
 ]
 T = TypeVar("T")
 ASKED = [
@@ -32,7 +32,7 @@ ASKED = [
 
 def scanned(
     store: Store, order: str, since: int | None, limit: int | None, until: int | None = None, source: str | None = None,
-    min_total: int = 0,
+    min_total: int = 0, least: float = 0,
 ) -> list[tuple[int, int | None]]:  # fmt: skip
     """Groups and their joins, from all rows and members."""
     fact = store.named(FACT)
@@ -48,6 +48,8 @@ def scanned(
         if until is not None and not NO_TIME != group.first <= end:
             continue
         if source is not None and id_text(source) not in {member.source for member in members(store, group)}:
+            continue
+        if least and max((member.similarity or 0 for member in dropped(store, group.group)), default=0) < least:
             continue
         joined = None
         if after is not None:
@@ -66,11 +68,11 @@ def check_tables(store: Store, rankings: Iterable[Ranking]) -> None:
             found = ranking.first(*asked)  # type: ignore[arg-type]
             assert [(row.group.group, row.joined_since) for row in found] == wanted, asked
             assert all(row.stored == store.value(row_key(row.group.group)) for row in found)
-    for order, since, until, source, min_total in FILTERS:
-        wanted = scanned(store, order, since, None, until, source, min_total)
+    for order, since, until, source, min_total, least in FILTERS:
+        wanted = scanned(store, order, since, None, until, source, min_total, least)
         first, last = (None if time is None else Moment(time, before_latest=True) for time in (since, until))
         named = None if source is None else SourceFilter.of(source)
-        query = GroupQuery(order, first, last, named, min_total, limit=3)
+        query = GroupQuery(order, first, last, named, min_total, least, limit=3)
         for ranking in rankings:
             found = [row for page in walked(ranking, query) for row in page.rows]
             assert [(row.group.group, row.joined_since) for row in found] == wanted, query

@@ -1,12 +1,14 @@
 // The view that compares two documents: headline and fields, and the texts side by side.
 
 import { get } from "./api.js";
+import { beside } from "./duplicates.js";
 import { align, wordsOf } from "./alignment.js";
 import { anchored, pieces, places, split } from "./differences.js";
 import { fieldsOf, headlineEnd, isItem, shownText } from "./document.js";
-import { $, facts, link, make, problem, quiet } from "./elements.js";
+import { $, facts, link, make, onKey, problem, quiet } from "./elements.js";
 import { quoted } from "./evidence.js";
-import { count, percent, plural } from "./format.js";
+import { count, duration, percent, plural } from "./format.js";
+import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
 
@@ -15,7 +17,14 @@ let asked = null, current = -1, texts = [];
 async function show(query) {
   const [a, b] = [query.get("a"), query.get("b")], body = $("compare-body");
   asked = `${a} ${b}`;
-  const now = asked;
+  $("compare-group").hidden = !query.has("group");
+  $("compare-group").href = route.address("group", { n: query.get("group") });
+  $("compare-list").hidden = query.has("group");
+  const now = asked, around = query.has("group") ? [null, null] : beside(a, b);
+  for (const [i, name] of ["newer-row", "older-row"].entries()) {
+    $(name).hidden = around[i] === null;
+    $(name).href = around[i] ?? "";
+  }
   texts = [];
   $("compare-title").textContent = "Compare";
   $("steps").hidden = true;
@@ -36,14 +45,15 @@ function draw(found, body) {
   const all = places(...halves.map(([, rest]) => rest));
   const panes = halves.map(([, rest], i) => pane(anchored(rest, all, starts[i]), `text of ${sides[i].id}`));
   $("compare-title").textContent = `${found.match ? "A match" : "No match"}: ${percent(found.similarity)} similar`;
+  describe(found.b.id, (known) => { if (route.isShown("compare")) route.name(`${percent(found.similarity)}: ${nameOf(found.b.id, known)}`); });
   body.replaceChildren(
     make("p", { class: "summary" }, spoken ? `${sharedWords(parts)} ` : "", `${found.why[0].toUpperCase()}${found.why.slice(1)}.`,
-      ...(found.same_group ? [" Both are in ", link(route.address("group", { n: found.a.group }), `group ${found.a.group}`), "."] : [])),
+      ...(found.same_group ? [" ", link(route.address("group", { n: found.a.group }), "Show all copies"), "."] : [])),
     ...(found.terms?.length ? [make("p", {}, `Shared terms with the most weight: ${found.terms.join(", ")}.`)] : []),
     ...(found.passages?.length ? [make("ol", { class: "passages", "aria-label": "Shared passages" },
       ...found.passages.map((passage) => make("li", {}, `${count(passage.words)} words: ${quoted(found.a.text, passage.a)}`)))] : []),
     make("div", { class: "sides" }, ...sides.map((side, i) => make("article", { "aria-label": String(side.id) }, make("p", { class: "order" }, orderOf(found, i)),
-      headline(halves[i][0], side), facts(make("dl", { class: "facts" }), fieldsOf(side)), panes[i],
+      headline(halves[i][0], side), facts(make("dl", { class: "facts" }), fieldsOf(side, true)), panes[i],
       ...(side.cut ? [quiet("Only the beginning of the text is compared here.")] : [])))));
   texts = panes;
   current = -1;
@@ -52,7 +62,14 @@ function draw(found, body) {
   for (const [i, one] of panes.entries()) one.addEventListener("scroll", () => follow(one, panes[1 - i]), { passive: true });
 }
 
-const orderOf = ({ a, b }, i) => (a.seq === null || b.seq === null ? "" : (a.seq < b.seq) === (i === 0) ? "Earlier" : "Later");
+// Which document was published first, and how much later the other one; without times, which one arrived first.
+function orderOf({ a, b }, i) {
+  const [one, other] = i === 0 ? [a, b] : [b, a];
+  if (one.time !== null && other.time !== null && one.time !== other.time) {
+    return one.time < other.time ? "First" : `Later, by ${duration(one.time - other.time)}`;
+  }
+  return one.seq === null || other.seq === null ? "" : one.seq < other.seq ? "First" : "Later";
+}
 
 const marked = (found) => found.map((piece) => (piece.shared ? piece.text : make("mark", {}, piece.text)));
 
@@ -133,11 +150,12 @@ function step(by) {
 
 $("next").addEventListener("click", () => step(1));
 $("previous").addEventListener("click", () => step(-1));
-$("view-compare").addEventListener("keydown", (event) => {
-  const by = { n: 1, p: -1 }[event.key];
-  if (!by || event.ctrlKey || event.metaKey || event.altKey) return;
-  event.preventDefault();
-  step(by);
+const KEYS = { n: "next", p: "previous", k: "newer-row", j: "older-row" };
+onKey((key) => {
+  const name = KEYS[key];
+  if (!route.isShown("compare") || !name) return false;
+  if (!$(name).hidden) $(name).click();
+  return true;
 });
 
 route.view("compare", "Compare", show);

@@ -16,15 +16,15 @@ export const isItem = () => ["cosine", "euclidean", "hamming", "weighted-jaccard
 export const shownText = (text) => (isItem() && text.length > SHOWN_OF_ITEM
   ? `${shortened(text, SHOWN_OF_ITEM)} (${count(text.length)} characters)` : text);
 
-// The fields of a document, as pairs of name and value.
-export function fieldsOf(found) {
+// The fields of a document, as pairs of name and value. brief: only those that an editor compares.
+export function fieldsOf(found, brief = false) {
   const source = make("span", {}, "–");
   describe(found.id, ({ source: said }) => { if (said !== null) source.textContent = String(said); });
   return [
     ["source", source],
     ["time", found.time === null ? "–" : time(found.time)],
-    ["verdict", verdict(found)],
-    ...(found.group === null ? [] : [["group", link(route.address("group", { n: found.group }), count(found.group))]]),
+    ...(brief ? [] : [["verdict", verdict(found)]]),
+    ...(brief || found.group === null ? [] : [["group", link(route.address("group", { n: found.group }), count(found.group))]]),
     ["id", make("code", {}, idText(found.id))],
   ];
 }
@@ -51,7 +51,10 @@ async function show(query) {
     const texts = settings()?.texts ?? true;
     const found = await get(`v1/documents/${encodeURIComponent(id)}`, { text: texts, id_type: "json" });
     if (route.query().get("id") !== id) return;
-    describe(found.id, (known) => { $("document-title").textContent = nameOf(found.id, known); });
+    describe(found.id, (known) => {
+      $("document-title").textContent = nameOf(found.id, known);
+      if (route.isShown("document")) route.name($("document-title").textContent);
+    });
     body.replaceChildren(facts(make("dl", { class: "facts" }), fieldsOf(found)),
       texts ? make("div", { class: "text whole" }, shownText(found.text.slice(isItem() ? 0 : headlineEnd(found.text)))) : quiet("This index stores no texts."));
   } catch (error) {

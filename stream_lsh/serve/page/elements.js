@@ -17,7 +17,7 @@ export function make(name, attributes = {}, ...children) {
 export const link = (href, ...children) => make("a", { href }, ...children);
 export const quiet = (...children) => make("p", { class: "quiet" }, ...children);
 export const problem = (error) => make("p", { class: "problem" }, error.message);
-export const time = (ms) => make("time", { datetime: new Date(ms).toISOString(), title: full(ms) }, moment(ms));
+export const time = (ms, exact = false) => make("time", { datetime: new Date(ms).toISOString(), title: full(ms) }, moment(ms, exact));
 
 export function facts(place, pairs) {
   place.replaceChildren(...pairs.map(([name, value]) => make("div", { "data-fact": name }, make("dt", {}, name), make("dd", {}, value?.nodeType ? value : String(value)))));
@@ -28,6 +28,14 @@ export function facts(place, pairs) {
 export function dotted(...parts) {
   const shown = parts.filter((part) => part !== null && part !== undefined && part !== "");
   return shown.flatMap((part, i) => (i ? [make("span", { class: "dot", "aria-hidden": "true" }, " · "), part] : [part]));
+}
+
+// Calls `done(key)` for a key that is pressed anywhere but in a field, alone.
+export function onKey(done) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select")) return;
+    if (done(event.key)) event.preventDefault();
+  });
 }
 
 // Replaces the text only if it differs, so that screen readers are not told the same twice.

@@ -4,6 +4,7 @@ const COUNT = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const SECOND = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 const YEAR = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
 
@@ -12,12 +13,12 @@ export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
 export const words = (name) => name.replaceAll("_", " ");
 export const second = (ms) => SECOND.format(ms);
-export const full = (ms) => YEAR.format(ms);
+export const full = (ms) => FULL.format(ms);
 
-// A moment as short as it can be: of today only the time, of this year without the year.
-export function moment(ms, now = Date.now()) {
-  const [at, today] = [new Date(ms), new Date(now)];
-  if (at.toDateString() === today.toDateString()) return CLOCK.format(at);
+// A moment as short as it can be: of today only the time, of this year without the year. exact: with seconds, if of today.
+export function moment(ms, exact = false) {
+  const [at, today] = [new Date(ms), new Date()];
+  if (at.toDateString() === today.toDateString()) return (exact ? SECOND : CLOCK).format(at);
   return (at.getFullYear() === today.getFullYear() ? DAY : YEAR).format(at);
 }
 

@@ -6,98 +6,121 @@ import { count, plural } from "./format.js";
 import { describe, nameOf } from "./headlines.js";
 import { idText } from "./json.js";
 import * as route from "./route.js";
+import { membersOf, sourcesOf } from "./rows.js";
+import { settings } from "./settings.js";
 
-const LIMIT = 50, SOURCES = 3, WITHIN = "24h";
-let order = "largest", wanted = "", asking = false, stale = true, over = false, next = null;
+const LIMIT = 50, MOST = 1000, WITHIN = "24h", MOST_REQUESTS = 4, TYPING_MS = 250;
+const FILTERS = ["order", "q", "source", "min"];
+let filters = { order: "largest", q: "", source: "", min: "" }, asked = null, stale = true, over = false, cursor = null, shown = 0;
 
-// Groups have changed: the table is asked for again, unless somebody uses it.
+const isFiltered = () => Boolean(filters.q || filters.source || filters.min);
+
+// Groups have changed: the table is asked for again, unless somebody uses it or it is the result of a search.
 export const change = () => { stale = true; };
 
 export async function tick() {
-  if (!route.isShown("groups") || !stale) return;
-  if (over || $("groups").contains(document.activeElement)) {
+  if (!route.isShown("groups") || !stale || asked) return;
+  if (over || isFiltered() || $("groups").contains(document.activeElement)) {
     $("more-groups").hidden = false;
     return;
   }
   await load();
 }
 
-async function load() {
-  if (asking) {
-    next = load;
-    return;
-  }
-  [asking, stale, next] = [true, false, null];
-  const asked = order;
+// The table from its beginning, as long as it was; or the next rows of it.
+async function load(further = false) {
+  const now = asked = {}, { order, q, source, min } = filters;
+  if (!further) stale = false;
+  mention(false);
   try {
-    const { groups } = await get("v1/groups", { order: asked, limit: LIMIT, ...(asked === "growing" ? { since: WITHIN } : {}) });
-    if (asked === order) draw(groups);
+    const query = { order, q, source, since: order === "growing" ? WITHIN : "", min_similarity: min && Number(min) / 100 };
+    const given = Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ""));
+    const wanted = further ? LIMIT : Math.min(MOST, Math.max(LIMIT, shown));
+    let next = further ? cursor : null, found = 0;
+    for (let n = 0; n < MOST_REQUESTS && found < wanted && (n === 0 || next); n += 1) {
+      const page = await get("v1/groups", { ...given, limit: wanted - found, ...(next ? { cursor: next } : {}) });
+      if (now !== asked) return;
+      [cursor, next, found] = [page.next_cursor, page.next_cursor, found + page.groups.length];
+      draw(page.groups, further || n > 0);
+    }
   } catch (error) {
+    if (now !== asked) return;
     stale = true;
-    $("groups").hidden = true;
-    $("no-groups").hidden = false;
+    $("groups").hidden = !further;
+    $("no-groups").hidden = further;
     say($("no-groups"), error.message);
-  } finally {
-    asking = false;
-    next?.();
   }
+  asked = null;
+  mention(true);
 }
 
-function draw(groups) {
+function draw(groups, further) {
   $("more-groups").hidden = true;
-  $("groups").hidden = !groups.length;
-  $("no-groups").hidden = groups.length > 0;
-  say($("no-groups"), order === "growing" ? "No group has grown in the last day." : "No groups yet. A group begins with the first duplicate of a document.");
-  $("groups").replaceChildren(...groups.map(rowOf));
-  filter();
+  const known = new Set(further ? [...$("groups").children].map((one) => one.dataset.group) : []);
+  const added = groups.filter(({ group }) => !known.has(String(group))).map(rowOf);
+  if (further) $("groups").append(...added); else $("groups").replaceChildren(...added);
+  shown = $("groups").children.length;
+  $("groups").hidden = !shown;
+  $("no-groups").hidden = shown > 0;
+  say($("no-groups"), isFiltered() ? (cursor ? "No group of those that were searched fits these filters." : "No group fits these filters.")
+    : filters.order === "growing" ? "No group has grown in the last day." : "No groups yet. A group begins with the first duplicate of a document.");
+}
+
+// Says how many groups there are, and whether there are more.
+function mention(done) {
+  const searching = !done && isFiltered();
+  say($("groups-count"), searching ? "Searching." : shown ? `${plural(shown, "group")}${isFiltered() ? " found" : cursor ? " shown" : ""}` : "");
+  $("older-groups").hidden = !cursor;
+  $("older-groups").disabled = !done;
+  say($("older-groups"), isFiltered() ? "Search more groups" : "Show more groups");
 }
 
 function rowOf(group) {
   const { id } = group.representative, opener = link(route.address("group", { n: group.group }), String(id));
-  const named = group.first_sources.slice(0, SOURCES).map(String), more = group.sources - named.length;
   const span = group.first === null ? null : make("span", {}, time(group.first), ...(group.last > group.first ? [" – ", time(group.last)] : []));
   const element = make("li", { "data-id": idText(id), "data-group": group.group },
-    make("span", { class: "members" }, make("b", {}, count(group.live_members)), group.live_members === 1 ? " member" : " members"),
+    make("span", { class: "members" }, ...membersOf(group.live_members)),
     make("div", { class: "title" }, opener),
     make("p", { class: "meta" }, ...dotted(
-      named.length ? `${named.join(", ")}${more > 0 ? ` and ${plural(more, "more source")}` : ""}` : null, span,
+      sourcesOf(group), span,
       group.joined_since === undefined ? null : make("b", {}, `+${count(group.joined_since)} in a day`))));
-  const fill = (found) => {
-    opener.textContent = nameOf(id, found);
-    element.dataset.text = [opener.textContent, id, ...group.first_sources].map(String).join("\n").toLowerCase();
-  };
-  fill(null);
-  describe(id, (found) => { fill(found); filter(); });
+  describe(id, (found) => { opener.textContent = nameOf(id, found); });
   return element;
 }
 
-function filter() {
-  const words = wanted.toLowerCase().split(/\s+/).filter(Boolean), all = [...$("groups").children];
-  for (const element of all) element.hidden = !words.every((word) => element.dataset.text.includes(word));
-  const visible = all.filter((element) => !element.hidden).length;
-  say($("groups-count"), words.length ? `${count(visible)} of ${plural(all.length, "group")}` : "");
+function show(query) {
+  const wanted = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+  if (!["largest", "newest", "growing"].includes(wanted.order)) wanted.order = "largest";
+  const again = FILTERS.some((name) => wanted[name] !== filters[name]) || !shown;
+  filters = wanted;
+  for (const name of ["q", "source", "min"]) {  // a space at the end is left to who types
+    if ($(`groups-${name}`).value.trim() !== filters[name]) $(`groups-${name}`).value = filters[name];
+  }
+  for (const one of document.querySelectorAll("[data-order]")) {
+    one.href = route.address("groups", { ...filters, order: one.dataset.order });
+    if (one.dataset.order === filters.order) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current");
+  }
+  $("groups-source").closest("label").hidden = !settings()?.source_field && !filters.source;
+  if (again) {
+    [shown, cursor] = [0, null];
+    load();
+  } else tick();
 }
 
-function show(query) {
-  const asked = ["largest", "newest", "growing"].includes(query.get("order")) ? query.get("order") : "largest";
-  const again = asked !== order || !$("groups").children.length;
-  [order, wanted] = [asked, query.get("q") ?? ""];
-  $("groups-q").value = wanted;
-  for (const one of document.querySelectorAll("[data-order]")) {
-    if (one.dataset.order === order) one.setAttribute("aria-current", "true"); else one.removeAttribute("aria-current");
-  }
-  if (again) load(); else tick();
-  filter();
-}
+let typing = 0;
+const filter = () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => {
+    route.replace({ q: $("groups-q").value.trim(), source: $("groups-source").value.trim(), min: $("groups-min").value });
+    if (route.isShown("groups")) show(route.query());
+  }, TYPING_MS);
+};
 
 $("groups").addEventListener("pointerenter", (event) => { over = event.pointerType === "mouse"; });
 $("groups").addEventListener("pointerleave", () => { over = false; });
-$("more-groups").addEventListener("click", load);
-$("groups-q").addEventListener("input", () => {
-  wanted = $("groups-q").value;
-  route.replace({ q: wanted });
-  filter();
-});
+$("more-groups").addEventListener("click", () => load());
+$("older-groups").addEventListener("click", () => load(true));
+for (const name of ["groups-q", "groups-source", "groups-min"]) $(name).addEventListener("input", filter);
 $("groups-filter").addEventListener("submit", (event) => event.preventDefault());
 
 route.view("groups", "Groups", show, { list: true });

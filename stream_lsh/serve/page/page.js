@@ -8,11 +8,11 @@ import { $ } from "./elements.js";
 import * as groups from "./groups.js";
 import * as route from "./route.js";
 import * as service from "./service.js";
+import * as timeline from "./timeline.js";
 import { listen } from "./stream.js";
 import "./check.js";
 import "./comparison.js";
 import "./document.js";
-import "./timeline.js";
 
 const EVERY_MS = 2000;
 let listening = false;
@@ -20,8 +20,10 @@ let listening = false;
 function take(kind, data) {
   if (kind === "pair") duplicates.add(data);
   else if (kind === "alert") alerts.add(data);
-  else if (kind === "group") groups.change();
-  else if (kind === "gap") connection.missed();
+  else if (kind === "group") {
+    groups.change();
+    timeline.change(data);
+  } else if (kind === "gap") connection.missed();
 }
 
 async function begin() {
@@ -36,6 +38,7 @@ async function tick() {
   if (!document.hidden) {
     try {
       await service.refresh();
+      duplicates.resume();
       await groups.tick();
     } catch (error) {
       if (error instanceof Problem && [401, 403].includes(error.status)) $("login").hidden = false;

@@ -28,6 +28,28 @@ export function replace(values) {
   current = { ...parsed(hash), hash };
 }
 
+let title = "", missed = 0;
+const showTitle = () => { document.title = `${missed ? `(${missed > 99 ? "99+" : missed}) ` : ""}${title} – stream_lsh`; };
+
+// Names the tab, and so bookmarks.
+export function name(said) {
+  title = said;
+  showTitle();
+}
+
+// Counts a new row in the title while nobody sees the tab.
+export function noticed() {
+  if (!document.hidden) return;
+  missed += 1;
+  showTitle();
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  missed = 0;
+  showTitle();
+});
+
 function go(first) {
   const to = { ...parsed(location.hash), hash: location.hash };
   if (!views.has(to.name)) to.name = "duplicates";
@@ -40,10 +62,10 @@ function go(first) {
   for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== `view-${to.name}`;
   const section = document.getElementById(`view-${to.name}`);
   for (const entry of document.querySelectorAll("nav a[data-view]")) {
-    if (entry.dataset.view.split(" ").includes(to.name)) entry.setAttribute("aria-current", "page");
+    if (entry.dataset.view.split(" ").includes(to.query.has("group") ? "group" : to.name)) entry.setAttribute("aria-current", "page");
     else entry.removeAttribute("aria-current");
   }
-  document.title = `${shown.title} – stream_lsh`;
+  name(shown.title);
   shown.show(to.query);
   const place = shown.list ? places.get(to.hash) : undefined;
   scrollTo(0, place?.top ?? 0);

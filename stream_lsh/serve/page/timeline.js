@@ -10,7 +10,12 @@ import { compareAddress } from "./duplicates.js";
 import * as route from "./route.js";
 
 const AT_ONCE = 100, NAMED = 12;
-let asked = null;
+let asked = null, version = Infinity;
+
+// A group has changed: if it is shown, a button offers its new members. row: of the group.
+export function change(row) {
+  if (route.isShown("group") && String(row.group) === asked && row.version > version) $("more-members").hidden = false;
+}
 
 async function show(query) {
   const number = query.get("n"), [head, body] = [$("group-title"), $("group-body")];
@@ -19,6 +24,8 @@ async function show(query) {
     body.replaceChildren(quiet("Loading the group."));
   }
   asked = number;
+  version = Infinity;
+  $("more-members").hidden = true;
   try {
     const group = await get(`v1/groups/${encodeURIComponent(number)}`);
     if (asked === number) draw(group, head, body);
@@ -29,7 +36,11 @@ async function show(query) {
 
 function draw(group, head, body) {
   const members = inTime(group.members), [first] = members;
-  describe(group.representative.id, (found) => { head.textContent = nameOf(group.representative.id, found); });
+  version = group.version;
+  describe(group.representative.id, (found) => {
+    head.textContent = nameOf(group.representative.id, found);
+    if (route.isShown("group")) route.name(`Group: ${head.textContent}`);
+  });
   const times = members.map((member) => member.time).filter((one) => one !== null);
   const chart = make("div"), figure = make("figure", { class: "card", hidden: times.length < 2 }, make("figcaption", {}, "Members over time"), chart);
   const list = make("ol", { class: "timeline" });
@@ -66,16 +77,18 @@ function named(members) {
 
 function entryOf(member, group, first) {
   const kept = group.representative.id, representative = idText(member.id) === idText(kept);
-  const opener = link(representative ? route.address("document", { id: idText(member.id) }) : compareAddress(kept, member.id), String(member.id));
+  const opener = link(representative ? route.address("document", { id: idText(member.id) }) : compareAddress(kept, member.id, group.group), String(member.id));
   describe(member.id, (found) => { opener.textContent = nameOf(member.id, found); });
   const later = member.time !== null && first.time !== null && member !== first ? `+${duration(member.time - first.time)}` : null;
   const labels = [member === first ? "first" : null, representative ? "representative" : null, member.removed_by === undefined ? null : "deleted or replaced"];
   return make("li", { class: member === first ? "first" : "" },
-    make("div", { class: "when" }, ...(member.time === null ? [] : [time(member.time)]), ...(later ? [make("span", {}, later)] : [])),
+    make("div", { class: "when" }, ...(member.time === null ? [] : [time(member.time, true)]), ...(later ? [make("span", {}, later)] : [])),
     make("p", { class: "meta" }, ...dotted(member.source === null ? null : make("b", {}, String(member.source)),
       member.similarity === null ? null : percent(member.similarity)),
     ...labels.filter(Boolean).flatMap((label) => [" ", make("span", { class: "tag" }, label)])),
     make("div", { class: "title" }, opener));
 }
+
+$("more-members").addEventListener("click", () => show(route.query()));
 
 route.view("group", "Group", show);
