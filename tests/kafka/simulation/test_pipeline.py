@@ -1,0 +1,61 @@
+"""A whole pipeline in a simulated Kafka: whatever happens to its workers, its outputs are the embedded engine's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from support.kafka import plain
+from support.kafka.feeding import Record
+from support.simulation.cluster import Cluster
+from support.simulation.pipeline import Pipeline, Worker
+from support.simulation.runner import simulated
+from support.simulation.world import World
+
+PARTITIONS = 2
+UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
+N = 60
+
+
+async def feed(world: World, cluster: Cluster, topic: str, records: list[Record], rate: float) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
+        for one in records:
+            await producer.send(
+                topic, one.value, one.key, one.partition, timestamp_ms=one.timestamp, headers=list(one.headers)
+            )
+            await asyncio.sleep(world.chance.expovariate(rate))
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=4, most=100)
+async def test_workers_that_are_killed_and_started_again_say_what_the_embedded_engine_says(
+    world: World, cluster: Cluster
+) -> None:
+    chance = world.chance
+    given: dict[str, Any] = {
+        **plain.SURE, **UPDATES, "shards": chance.choice([1, 3]), "partitions": PARTITIONS, "frame_documents": 8,
+        "decision_lag": 1000,
+    }  # fmt: skip
+    pipeline = Pipeline(world, cluster, **given)
+    try:
+        await pipeline.create_topics()
+        workers: list[Worker] = [pipeline.start(), pipeline.start()]
+        producer = world.process("producer")
+        history = plain.history(N, PARTITIONS, world.seed)
+        feeding = producer.start(feed(world, cluster, pipeline.topics.documents, history, 3))
+        for _ in range(2):
+            await asyncio.sleep(chance.uniform(3, 12))
+            place = chance.randrange(2)
+            workers[place].process.kill()
+            folder = workers[place].folder if chance.random() < 0.7 else None
+            workers[place] = pipeline.start(folder=folder)
+        await feeding
+        await pipeline.finish(workers, 300)
+        for worker in workers:
+            worker.stop()
+        for worker in workers:
+            await worker.ended
+        pipeline.check()
+    finally:
+        pipeline.clear()

@@ -1,0 +1,120 @@
+"""The world of the simulations: what a seed repeats, what a process that is killed or frozen still does."""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from support.simulation import clock, runner
+from support.simulation.cluster import Cluster
+from support.simulation.runner import simulated
+from support.simulation.world import Stuck, World
+
+
+@simulated()
+async def test_nothing_is_substituted_but_what_is_listed(world: World, cluster: Cluster) -> None:
+    listed = {(module, name) for module, name, _ in clock.SUBSTITUTES}
+    assert clock.substituted() == listed, clock.substituted() ^ listed
+
+
+@simulated()
+async def test_time_is_virtual_in_every_loop_and_executor(world: World, cluster: Cluster) -> None:
+    async def sleeps() -> tuple[float, float]:
+        began = time.monotonic(), time.time()
+        await asyncio.sleep(600)
+        await asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), time.sleep, 60)
+        return time.monotonic() - began[0], time.time() - began[1]
+
+    for elapsed in await world.process("sleeper").start(sleeps()):
+        assert 660 <= elapsed < 661
+
+
+@simulated()
+async def test_a_process_that_is_killed_does_nothing_more(world: World, cluster: Cluster) -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        try:
+            while True:
+                await asyncio.sleep(1)
+                done.append("step")
+        finally:
+            done.append("finally")
+
+    process = world.process("worker")
+    process.start(work())
+    await asyncio.sleep(3.5)
+    process.kill()
+    await asyncio.sleep(10)
+    assert done == ["step"] * 3
+
+
+@simulated()
+async def test_a_frozen_process_goes_on_where_it_was(world: World, cluster: Cluster) -> None:
+    times: list[float] = []
+
+    async def work() -> None:
+        for _ in range(3):
+            await asyncio.sleep(1)
+            times.append(time.monotonic() - clock.START)
+
+    process = world.process("worker")
+    working = process.start(work())
+    await asyncio.sleep(1.5)
+    process.freeze()
+    await asyncio.sleep(100)
+    assert len(times) == 1
+    process.thaw()
+    await working
+    assert times == pytest.approx([1, 101.5, 102.5], abs=0.01)
+
+
+@simulated()
+async def test_what_waits_for_ever_is_told_with_the_seed(world: World, cluster: Cluster) -> None:
+    other = World(17)
+    with pytest.raises(Stuck, match="seed 17: everything waits"):
+        other.run(asyncio.Event().wait())
+    with pytest.raises(Stuck, match="seed 17: after 5 s"):
+        other.run(asyncio.sleep(10), seconds=5)
+
+
+@simulated(nodes=2)
+async def busy(world: World, cluster: Cluster) -> list[int]:
+    """Two consumers of a group and a producer, of which one consumer is killed and a node stops."""
+    cluster.create("news", 4)
+    found: list[int] = []
+
+    async def produce() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
+            for number in range(100):
+                await producer.send_and_wait("news", b"%d" % number, partition=number % 4)
+                await asyncio.sleep(world.chance.expovariate(20))
+
+    async def consume() -> None:
+        options = {"group_id": "readers", "auto_offset_reset": "earliest", "session_timeout_ms": 6000}
+        async with AIOKafkaConsumer("news", bootstrap_servers=cluster.bootstrap, **options) as consumer:
+            async for record in consumer:
+                found.append(int(record.value))
+
+    processes = [world.process(name) for name in ("one", "two")]
+    for process in processes:
+        process.start(consume())
+    producing = world.process("producer").start(produce())
+    await asyncio.sleep(world.chance.uniform(0, 5))
+    processes[0].kill()
+    await asyncio.sleep(world.chance.uniform(0, 1))
+    cluster.stop(0)
+    await producing
+    while set(found) != set(range(100)):
+        await asyncio.sleep(0.1)
+    return found
+
+
+def test_a_seed_repeats_its_schedule_and_another_has_another() -> None:
+    seeds = [1, 2, 3, 1, 2, 3]
+    results = runner.run(busy.scenario, seeds, nodes=2)  # type: ignore[attr-defined]
+    assert [result["error"] for result in results] == [None] * 6
+    digests = [(result["digest"], result["steps"], result["value"]) for result in results]
+    assert digests[:3] == digests[3:]
+    assert len({digest for digest, _, _ in digests}) == 3

@@ -1,0 +1,152 @@
+"""The workers of a pipeline in a simulated Kafka: the real roles, each worker a process that can be killed.
+
+Everything is the code that runs in production, but for what `clock.SUBSTITUTES` lists and `InOwnLoop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pkgutil
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stream_lsh.kafka.match.faust_driver import ConsumerThread
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.run.process import STAGES, Job, run_roles
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.tools.topics import create
+from support.kafka.feeding import Record
+from support.kafka.harness import OUTPUTS, passed_on
+from support.kafka.oracle import Outputs, answers, check, order
+from support.simulation.clock import Clock
+from support.simulation.cluster import Cluster
+from support.simulation.world import Process, World
+
+MEMORY = Path("/dev/shm")
+ROLES = ("sign", "sequence", "match", "judge", "forward")
+CLASSES = {role: pkgutil.resolve_name(path) for role, path in STAGES.items()}
+
+
+class InOwnLoop:
+    """In place of mode's `WorkerThread`: the thread's loop is a loop of the world already, so nothing has to run it."""
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+
+    def start(self) -> None:
+        self._task = self._service.thread_loop.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        try:
+            await self._service._serve()
+        except Exception:
+            self._service.set_shutdown()
+
+    def stop(self) -> None:
+        """The loop stays until its process ends."""
+
+
+ConsumerThread.Worker = InOwnLoop
+
+
+class Pipeline:
+    """A pipeline and its workers.
+
+    Args:
+        given: settings.
+    """
+
+    def __init__(self, world: World, cluster: Cluster, **given: Any) -> None:
+        self.world, self.cluster = world, cluster
+        self._folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=MEMORY if MEMORY.is_dir() else None))
+        self._given = {
+            "bootstrap_servers": cluster.bootstrap, "topic_prefix": "sim", "session_timeout_ms": 6000,
+            "unique_timestamps": "CreateTime", **given,
+        }  # fmt: skip
+        self._started = 0
+        self.settings = self._settings(self._folder / "nobody")
+        self.topics = Topics.of(self.settings)
+
+    def _settings(self, folder: Path, **given: Any) -> KafkaSettings:
+        return KafkaSettings(**{**self._given, "data_folder": folder, **given})
+
+    async def create_topics(self) -> None:
+        await create(self.settings)
+
+    def start(self, *roles: str, instance: str | None = None, folder: Path | None = None) -> Worker:
+        """Start a worker. folder: of one that is not there any more; it goes on with a copy, as the files of a process
+        that has been killed stay open in ours."""
+        self._started += 1
+        own = self._folder / str(self._started)
+        if folder is not None and folder.exists():
+            shutil.copytree(folder, own)
+        given: dict[str, Any] = {} if instance is None else {"instance": instance}
+        return Worker(self, f"worker-{self._started}", self._settings(own, **given), roles or ROLES)
+
+    def records(self, name: str) -> list[Record]:
+        """The committed records of a topic (an attribute of Topics), in order within a partition."""
+        topic = self.cluster.topics.get(getattr(self.topics, name))
+        return [
+            Record(partition, record.key, record.value, tuple(record.headers), record.timestamp, record.offset)
+            for partition, log in enumerate(topic.logs if topic else ())
+            for record in log.committed()
+        ]
+
+    async def finish(self, workers: Sequence[Worker], seconds: float) -> None:
+        """Wait until every document has its verdict and has been passed on.
+
+        Raises:
+            AssertionError: a worker has given up, or that takes longer.
+        """
+        end = Clock.now + seconds
+        while not self._complete():
+            assert Clock.now < end, f"after {seconds:g} s: {self.counts()}"
+            for worker in workers:
+                if worker.ended.done():
+                    worker.ended.result()
+                    raise AssertionError(f"{worker.process} has ended")
+            await asyncio.sleep(0.5)
+
+    def counts(self) -> dict[str, int]:
+        return {name: len(self.records(name)) for name in ("documents", *OUTPUTS)}
+
+    def _complete(self) -> bool:
+        found = self.counts()
+        passed = sum(passed_on(record.value) for record in self.records("verdicts"))
+        return found["verdicts"] >= found["documents"] and found["unique"] + found["dead_letters"] >= passed
+
+    def check(self) -> None:
+        """Compare all outputs with what the embedded engine says to the recorded order, line for line."""
+        documents = self.records("documents")
+        recorded = order(self.settings, (record for record in self.records("frames") if record.partition == 0))
+        found = Outputs(documents, **{name: self.records(name) for name in OUTPUTS})
+        check(found, answers(self.settings, self._folder / "oracle", recorded, documents), self.topics.documents)
+
+    def clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Worker:
+    """A worker that runs. ended: its end, with its error."""
+
+    def __init__(self, pipeline: Pipeline, name: str, settings: KafkaSettings, roles: Sequence[str]) -> None:
+        self.settings, self.roles = settings, roles
+        self.process: Process = pipeline.world.process(name)
+        self._stop: asyncio.Event | None = None
+        self.ended = self.process.start(self._run())
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.data_folder
+
+    async def _run(self) -> None:
+        self._stop = asyncio.Event()
+        await run_roles(Job(roles=tuple(self.roles)), self.settings, CLASSES, self._stop)
+
+    def stop(self) -> None:
+        """Ask it to drain and end."""
+        if self._stop is not None:
+            self.process.loop.call_soon(self._stop.set)

@@ -1,0 +1,200 @@
+"""Simulations as tests, and the server that runs them.
+
+    @simulated(seeds=5)
+    async def test_a_record_arrives(world: World, cluster: Cluster) -> None: ...
+
+Each seed runs in a process that a server forks: one that has substituted the clock (`clock`), imported everything, and
+gone no further. So a start costs nothing, and a seed finds the same memory each time. As a program, this module is the
+server. With SIMULATION_TRACE set, a trace has every request.
+"""
+
+from __future__ import annotations
+
+import ast
+import faulthandler
+import functools
+import gc
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from support.long_form import LONG, ROTATION
+
+if TYPE_CHECKING:
+    from support.simulation.world import World
+
+Scenario = Callable[..., Coroutine[Any, Any, Any]]
+AT_ONCE = 2
+REAL_SECONDS = 120  # that a seed may take
+LAST_LINES = 60  # of a trace that failed
+_server: subprocess.Popen[str] | None = None
+
+
+def simulated(seeds: int = 1, most: int | None = None, **options: Any) -> Callable[[Scenario], Callable[[], None]]:
+    """A test of a scenario, an asynchronous function of a world and a cluster, which runs once for each seed.
+
+    Args:
+        seeds: how many of them.
+        most: of so many, others with each commit; STREAM_LSH_LONG=1 runs them all (`long_form`).
+        options: of `cluster.Cluster`.
+    """
+    most = most or seeds
+    chosen = range(most) if LONG else sorted({(ROTATION * seeds + number) % most for number in range(seeds)})
+
+    def decorated(scenario: Scenario) -> Callable[[], None]:
+        def test() -> None:
+            for result in run(scenario, chosen, **options):
+                assert result["error"] is None, f"seed {result['seed']}:\n{result['error']}"
+
+        functools.update_wrapper(test, scenario)
+        del test.__wrapped__  # type: ignore[attr-defined]  # pytest would take its arguments for fixtures
+        test.scenario = scenario  # type: ignore[attr-defined]
+        return test
+
+    return decorated
+
+
+def run(scenario: Scenario, seeds: Iterable[int], **options: Any) -> list[dict[str, Any]]:
+    """Run a scenario of a test's module by these seeds.
+
+    Returns:
+        For each: seed, error (None, or a traceback with the end of the trace), digest, steps, virtual seconds, seconds,
+        and what the scenario returned (for JSON).
+    """
+    global _server
+    if _server is None or _server.poll() is not None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_LSH_")}
+        folders = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        _server = subprocess.Popen(
+            [sys.executable, "-P", "-m", "support.simulation.runner"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment | {"PYTHONHASHSEED": "0", "AIOKAFKA_NO_EXTENSIONS": "1", "PYTHONPATH": folders},
+        )
+    assert _server.stdin is not None and _server.stdout is not None
+    job = [scenario.__code__.co_filename, scenario.__name__, list(seeds), options]
+    print(json.dumps(job), file=_server.stdin, flush=True)
+    answer = _server.stdout.readline()
+    assert answer, "the server of the simulations has ended"
+    return json.loads(answer)
+
+
+def main() -> None:
+    from support.simulation import clock
+
+    clock.install()
+    import aiokafka.admin  # bind the virtual clock
+
+    from support.simulation import cluster
+
+    assert aiokafka and cluster
+    logging.getLogger().addHandler(logging.NullHandler())
+    warnings.simplefilter("ignore")
+    modules: dict[str, ModuleType] = {}
+    while line := sys.stdin.readline():
+        path, name, seeds, options = json.loads(line)
+        if path not in modules:
+            modules[path] = _module(path)
+        print(json.dumps(_forked(getattr(modules[path], name).scenario, seeds, options)), flush=True)
+
+
+def _module(path: str) -> ModuleType:
+    """A test's module, whose assertions tell what they compare, as pytest's do."""
+    from _pytest.assertion.rewrite import rewrite_asserts
+
+    source = Path(path).read_bytes()
+    tree = ast.parse(source)
+    rewrite_asserts(tree, source)
+    module = ModuleType(Path(path).stem)
+    module.__file__ = path
+    exec(compile(tree, path, "exec"), vars(module))
+    return module
+
+
+def _forked(scenario: Scenario, seeds: list[int], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run each seed in a child, some at once. The results, in the order of the seeds."""
+    gc.collect()
+    gc.freeze()
+    waiting, results, running = list(enumerate(seeds)), dict[int, dict[str, Any]](), dict[int, tuple[int, int, int]]()
+    while waiting or running:
+        while waiting and len(running) < AT_ONCE:
+            place, seed = waiting.pop(0)
+            end, other = os.pipe()
+            pid = os.fork()
+            if not pid:
+                os.close(end)
+                _child(scenario, seed, options, other)
+            os.close(other)
+            running[place] = seed, pid, end
+        place, (seed, pid, end) = next(iter(running.items()))
+        with os.fdopen(end, "rb") as file:
+            data = file.read()
+        os.waitpid(pid, 0)
+        del running[place]
+        results[place] = json.loads(data) if data else {"seed": seed, "error": "its process has died"}
+    return [results[place] for place in range(len(seeds))]
+
+
+class _Warnings(logging.Handler):
+    """Keeps the warnings of our own roles."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._world.warnings.append(f"{self._world.seconds:.3f} {record.name}: {record.getMessage()}")
+
+
+def _limit(world: World) -> None:
+    """End the world after so many real seconds, and if that does not help, the process."""
+
+    def late(*_: object) -> None:
+        signal.alarm(5)
+        signal.signal(signal.SIGALRM, lambda *_: (faulthandler.dump_traceback(), os._exit(1)))
+        world.late = f"it takes longer than {REAL_SECONDS} s"
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(REAL_SECONDS)
+
+
+def _child(scenario: Scenario, seed: int, options: dict[str, Any], end: int) -> None:
+    from support.simulation.clock import REAL_CLOCK, START, Clock
+    from support.simulation.cluster import Cluster
+    from support.simulation.world import World
+
+    gc.disable()  # nothing that is collected may run
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    began, error, value = REAL_CLOCK(), None, None
+    world = World(seed)
+    _limit(world)
+    logging.getLogger("stream_lsh").addHandler(_Warnings(world))
+    try:
+        cluster = Cluster(world, **options)
+        value = world.run(scenario(world, cluster))
+    except BaseException:
+        error = "\n".join([traceback.format_exc(), *world.trace[-LAST_LINES:], *world.warnings[-LAST_LINES:]])
+    result = {
+        "seed": seed, "error": error, "value": value, "digest": world.digest, "steps": world.steps,
+        "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
+    }  # fmt: skip
+    if os.environ.get("SIMULATION_TRACE"):
+        result["trace"] = world.trace
+    with os.fdopen(end, "wb") as file:
+        file.write(json.dumps(result, default=bytes.hex).encode())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
