@@ -186,7 +186,7 @@ def _representatives(
     found = [(group.group, group.id, group.seq) for group in groups]
     updated = (changes == _UPDATED) & judgement.was_representative[places]
     leaving = (changes == _LEFT) & judgement.was_representative[places]
-    superseding = (changes == _JOINED) & np.isin(places, judgement.superseding)
+    superseding = ((changes == _JOINED) | (changes == _UPDATED)) & np.isin(places, judgement.superseding)
     turns = np.flatnonzero(updated | leaving | superseding | (changes == _CHANGED))
     if not len(turns):
         return of, found

@@ -489,7 +489,7 @@ class Settings(BaseModel):
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
         names = (*ANSWERS, *KEEP, "window", "on_conflict", "measure")
-        lists = {WITHIN: [], "rank_order": []}
+        lists: dict[str, Any] = {WITHIN: [], "rank_order": []}
         return {name: type(self).model_fields[name].default for name in names} | lists | dict(stored)
 
     @classmethod
