@@ -72,7 +72,6 @@ SHOWN = {
     "time_field": "field of the event time",
     "source_field": "field of the source, for groups",
     "match_within": "field that must be equal",
-    "keep": "which of similar documents is kept",
     "on_conflict": "another text under a known id",
     "window": "forget older documents: 12h, 7d, 2w",
     "shards": "number of shards",
@@ -233,7 +232,7 @@ def output_options(standard: str) -> list[Option]:
         "inputs, with the first decisions",
     )  # fmt: skip
     final = Option(
-        ["--final"], is_flag=True, section=OUTPUTS,
+        ["--final"], is_flag=True, section=OUTPUTS, common=False,
         help="write the unique documents at the end of the inputs, without those that were superseded or deleted",
     )  # fmt: skip
     return [*files, overwrite, only_new, *([final] if standard == "unique" else [])]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.fields import MAX_SOURCE_BYTES, Fields, Record, check_ink, id_text, set_text, within_text
 from stream_lsh.documents.python_values import elements_of, unboxed
-from stream_lsh.documents.ranks import rank_of
+from stream_lsh.documents.ranks import LOWEST, rank_of
 from stream_lsh.documents.refused import Refused, kind_of
 from stream_lsh.documents.times import NO_TIME, milliseconds
 
@@ -151,7 +151,8 @@ def record_of(document: Document, fields: Fields) -> Record:
     if document.source is not None and len(said := id_text(document.source)) <= MAX_SOURCE_BYTES:
         source = said
     within = b"" if document.deleted else _within(document, fields.match_within, id)
-    return Record(id, text, time, source, within, document.deleted, rank_of(document.rank, fields.rank_order))
+    rank = LOWEST if fields.rank_field is None else rank_of(document.rank, fields.rank_order)
+    return Record(id, text, time, source, within, document.deleted, rank)
 
 
 def _text(document: Document, fields: Fields, id: bytes) -> str:
