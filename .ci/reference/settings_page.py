@@ -103,7 +103,18 @@ WHEN = {
     "partitioner": "for a `topic_prefix`",
     "documents_topic": "for a `topic_prefix`",
 }
-ALSO = ("envelope", "match_within", "window", "max_future", "on_conflict", "sampling", "min_passage_words")
+ALSO = (
+    "envelope",
+    "match_within",
+    "keep",
+    "rank_field",
+    "rank_order",
+    "window",
+    "max_future",
+    "on_conflict",
+    "sampling",
+    "min_passage_words",
+)
 MORE = {
     "instance": "At most 200 letters, digits, dots, underscores and hyphens.",
     "measure": "[Choosing a measure](../explanation/choosing-a-measure.md) compares them.",
@@ -116,6 +127,7 @@ MORE = {
     "shingles": "[How to choose it](../how-to/choose-a-threshold.md#shingles).",
     "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
+    "keep": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept). Kafka has `first` only.",
     "on_conflict": "[Updates and deletions](../how-to/update-and-delete.md).",
     "envelope": "[Change events and CloudEvents](../how-to/connect-your-topic.md#change-events-and-cloudevents).",
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",

@@ -61,7 +61,7 @@ def _verdict(
         seq=seq,
         kind=KINDS[kind],
         first_kind=None if first == layout.UNKNOWN else KINDS[first],
-        duplicate_of=known_id(of) if of else None,
+        duplicate_of=known_id(of) if of and kind != verdicts.Kind.UNIQUE else None,
         similarity=float(judgement.similarities[i]) if of else None,
         group=None if group == layout.NO_GROUP else group,
         matches=tuple(matches_of(judgement, index, i)) if len(judgement.matched_seqs) else (),
@@ -74,6 +74,7 @@ def _verdict(
         if representative
         else None,
         new_representatives=_new_representatives(judgement, index, i) if len(judgement.later) else (),
+        supersedes=known_id(of) if of and kind == verdicts.Kind.UNIQUE else None,
         detail=why.detail if why is not None else detail_of(kind, replaces, not_compared, index.settings),
     )
 

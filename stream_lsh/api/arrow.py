@@ -108,7 +108,7 @@ def _array(pa: Any, name: str, values: Any) -> Any:
         raise TypeError(f"{name}: the values have no common type ({' '.join(str(error).split())[:200]})") from None
 
 
-_OTHERS = ("duplicate_of", "matched", "representative")
+_OTHERS = ("duplicate_of", "supersedes", "matched", "representative")
 """Ids of other documents."""
 _VALUES = (*_OTHERS, "reason", "detail")
 _NUMBERS = ("seq", "group", "matched_seqs", "truncated", "not_compared", "replaces", "representative_seq")
@@ -139,12 +139,14 @@ class VerdictTable:
         details |= {i: why.detail for i, why in reasons.items()}
         found = {i: id_value(j.oldest(i)) for i in np.flatnonzero(j.of[:, 1] >= 0).tolist() if j.oldest(i)}
         new = {i: id_value(j.representative(i)) for i in np.flatnonzero(j.representatives[:, 1] >= 0).tolist()}
-        duplicate = np.zeros(n, np.bool_)
-        duplicate[list(found)] = True
+        similar = np.zeros(n, np.bool_)
+        similar[list(found)] = True
+        superseded = {i: found.pop(i) for i in j.superseding.tolist()}
         self._parts.append(
             {
                 "seq": j.seqs, "kind": j.kinds, "first_kind": j.first_kinds, "duplicate_of": _spread(found, n),
-                "similarity": np.where(duplicate, j.similarities, np.nan), "group": j.groups, "starts": j.starts,
+                "supersedes": _spread(superseded, n),
+                "similarity": np.where(similar, j.similarities, np.nan), "group": j.groups, "starts": j.starts,
                 "matched": [id_value(id) for id in j.matched_ids()], "matched_seqs": j.matched_seqs,
                 "matched_similarities": j.matched_similarities, "truncated": j.truncated,
                 "not_compared": j.not_compared, "replaces": j.replaces, "representative": _spread(new, n),
@@ -199,6 +201,7 @@ class VerdictTable:
                 "not_compared": whole["not_compared"],
                 "replaces": _known(pa, whole["replaces"]),
                 "new_representative": representative,
+                "supersedes": others["supersedes"],
                 "reason": pa.array(whole["reason"], pa.string()),
                 "detail": pa.array(whole["detail"], pa.string()),
             }

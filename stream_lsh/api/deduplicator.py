@@ -171,8 +171,9 @@ class Deduplicator(Feeding):
 
         Returns:
             A row for each document: `id`, `seq`, `kind`, `first_kind`, `duplicate_of`, `similarity`, `group`,
-            `matches`, `truncated`, `not_compared`, `replaces`, `new_representative`, `reason` and `detail`, as in a
-            `Verdict`. `duplicate_of` has the type of `id`, or is text if ids of another type are in the index.
+            `matches`, `truncated`, `not_compared`, `replaces`, `new_representative`, `supersedes`, `reason` and
+            `detail`, as in a `Verdict`. `duplicate_of` has the type of `id`, or is text if ids of another type are in
+            the index.
 
         Raises:
             TypeError: the values of a column have no common type. InputError: it is a type that cannot be used.

@@ -77,6 +77,7 @@ class Verdict:
         new_representative: the document that now represents the group, if that version was the representative.
         new_representatives: with several shards, group, id and number of each document that represents its group from
             this document on.
+        supersedes: id of the kept document whose place this one takes, with `keep`. `similarity` is that with it.
         detail: a sentence that says why the document was rejected, is outdated, deleted nothing, or was not compared
             with everything. None if there is nothing to explain.
     """
@@ -96,6 +97,7 @@ class Verdict:
     replaces: int | None = None
     new_representative: Representative | None = None
     new_representatives: tuple[tuple[int, str | int, int], ...] = ()
+    supersedes: str | int | None = None
     detail: str | None = None
 
     @property

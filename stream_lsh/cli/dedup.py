@@ -47,6 +47,8 @@ def dedup(context: click.Context, /, **_: Any) -> None:
         raise UsageError(f"{given[0]} is for groups; leave out --no-groups")
     if given == ["--source-field"] and params["folder"] is None:
         raise UsageError("--source-field is for groups, which an index keeps: add --index DIR or --groups FILE")
+    if params["final"] and params["only_new"]:
+        raise UsageError("--final writes all that is kept at the end; leave out --only-new")
     if (alerts is None) != (rules is None):
         missing = "--rules FILE, which says what for" if rules is None else "--alerts FILE, which they go to"
         raise UsageError(f"--{'rules' if alerts is None else 'alerts'}: add {missing}")

@@ -15,7 +15,7 @@ from stream_lsh.cli.group import Option
 from stream_lsh.errors import UsageError
 from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.settings.errors import choices_of, is_list, near
-from stream_lsh.settings.model import Settings
+from stream_lsh.settings.model import KEEP, Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
 _CONFIG_SHOWN = "stream_lsh.config_shown"  # key of click's meta
@@ -39,13 +39,13 @@ SECTIONS = {
         "vector_field", "bits_field", "max_document_bytes",
     ),
     INDEX: (
-        "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows", "segment_documents",
+        *KEEP, "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows", "segment_documents",
         "memtable_documents", "cache_bytes", "erase_hours",
     ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
-COMMON = (*SETTINGS, "source_field")
+COMMON = (*(name for name in SETTINGS if name not in KEEP), "source_field")
 OF_TOPICS = ("partitions", "replication_factor", "unique_timestamps")
 """What only `topics create` looks at."""
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.
@@ -91,7 +91,7 @@ METAVARS = {
     "measure": "NAME", "threshold": "S", "max_distance": "D", "target_recall": "P", "signature_size": "K", "bands": "B",
     "rows": "R",
     "shingles": "KIND:K", "normalize": "STEPS", "max_document_bytes": "BYTES", "window": "DURATION",
-    "max_future": "DURATION", "match_within": "FIELD",
+    "max_future": "DURATION", "match_within": "FIELD", "rank_order": "VALUE",
     "bootstrap_servers": "HOST:PORT", "topic_prefix": "NAME", "documents_topic": "TOPIC", "data_folder": "DIR",
     "instance": "NAME", "alerts": "FILE", "allow_weak_topics": "SETTING",
     **dict.fromkeys(KAFKA_SECTIONS[LOSSES], "TOPIC:PARTITION:OFFSET"),
@@ -232,7 +232,11 @@ def output_options(standard: str) -> list[Option]:
         help="with --index, write only what is new since the last finished run; default: outputs cover all of the "
         "inputs, with the first decisions",
     )  # fmt: skip
-    return [*files, overwrite, only_new]
+    final = Option(
+        ["--final"], is_flag=True, section=OUTPUTS, common=False,
+        help="write the unique documents at the end of the inputs, without those that were superseded or deleted",
+    )  # fmt: skip
+    return [*files, overwrite, only_new, *([final] if standard == "unique" else [])]
 
 
 def settings_options(names: Iterable[str] = SETTINGS, model: type[Settings] = Settings) -> list[Option]:

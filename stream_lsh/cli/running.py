@@ -109,6 +109,7 @@ def run_job(
     job = Job(
         settings, [*inputs, *([feeds] if feeds is not None else [])], outputs, folder, overwrite=given["overwrite"],
         only_new=given["only_new"], rules=rules, groups=kept, no_groups=not groups and not asked,
+        final=given.get("final", False),
     )  # fmt: skip
     with progress_display(quiet=given["quiet"], writes_standard_output=STANDARD in outputs.values()) as progress:
         summary = job.run(progress)

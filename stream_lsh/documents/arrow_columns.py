@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.documents.arrow_fields import columns_of_fields, pyarrow
-from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection
 from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.documents.fields import LINE_ID, MAX_ID_BYTES, Fields, Record, id_text, within_text
+from stream_lsh.documents.ranks import rank_of
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import LAST_TIME, MILLISECONDS_FROM, NO_TIME, milliseconds
 
@@ -90,7 +91,7 @@ class _Rows:
         if fields.time_field is not None:
             self._times(fields.time_field, times)
         scopes = self._scopes()
-        sources = self._sources()
+        sources, ranks = self._sources(), self._ranks()
         texts, ends = b"", np.zeros(self._n, np.int64)
         if fields.item is None and fields.set_field is None:
             texts, ends = self._texts([self._arrays[path] for path in fields.text_fields])
@@ -105,10 +106,12 @@ class _Rows:
                 sources[i] = record.source
             if scopes:
                 scopes[i] = record.within
+            if len(ranks):
+                ranks[i] = record.rank
             if record.deleted:
                 deleted.append(i)
         texts, ends = _replaced(texts, ends, read)
-        return Columns(ids, texts, ends, times, self._rejected, sources, scopes, deleted)
+        return Columns(ids, texts, ends, times, self._rejected, sources, scopes, deleted, [], ranks)
 
     # -- whole arrays -------------------------------------------------------------------------------------------------
 
@@ -208,6 +211,11 @@ class _Rows:
         if self._fields.source_field is None:
             return []
         return [self._fields.source_text(value) for value in self._list(self._fields.source_field)]
+
+    def _ranks(self) -> NDArray[np.float64]:
+        if self._fields.rank_field is None:
+            return NO_RANKS
+        return np.array([rank_of(value, self._fields.rank_order) for value in self._list(self._fields.rank_field)])
 
     # -- single rows --------------------------------------------------------------------------------------------------
 

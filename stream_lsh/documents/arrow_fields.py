@@ -81,6 +81,8 @@ def _roles(fields: Fields) -> Iterator[tuple[str, str, str]]:
         yield "source field", fields.source_field, "a string or an integer"
     if fields.deleted_field is not None:
         yield "deleted field", fields.deleted_field, "a boolean"
+    if fields.rank_field is not None:
+        yield "rank field", fields.rank_field, "a number or a string"
     for path in fields.match_within:
         yield "match within", path, "a string, an integer or a boolean"
 
@@ -101,6 +103,7 @@ def _fits(types: Any, kind: Any, role: str, cells: bool) -> bool:
             "time field": whole or text or types.is_floating(kind) or types.is_decimal(kind)
             or types.is_timestamp(kind) or types.is_date(kind),
             "deleted field": types.is_boolean(kind) or (cells and text),
+            "rank field": whole or text or types.is_floating(kind) or types.is_decimal(kind),
             "match within": whole or text or binary or types.is_boolean(kind),
         }.get(role, True)
     )  # fmt: skip

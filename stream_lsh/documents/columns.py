@@ -26,6 +26,9 @@ __all__ = [
 ]
 
 
+NO_RANKS = np.empty(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """Why a document is rejected. size: its full size in bytes if only its beginning was stored."""
@@ -65,6 +68,7 @@ class Columns:
         deleted: places of the deletions.
         stamped: places of documents without a time of their own: their time is that of the record. It counts for stream
             time and does not order versions.
+        ranks: float64[n], see `ranks.rank_of`; empty without `rank_field`.
     """
 
     ids: list[bytes]
@@ -76,6 +80,7 @@ class Columns:
     scopes: list[bytes] | NDArray[np.uint64] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     stamped: list[int] = field(default_factory=list)
+    ranks: NDArray[np.float64] = field(default_factory=lambda: NO_RANKS)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -103,8 +108,17 @@ class Columns:
             self.ids[begin:end], self.texts[start:stop], self.ends[begin:end] - start, self.times[begin:end],
             {i - begin: why for i, why in self.rejected.items() if begin <= i < end}, self.sources[begin:end],
             self.scopes[begin:end], [i - begin for i in self.deleted if begin <= i < end],
-            [i - begin for i in self.stamped if begin <= i < end],
+            [i - begin for i in self.stamped if begin <= i < end], self.ranks[begin:end],
         )  # fmt: skip
+
+    def code_points(self) -> NDArray[np.int64]:
+        """int64[n], the lengths of the texts."""
+        before = np.concatenate(([0], self.ends))
+        if not self.texts.isascii():
+            begins = (np.frombuffer(self.texts, np.uint8) & 0xC0) != 0x80
+            before = np.concatenate(([0], np.cumsum(begins, dtype=np.int64)))[before]
+        lengths: NDArray[np.int64] = np.diff(before)
+        return lengths
 
     def rejecting(self, found: Mapping[int, Rejection]) -> Columns:
         """The same documents, with these rejected, by place."""

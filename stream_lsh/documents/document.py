@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.fields import MAX_SOURCE_BYTES, Fields, Record, check_ink, id_text, set_text, within_text
 from stream_lsh.documents.python_values import elements_of, unboxed
+from stream_lsh.documents.ranks import LOWEST, rank_of
 from stream_lsh.documents.refused import Refused, kind_of
 from stream_lsh.documents.times import NO_TIME, milliseconds
 
@@ -41,6 +42,7 @@ class Document:
             base64.
         bits: with `measure = "hamming"`, hexadecimal, base64, bytes or an integer.
         source: its source, such as an outlet. Groups count their sources.
+        rank: with `keep = "best"`, a number of which the highest is best, or a value of `rank_order`.
 
     Raises:
         TypeError: a value has a type that it cannot have.
@@ -62,6 +64,7 @@ class Document:
     vector: Vector | None = None
     bits: str | bytes | int | None = None
     source: str | int | None = None
+    rank: float | str | None = None
 
     def __post_init__(self) -> None:
         if type(self.id) is not str and type(self.id) is not int:
@@ -125,6 +128,7 @@ _CHECKED = (
     ("vector", _is_vector, "a list of numbers or their base64"),
     ("bits", _is_bits, "hexadecimal, base64, bytes or an integer"),
     ("source", _is_source, "a string or an integer"),
+    ("rank", lambda value: isinstance(unboxed(value), (int, float, str)), "a number or a string"),
 )
 """Optional attributes: the check of their values, and the name of these for messages."""
 
@@ -147,7 +151,8 @@ def record_of(document: Document, fields: Fields) -> Record:
     if document.source is not None and len(said := id_text(document.source)) <= MAX_SOURCE_BYTES:
         source = said
     within = b"" if document.deleted else _within(document, fields.match_within, id)
-    return Record(id, text, time, source, within, document.deleted)
+    rank = LOWEST if fields.rank_field is None else rank_of(document.rank, fields.rank_order)
+    return Record(id, text, time, source, within, document.deleted, rank)
 
 
 def _text(document: Document, fields: Fields, id: bytes) -> str:

@@ -11,6 +11,7 @@ import orjson
 
 from stream_lsh.documents.items import Item
 from stream_lsh.documents.python_values import elements_of, unboxed
+from stream_lsh.documents.ranks import LOWEST, rank_of
 from stream_lsh.documents.refused import Refused, kind_of
 from stream_lsh.documents.times import NO_TIME, NoTime, milliseconds
 from stream_lsh.documents.weights import element_text
@@ -39,6 +40,7 @@ class Record(NamedTuple):
         source: as JSON text, b"" = none.
         within: its scope, as `within_text` has it; empty for a deletion.
         deleted: it is a deletion.
+        rank: see `ranks.rank_of`.
     """
 
     id: bytes
@@ -47,6 +49,7 @@ class Record(NamedTuple):
     source: bytes = b""
     within: bytes = b""
     deleted: bool = False
+    rank: float = LOWEST
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Fields:
         match_within: their values must be equal for two documents to match.
         deleted_field: where it is true the id is deleted, and no other field but the id is needed. False, null or
             missing: it is a document.
+        rank_field, rank_order: of the rank, see `ranks.rank_of`.
         envelope: format of the events that have the documents inside; None: each object is a document.
     """
 
@@ -76,6 +80,8 @@ class Fields:
     match_within: tuple[str, ...] = ()
     deleted_field: str | None = None
     item: Item | None = None
+    rank_field: str | None = None
+    rank_order: tuple[str, ...] = ()
     envelope: Envelope | None = None
 
     def extract(self, document: dict[str, object], line_id: bytes | None = None) -> Record:
@@ -92,7 +98,8 @@ class Fields:
                 wrong = value if isinstance(error, NoTime) else None
                 raise Refused("bad_time", f"the field {_quoted(self.time_field)}: {error}", id, wrong) from None
         within = b"" if deleted else self._within(document, id)
-        return Record(id, text, time, self._source(document), within, deleted)
+        rank = LOWEST if self.rank_field is None else rank_of(_resolve(document, self.rank_field), self.rank_order)
+        return Record(id, text, time, self._source(document), within, deleted, rank)
 
     def _deleted(self, document: dict[str, object], id: bytes) -> bool:
         if self.deleted_field is None:
@@ -120,8 +127,10 @@ class Fields:
         return text
 
     def rounded(self, document: dict[str, object]) -> bool:
-        """Whether the source is a number that the reader may have rounded, which is allowed in no other field."""
-        return self.source_field is not None and isinstance(_resolve(document, self.source_field), float)
+        """Whether the source, or a rank that is looked up, is a number that the reader may have rounded. No other
+        field may be one."""
+        names = self.source_field, self.rank_field if self.rank_order else None
+        return any(name is not None and isinstance(_resolve(document, name), float) for name in names)
 
     def _source(self, document: dict[str, object]) -> bytes:
         return b"" if self.source_field is None else self.source_text(_resolve(document, self.source_field))

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns, Rejection, joined
+from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection, joined
 from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.documents.envelopes import Headers, unwrapped
 from stream_lsh.documents.fields import (
@@ -30,6 +30,7 @@ from stream_lsh.documents.json_gather import gather_integers, gather_texts
 from stream_lsh.documents.json_numbers import gather_numbers
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.json_scan import ACCEPTED, ESCAPED, INTEGER, LEFT, MISSING, OTHER, PLAIN, scan_lines
+from stream_lsh.documents.ranks import LOWEST, rank_of_json
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import LAST_TIME, MILLISECONDS_FROM, NO_TIME, milliseconds
 
@@ -102,6 +103,7 @@ class _Plan:
         first_text: number of the first text among them.
         time, source, deleted: their numbers, -1 = none.
         within: the numbers of the fields of `match_within`.
+        rank: that of `rank_field`, -1 = none.
     """
 
     flat: bool
@@ -112,6 +114,7 @@ class _Plan:
     source: int
     deleted: int
     within: tuple[int, ...]
+    rank: int
 
 
 @lru_cache(maxsize=64)
@@ -122,7 +125,8 @@ def _plan(fields: Fields) -> _Plan:
         places.append(-1 if name is None else len(before))
         before += [] if name is None else [name]
     time, source, deleted = places
-    before += [name for name in fields.match_within if name not in before]
+    more = [*fields.match_within, *([] if fields.rank_field is None else [fields.rank_field])]
+    before += dict.fromkeys(name for name in more if name not in before)
     names = [*before, *fields.text_fields]
     texts = fields.set_field is None and fields.item is None
     flat = texts and not any("." in name for name in names) and len(set(names)) == len(names)
@@ -139,6 +143,7 @@ def _plan(fields: Fields) -> _Plan:
         source,
         deleted,
         tuple(before.index(name) for name in fields.match_within),
+        -1 if fields.rank_field is None else before.index(fields.rank_field),
     )
 
 
@@ -188,6 +193,7 @@ class _Parsed:
         else:
             ids = list(self.line_ids)
         sources = self._flat_sources(spans[:, plan.source], kinds[:, plan.source]) if plan.source >= 0 else []
+        ranks = self._flat_ranks(plan.rank) if plan.rank >= 0 else NO_RANKS
         texts = out[:size].tobytes()
         left = np.flatnonzero(status == LEFT).tolist()
         if left:
@@ -200,8 +206,10 @@ class _Parsed:
                     sources[i] = record.source
                 if within:
                     within[i] = record.within
+                if len(ranks):
+                    ranks[i] = record.rank
             texts, text_ends = _insert(texts, text_ends, read)
-        return Columns(ids, texts, text_ends, times, self.rejected, sources, within, self.deleted)
+        return Columns(ids, texts, text_ends, times, self.rejected, sources, within, self.deleted, [], ranks)
 
     def _flat_within(self, plan: _Plan) -> list[bytes]:
         """The scopes, as `within_text` has them. Lines with an invalid value are left."""
@@ -228,6 +236,18 @@ class _Parsed:
             if self.data[slice(*spans[i].tolist())] == b"-0":
                 sources[i] = b"0"
         return [source if len(source) <= MAX_SOURCE_BYTES else b"" for source in sources]
+
+    def _flat_ranks(self, place: int) -> NDArray[np.float64]:
+        """The ranks by what the kernels have found."""
+        order, known = self.fields.rank_order, {b"": LOWEST}
+        ranks = np.empty(len(self.status))
+        spans = np.where(self.kinds[:, place, None] == MISSING, 0, self.spans[:, place])
+        for i, (start, end) in enumerate(spans.tolist()):
+            text = self.data[start:end]
+            if (rank := known.get(text)) is None:
+                rank = known[text] = rank_of_json(text, order)
+            ranks[i] = rank
+        return ranks
 
     def _flat_times(self, plan: _Plan, times: NDArray[np.int64]) -> None:
         """Fill in the times. Lines without a valid one are left."""
@@ -286,7 +306,8 @@ class _Parsed:
         sources = [record.source for record in records] if fields.source_field is not None else []
         scopes = [record.within for record in records] if fields.match_within else []
         ids = [record.id for record in records]
-        return Columns(ids, texts, ends, times, self.rejected, sources, scopes, self.deleted)
+        ranks = np.array([record.rank for record in records]) if fields.rank_field is not None else NO_RANKS
+        return Columns(ids, texts, ends, times, self.rejected, sources, scopes, self.deleted, [], ranks)
 
     def _slowly(self, i: int) -> Record:
         """Line i, read by the slow reader, which decides what is rejected, and why."""

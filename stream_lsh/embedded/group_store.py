@@ -27,6 +27,8 @@ MEMBER = np.dtype(
     [("seq", "<i8"), ("time", "<i8"), ("similarity", "<f8"), ("id", "<u2"), ("source", "<u2"), ("kind", "u1")]
 )  # id, source: their lengths in bytes
 FIRST_MEMBER = np.dtype([("seq", "<i8"), ("time", "<i8"), ("source", "<u2")])
+SUPERSEDED = -1
+"""In place of the number of the document that removed a version: it was superseded, and is live."""
 _COUNT = struct.Struct("<I")
 _ONE, _TWO = struct.Struct(">cQ"), struct.Struct(">cQQ")
 _DEPARTURE = struct.Struct("<qq")  # number and event time of the document that made it go; behind it the id
@@ -59,7 +61,8 @@ class MemberRemovals:
     """The versions that left a group.
 
     by: for each version, number and event time of the document that deleted or replaced it. kept: the ids of those that
-    were representatives. updates: the numbers of these documents; a member with such a number replaced a version.
+    were representatives, also of superseded documents. updates: the numbers of these documents; a member with such a
+    number replaced a version.
     """
 
     by: Mapping[int, tuple[int, int]]
@@ -142,7 +145,8 @@ def member_removals(store: Readable, group: int) -> MemberRemovals:
     by, kept = dict[int, tuple[int, int]](), dict[int, bytes]()
     for key, value in store.scan(member_removals_prefix(group)):
         seq, document, time, id = parse_member_removal(key, value)
-        by[seq] = document, time
+        if document != SUPERSEDED:
+            by[seq] = document, time
         if id:
             kept[seq] = id
     return MemberRemovals(by, kept, {document for document, _ in by.values()})

@@ -15,6 +15,7 @@ from stream_lsh.embedded.group_erasing import without_ids
 from stream_lsh.embedded.group_store import (
     FACT,
     MEMBER,
+    SUPERSEDED,
     block_of,
     encoded,
     first_members_key,
@@ -155,16 +156,24 @@ class Groups:
         return ranges
 
     def _remember(self, judgement: Judgement, events: Events, times: NDArray[np.int64], sources: list[bytes]) -> None:
-        """Note the documents that were dropped for a group, and the versions that left it."""
+        """Note the documents that were dropped for a group or supersede its representative, and the versions that left
+        it."""
+        superseding = np.isin(events.places, judgement.superseding)
         came = events.changes <= np.uint8(Change.UPDATED)
-        self._join(judgement, events, came & (judgement.kinds[events.places] != np.uint8(Kind.UNIQUE)), times, sources)
+        came &= superseding | (judgement.kinds[events.places] != np.uint8(Kind.UNIQUE))
+        self._join(judgement, events, came, times, sources)
+        for event in np.flatnonzero(came & superseding).tolist():
+            i = int(events.places[event])
+            key = member_removal_key(int(judgement.groups[i]), int(judgement.of_seqs[i]))
+            self._member_removals[key] = member_removal(SUPERSEDED, NO_TIME, judgement.oldest(i))
         late = (events.changes == np.uint8(Change.REPRESENTATIVE_CHANGED)) & (
             judgement.representative_seqs[events.places] < 0
         )  # no version leaves with it
         for event in np.flatnonzero((events.changes >= np.uint8(Change.UPDATED)) & ~late).tolist():
             i, group = int(events.places[event]), events.groups[events.of[event]].group
-            id = judgement.ids[i] if judgement.was_representative[i] else b""
             key = member_removal_key(group, int(judgement.replaces[i]))
+            superseded = key in self._member_removals or self._store.value(key) is not None
+            id = judgement.ids[i] if judgement.was_representative[i] or superseded else b""
             self._member_removals[key] = member_removal(int(judgement.seqs[i]), int(times[i]), id)
 
     def _join(

@@ -16,6 +16,7 @@ from stream_lsh.embedded.erasure import ENDING_SECONDS
 from stream_lsh.embedded.feed import Argument, Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
+from stream_lsh.embedded.last_choice import LastChoice
 from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.published import published
@@ -52,7 +53,7 @@ class Job:
         overwrite: replace output files that are there, but not from this index (without `folder` they always are).
         only_new: write what no finished run has decided; else an output that lacks lines of the inputs gets them, too.
         rules: of `alerts`. groups: a new index keeps them, None: if it can; with `groups` or `alerts` it does anyway.
-        no_groups: an index that keeps them is refused.
+        no_groups: an index that keeps them is refused. final: `unique` gets the documents that are kept at the end.
 
     A commit is one atomic write after the outputs are on disk: the new rows, the position in each input, and the length
     of each output. A killed run therefore resumes as if it had not been interrupted.
@@ -68,6 +69,7 @@ class Job:
     rules: Sequence[Rule] = ()
     groups: bool | None = False
     no_groups: bool = False
+    final: bool = False
 
     def run(self, progress: Callable[[Progress], None] = lambda _: None) -> Summary:
         """Run to the end of the inputs.
@@ -101,20 +103,30 @@ class Job:
             outputs |= {name: str(output.path) for name, output in at_addresses.items()}
             if persistent and "dead_letters" not in outputs:
                 outputs["dead_letters"] = str(folder / DEAD_LETTERS)
-            schema = schema_of(outputs, [source.input for source in feed.sources], updates=engine.settings.updates)
+            inputs, keep = [source.input for source in feed.sources], engine.settings.keep
+            lines = not self.final  # `unique` also has lines about documents that are not kept any more
+            schema = schema_of(
+                outputs, inputs, updates=lines and engine.settings.updates, supersedes=lines and keep != "first"
+            )
             check_distinct(
                 {f"--{name.replace('_', '-')}": path for name, path in outputs.items()}, map(str, self.inputs)
             )
-            journal = Journal(index) if persistent else None
+            journal = Journal(index) if persistent or self.final else None
+            final = LastChoice(outputs, engine, feed.sources, overwrite=self.overwrite) if self.final else None
             targets = targets_of(outputs, job["outputs"], folder, overwrite=self.overwrite)
             missing: Sequence[Missing] = ()
-            if journal is not None:
+            if journal is not None and persistent:
                 of = job["first"] if job["open"] else None
                 missing = missing_of(targets, feed, journal, only_new=self.only_new, job=of)
-            sink = Sink(targets, job["outputs"], bool(job["open"]), self.folder, self.settings.verify, schema)
+            sink = Sink(
+                targets, job["outputs"], bool(job["open"]), self.folder, self.settings.verify,
+                schema if final is None else None,
+            )  # fmt: skip
             try:
                 run = _Run(engine, feed, sink, journal, progress, persistent)
                 summary = run.go(self.folder, missing)
+                if final is not None and journal is not None:
+                    final.write(journal, self.settings.verify, schema)
             finally:
                 sink.close()
             for output in at_addresses.values():

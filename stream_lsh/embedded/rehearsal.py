@@ -30,6 +30,7 @@ from stream_lsh.embedded.group_table import reading_groups
 from stream_lsh.errors import UsageError
 from stream_lsh.index.segments.stream_time import StreamTime
 from stream_lsh.index.store.rocksdb import FIRST_MEMBERS, MEMBERS, REMOVED_MEMBERS, Store
+from stream_lsh.judging.verdicts import Kind
 
 AT_ONCE = 8192  # documents
 _DOCUMENT = np.dtype(
@@ -97,7 +98,9 @@ def _documents(store: Store) -> tuple[NDArray[Any], list[bytes]]:
     found = [part for kind in (FIRST_MEMBERS, MEMBERS) for part in _parts(store, kind, numbers)]
     documents = np.concatenate(found) if found else np.empty(0, _DOCUMENT)
     documents = documents[np.argsort(documents["seq"], kind="stable")]
-    documents["joined"] = documents["dropped"] & ~_updates(store, documents)
+    last = np.append(documents["seq"][1:] != documents["seq"][:-1], True)[: len(documents)]
+    documents = documents[last]  # one that superseded another is there as a kept document and as a member
+    documents["joined"] &= ~_updates(store, documents)
     return documents, list(numbers)
 
 
@@ -117,10 +120,10 @@ def _parts(store: Store, kind: bytes, numbers: dict[bytes, int]) -> Iterator[NDA
             decoded(value, MEMBER, "id", "source") if kind == MEMBERS else decoded(value, FIRST_MEMBER, "source")
         )
         part = np.zeros(len(rows), _DOCUMENT)
-        part["seq"], part["time"], part["dropped"] = rows["seq"], rows["time"], kind == MEMBERS
+        part["seq"], part["time"], part["joined"] = rows["seq"], rows["time"], kind == MEMBERS
         part["group"] = group_of(key) if kind == MEMBERS else rows["seq"]
         if kind == MEMBERS:
-            part["similarity"] = rows["similarity"]
+            part["similarity"], part["dropped"] = rows["similarity"], rows["kind"] != np.uint8(Kind.UNIQUE)
         part["source"] = [numbers.setdefault(source, len(numbers)) for source in sources]
         yield part
 

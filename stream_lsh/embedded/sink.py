@@ -192,13 +192,14 @@ def removal_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
 
 
 def removals(judgement: Judgement, place_of: PlaceOf) -> list[Removal]:
-    """The lines that precede those of a batch's documents: for each new representative, and for each deleted or
-    replaced version whose id is no longer live or that has a new representative."""
+    """The lines that precede those of a batch's documents: for each new representative, for each deleted or replaced
+    version whose id is no longer live or that has a new representative, and for each superseded document."""
     j = judgement
     lines = [(i, _removal_line(j, b"null", (shard, row), place_of)) for i, _, shard, row, _ in j.later.tolist()]
     for i in j.removals.tolist():
         representative = tuple(j.representatives[i].tolist()) if j.representative_seqs[i] >= 0 else None
         lines.append((i, _removal_line(j, j.ids[i], representative, place_of)))
+    lines += [(i, _removal_line(j, j.oldest(i), None, place_of)) for i in j.superseding.tolist()]
     return sorted(lines, key=itemgetter(0))
 
 

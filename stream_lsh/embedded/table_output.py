@@ -29,11 +29,12 @@ GROUP_BYTES = 32 << 20
 _LENGTH = 8
 
 
-def schema_of(outputs: Mapping[str, str], inputs: Sequence[Input], *, updates: bool) -> Any:
+def schema_of(outputs: Mapping[str, str], inputs: Sequence[Input], *, updates: bool, supersedes: bool = False) -> Any:
     """The schema of the output `unique` if that is a table, otherwise None.
 
     Args:
-        outputs: names to paths. updates: whether versions are replaced and deleted.
+        outputs: names to paths. updates: whether versions are replaced and deleted. supersedes: whether kept
+            documents are superseded while it is written.
 
     Raises:
         UsageError: an output cannot be a table, or not one of these inputs.
@@ -47,6 +48,8 @@ def schema_of(outputs: Mapping[str, str], inputs: Sequence[Input], *, updates: b
     path, first = tables["unique"], None
     if updates:
         raise UsageError(f"--unique {path}: a table has no place for the lines of deleted documents; name it .jsonl")
+    if supersedes:
+        raise UsageError(f"--unique {path}: a table has no place for the lines of superseded documents; add --final")
     for source in inputs:
         if not isinstance(source, TableInput):
             raise UsageError(

@@ -110,6 +110,7 @@ def unused(measure: Measure) -> set[str]:
             *Banding._fields,
             "target_recall",
             "max_verified_matches",
+            "keep",
         }
         return (idle | {"set_field"}) - {"measure", "tokens"}
     if measure == "hamming":

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.documents.engine_errors import isolating
+from stream_lsh.documents.ranks import LOWEST
 from stream_lsh.families.family import Signs
 from stream_lsh.hashing.murmur import murmur128
 from stream_lsh.index.rows import layout
@@ -61,6 +62,7 @@ class AllShingles:
         return self.texts[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])]
 
 
+NO_RANKS = np.empty(0)
 _NOTHING, _HAVE = np.empty(0, np.int64), np.ones(1024, np.bool_)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
@@ -112,8 +114,9 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
         frames = text_frames(settings, columns, sizes, owner, all_packed=False)
     shingle_sets = (signed.shingles, signed.offsets) if hashes.samples else None
     documents = batch_of(
-        hashes, columns.ids, owner, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets
-    )
+        hashes, columns.ids, owner, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets,
+        ranks_of(settings, columns),
+    )  # fmt: skip
     if columns.deleted:
         documents.what[columns.deleted] = layout.DELETION
     shingles = NO_SHINGLES
@@ -149,6 +152,7 @@ def batch_of(
     sizes: NDArray[np.uint32],
     times: NDArray[np.int64],
     sets: Keys | None = None,
+    ranks: NDArray[np.float64] = NO_RANKS,
 ) -> layout.Batch:
     """The kernels' view of documents. Without a size a document is not VALID. SEQ and stream times are to be set.
 
@@ -160,7 +164,14 @@ def batch_of(
     if sets is not None:  # for containment candidates: the number of keys is in the signature
         signatures[:, -8:] = (np.diff(starts) - 2).astype("<u8").view(np.uint8).reshape(-1, 8)
     log = np.zeros(len(ids), np.int64)
-    return layout.Batch.of(words, what, owner, keys, starts, as_words(signatures).reshape(-1), log)
+    return layout.Batch.of(words, what, owner, keys, starts, as_words(signatures).reshape(-1), log, ranks)
+
+
+def ranks_of(settings: Settings, columns: Columns) -> NDArray[np.float64]:
+    """float64[n], the ranks of documents; empty where they depend on nothing but the order of arrival."""
+    if settings.keep == "best":
+        return columns.ranks if len(columns.ranks) else np.full(len(columns), LOWEST)
+    return columns.code_points().astype(np.float64) if settings.keep == "longest" else NO_RANKS
 
 
 def parts(places: NDArray[np.int64], segments: NDArray[np.int64], block: int = 0) -> Iterator[tuple[int, int, int]]:

@@ -31,7 +31,7 @@ from stream_lsh.index.matches import NO_REPRESENTATIVES, Matches
 from stream_lsh.index.postings.bucket import passing
 from stream_lsh.index.postings.memtable import power_of_two
 from stream_lsh.index.rows.keys import ends_of
-from stream_lsh.index.rows.layout import KNOWN, OF, PARTITION, REPLACES
+from stream_lsh.index.rows.layout import KNOWN, OF, PARTITION, REPLACES, SUPERSEDED
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
@@ -82,7 +82,7 @@ class BatchRun:
         """
         shard, results = self._shard, self._results
         shard.rows.known = -1  # rows in files may have been erased
-        if self._limits.store and (self._limits.update or self._deletes):
+        if self._limits.store and (self._limits.update or self._limits.keep or self._deletes):
             shard.make_room_for_deletions(stop - start + len(groups))
         self._find_runs()
         if len(groups):  # each may get a representative row
@@ -174,7 +174,8 @@ class BatchRun:
         status, known, row_of, kind, of, of_seq, group, more, not_compared = r.columns[:n, :PARTITION].T.copy()
         return Matches(
             document, row, seq, similarity, same_text, status, known, row_of, kind, of, of_seq,
-            r.similarity[:n].copy(), group, more, not_compared, r.columns[:n, REPLACES:].copy(), self._representatives,
+            r.similarity[:n].copy(), group, more, not_compared, r.columns[:n, REPLACES:SUPERSEDED].copy(),
+            self._representatives,
         )  # fmt: skip
 
     def partitions(self) -> NDArray[np.int64]:

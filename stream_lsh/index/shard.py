@@ -33,7 +33,7 @@ from stream_lsh.index.rows.decisions import lay_over, stored_decisions
 from stream_lsh.index.rows.deleted_rows import DeletedRows
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import Rows
+from stream_lsh.index.rows.layout import UNIQUE, Rows
 from stream_lsh.index.rows.row_file import Shape, unpacked
 from stream_lsh.index.rows.texts import Texts
 from stream_lsh.index.segments.erased_rows import Keyed, erased_of
@@ -156,7 +156,9 @@ class Shard:
             named: ids of the documents' oldest matches; None = this shard has them.
         """
         rows, ids, firsts, names = dict[int, int](), list[bytes](), list[bytes](), dict[int, bytes]()
-        all_of = matches.of.tolist()
+        # What a document supersedes is not kept with it: it need not be erased there.
+        of = np.where(matches.kind == UNIQUE, -1, matches.of) if self.limits.keep else matches.of
+        all_of = of.tolist()
         for i, row in enumerate(matches.row_of[start:stop].tolist(), start):
             if row < 0:
                 continue
@@ -237,7 +239,7 @@ class Shard:
         if not self.segments:  # there are no rows
             return
         self.rows.deleted_rows.reach(self.count + 2 * documents, self.first)
-        self.rows.deleted_rows.room_for(documents)
+        self.rows.deleted_rows.room_for(3 * documents if self.limits.keep else documents)
 
     # -- rows -------------------------------------------------------------------------------------------------------
 

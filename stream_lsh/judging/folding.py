@@ -122,6 +122,8 @@ def _is_still(judgement: Judgement) -> bool:
     """Whether no document of a batch does anything to a group, as most single ones."""
     if len(judgement.of_kind(Kind.NEAR_DUPLICATE)) or len(judgement.of_kind(Kind.EXACT_DUPLICATE)):
         return False
+    if len(judgement.superseding):
+        return False
     replaces = judgement.replaces.tolist()
     return replaces.count(-1) == len(replaces) and not len(judgement.later)
 
@@ -131,6 +133,7 @@ def _moves(judgement: Judgement) -> _Moves:
     first."""
     kinds, left, later = judgement.kinds, judgement.left, judgement.later
     dropped = (kinds == _NEAR) | (kinds == _EXACT)
+    dropped[judgement.superseding] = True  # they join a group too, as its representatives
     removed = judgement.replaces >= 0
     if not removed.any() and not len(later):
         places = dropped.nonzero()[0]
@@ -183,7 +186,8 @@ def _representatives(
     found = [(group.group, group.id, group.seq) for group in groups]
     updated = (changes == _UPDATED) & judgement.was_representative[places]
     leaving = (changes == _LEFT) & judgement.was_representative[places]
-    turns = np.flatnonzero(updated | leaving | (changes == _CHANGED))
+    superseding = ((changes == _JOINED) | (changes == _UPDATED)) & np.isin(places, judgement.superseding)
+    turns = np.flatnonzero(updated | leaving | superseding | (changes == _CHANGED))
     if not len(turns):
         return of, found
     heads = np.full(len(of), -1)
@@ -192,6 +196,8 @@ def _representatives(
         group, i = groups[of[event]], int(places[event])
         if leaving[event]:  # there is no new representative, or not yet, and this id will be erased
             group.id = NO_ID
+        elif superseding[event]:
+            group.id, group.seq = judgement.ids[i], int(judgement.seqs[i])
         elif judgement.representative_seqs[i] >= 0:
             group.id, group.seq = judgement.representative(i), int(judgement.representative_seqs[i])
         elif changes[event] == _CHANGED:

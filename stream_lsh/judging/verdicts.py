@@ -64,8 +64,8 @@ class Judgement:
         kinds: uint8[n] of `Kind`.
         first_kinds: uint8[n], for redelivered documents the kind of the first verdict, otherwise UNKNOWN.
         reused: bool[n], rejected because the id has another text.
-        of: int64[n, 2], shard and row of the oldest match, -1 if there is none. Of a redelivered document its own shard
-            and row, unless the match was deleted since.
+        of: int64[n, 2], shard and row of the oldest match, -1 if there is none. Of a kept document the match that it
+            supersedes. Of a redelivered document its own shard and row, unless the match was deleted since.
         of_seqs: int64[n], number of the oldest match.
         similarities: float64[n], with the oldest match.
         groups: int64[n], -1 = none.
@@ -117,6 +117,12 @@ class Judgement:
         return found
 
     @property
+    def superseding(self) -> NDArray[np.int64]:
+        """The places of the documents that supersede another one."""
+        found: NDArray[np.int64] = np.flatnonzero((self.kinds == np.uint8(Kind.UNIQUE)) & (self.of[:, 1] >= 0))
+        return found
+
+    @property
     def removals(self) -> NDArray[np.int64]:
         """The documents by which a representative was deleted or replaced, where its id is not that of a kept document
         any more, or its group has a new representative."""
@@ -130,7 +136,7 @@ class Judgement:
         return [id_of(s, r) for s, r in zip(self.matched_shards.tolist(), self.matched_rows.tolist(), strict=True)]
 
     def oldest(self, i: int) -> bytes:
-        """The id of `duplicate_of` in the verdict on document i, b"" if there is none."""
+        """The id of `duplicate_of` or `supersedes` in the verdict on document i, b"" if there is none."""
         shard, row = self.of[i].tolist()
         again = int(self.kinds[i]) == Kind.REDELIVERED
         if row < 0 or (again and self.first_kinds[i] == layout.UNKNOWN):
@@ -283,9 +289,11 @@ def verdicts(judgement: Judgement) -> list[bytes]:
         zip(j.ids, *(column.tolist() for column in columns), strict=True)
     ):
         first = b""
-        of, similar = b"null", b"null"
+        of, similar, superseded = b"null", b"null", b""
         if row >= 0 and (named := j.oldest(i)):
             of, similar = named, _number(similarity)
+            if kind == Kind.UNIQUE:
+                of, superseded = b"null", b',"supersedes":' + named
         if kind == Kind.REDELIVERED:
             first = b',"first_kind":%b' % _label(int(j.first_kinds[i]))
         matches = b",".join(
@@ -296,12 +304,13 @@ def verdicts(judgement: Judgement) -> list[bytes]:
             ]
         )
         out.append(
-            b'{"id":%b,"seq":%b,"kind":"%b"%b,"duplicate_of":%b,"similarity":%b,"group":%b,"matches":[%b]%b%b'
+            b'{"id":%b,"seq":%b,"kind":"%b"%b,"duplicate_of":%b,"similarity":%b,"group":%b,"matches":[%b]%b%b%b'
             % (
                 id, b"%d" % seq if seq >= 0 else b"null", _LABELS[kind], first, of, similar,
                 b"%d" % group if group >= 0 else b"null", matches,
                 b',"truncated":%d' % truncated if truncated else b"",
                 b',"not_compared":%d' % not_compared if not_compared else b"",
+                superseded,
             )
         )  # fmt: skip
     for i in removed:

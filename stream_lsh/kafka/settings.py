@@ -261,6 +261,15 @@ class KafkaSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _keeps_first(self) -> KafkaSettings:
+        if self.keep != "first":
+            raise ValueError(
+                f"keep = {self.keep!r} is for an index of this machine; on Kafka the first copy is kept: leave it out, "
+                "or use dedup, serve or the Python API"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _grouped(self) -> KafkaSettings:
         if self.groups and self.compare_with != "kept":
             raise ValueError(

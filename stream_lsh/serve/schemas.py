@@ -76,6 +76,7 @@ class Verdict(Model):
     replaces: int | None = Field(default=None, description="seq of the version that was replaced or deleted")
     new_representative: Representative | None = None
     new_representatives: list[Representative] | None = None
+    supersedes: Id | None = Field(default=None, description="id of the kept document whose place this one takes")
     redelivered: int | None = Field(
         default=None, description="seq of the repetition of a document; all other fields are those of the first answer"
     )

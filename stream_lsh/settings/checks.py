@@ -34,6 +34,28 @@ def check_room(segment_documents: int | None, memtable_documents: int, most_rows
         raise ValueError(f"memtable_documents: at most {most:,} with {bands} bands")
 
 
+def check_keep(
+    keep: str, rank_field: str | None, rank_order: Collection[str], compare_with: str, shards: int, *, texts: bool
+) -> None:
+    """Raise ValueError if `keep` does not go with other settings. texts: whether documents are texts."""
+    if (keep == "best") != (rank_field is not None):
+        raise ValueError(
+            "keep = 'best' needs rank_field, the field of the rank"
+            if rank_field is None
+            else f"rank_field is for keep = 'best'; with keep = {keep!r} leave it out"
+        )
+    if rank_order and rank_field is None:
+        raise ValueError("rank_order is for keep = 'best'; give rank_field too, or leave it out")
+    if keep == "first":
+        return
+    if compare_with != "kept":
+        raise ValueError(f"keep = {keep!r} is for compare_with = 'kept'; with {compare_with!r} every document is kept")
+    if shards > 1:
+        raise ValueError(f"keep = {keep!r} is for one shard; leave out shards, or use keep = 'first'")
+    if keep == "longest" and not texts:
+        raise ValueError("keep = 'longest' is for texts; use keep = 'best' with rank_field")
+
+
 def refuse_others(where: str, others: Sequence[str], clash: str) -> None:
     """Raise StoreError if settings were given that are others in an index, or that do not go together with those that
     it has (`clash`: why)."""

@@ -34,7 +34,7 @@ from stream_lsh.families.measure import (
     unused,
 )
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
-from stream_lsh.settings.checks import MOST_POSTINGS, check_room, check_used, refuse_others
+from stream_lsh.settings.checks import MOST_POSTINGS, check_keep, check_room, check_used, refuse_others
 from stream_lsh.settings.errors import allowed, explain, is_flag
 from stream_lsh.settings.sources import gathered
 from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, parse_steps
@@ -47,6 +47,7 @@ ANSWERS = (
     "set_field",
 )  # fmt: skip
 ENVELOPE = "envelope"
+KEEP = ("keep", "rank_field", "rank_order")  # fix answers where a kept document may be superseded
 LATE, WITHIN = "decision_lag", "match_within"  # fix answers where some are decided late, and where it is given
 WINDOW = ("window", "max_future", "time_field")  # fix answers where there is a window
 UPDATES = ("on_conflict", "time_field", "deleted_field")  # fix answers where ids are updated
@@ -122,6 +123,17 @@ class Settings(BaseModel):
     )
     compare_with: Literal["kept", "all"] = Field(
         default="kept", description="what a document is compared with: kept documents, or all earlier documents"
+    )
+    keep: Literal["first", "longest", "newest", "best"] = Field(
+        default="first",
+        description="which of similar documents is kept: the first, the longest, the newest, or the best by rank_field",
+    )
+    rank_field: str | None = Field(
+        default=None, min_length=1,
+        description="keep = best: field of the rank, a number of which the highest is best, or a value of rank_order",
+    )  # fmt: skip
+    rank_order: tuple[str, ...] = Field(
+        default=(), description="keep = best: values of rank_field, the best first; all others rank lowest"
     )
     on_conflict: Literal["reject", "update"] = Field(
         default="reject",
@@ -223,7 +235,7 @@ class Settings(BaseModel):
             raise ValueError(f"give {allowed(field)}")
         return value
 
-    @field_validator("text_field", "match_within", mode="before")
+    @field_validator("text_field", "match_within", "rank_order", mode="before")
     @classmethod
     def _fields(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
@@ -263,6 +275,10 @@ class Settings(BaseModel):
             raise ValueError(
                 "max_verified_matches = 0 (all) is for compare_with = 'all'; among what was kept few are similar"
             )
+        check_keep(
+            self.keep, self.rank_field, self.rank_order, self.compare_with, self.shards,
+            texts=self.item is None and self.set_field is None,
+        )  # fmt: skip
         if self.max_future is not None and self.window is None:
             raise ValueError("max_future is for indexes with a window; give window too, or leave it out")
         if self.envelope == "debezium" and not self.updates:
@@ -310,7 +326,8 @@ class Settings(BaseModel):
         return Fields(
             self.id_field, self.text_field, self.time_field, self.set_field, self.max_document_bytes,
             self.source_field, timed=self.window is None, match_within=self.match_within,
-            deleted_field=self.deleted_field, item=self.item, envelope=self.envelope,
+            deleted_field=self.deleted_field, item=self.item, rank_field=self.rank_field, rank_order=self.rank_order,
+            envelope=self.envelope,
         )  # fmt: skip
 
     @property
@@ -349,6 +366,11 @@ class Settings(BaseModel):
     def block(self) -> int:
         """Documents of the log that are resolved together; 0 where no document is provisional."""
         return self.decision_lag // 2 if self.late else 0
+
+    @property
+    def ranks(self) -> bool:
+        """Whether a row has a rank."""
+        return self.keep in ("longest", "best")
 
     @property
     def updates(self) -> bool:
@@ -402,7 +424,7 @@ class Settings(BaseModel):
         for matter, names in (
             (self.late, (LATE,)), (self.match_within, (WITHIN,)), (self.envelope, (ENVELOPE,)),
             (self.window is not None, WINDOW),
-            (self.updates, UPDATES), (self.measure == "tf-idf", TIMED),
+            (self.updates, UPDATES), (self.measure == "tf-idf", TIMED), (self.keep != "first", KEEP),
         ):  # fmt: skip
             values |= {name: getattr(self, name) for name in names if matter}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists
@@ -454,17 +476,14 @@ class Settings(BaseModel):
         given = self.model_fields_set
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING)
+            if name in (*ANSWERS, *KEEP, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING)
             and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in (*Banding._fields, "sampling") and {"target_recall", "min_shingles"} & given)
             and name not in unused(known["measure"])
         }  # fmt: skip
-        mine, compared, clash = (
-            self,
-            {*ANSWERS, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING},
-            "",
-        )
+        mine, clash = self, ""
+        compared = {*ANSWERS, *KEEP, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING}
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -485,12 +504,9 @@ class Settings(BaseModel):
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        names = (*ANSWERS, "window", "on_conflict", "measure")
-        return (
-            {name: type(self).model_fields[name].default for name in names}
-            | {WITHIN: [], ENVELOPE: None}
-            | dict(stored)
-        )
+        names = (*ANSWERS, *KEEP, "window", "on_conflict", "measure")
+        lists: dict[str, Any] = {WITHIN: [], "rank_order": [], ENVELOPE: None}
+        return {name: type(self).model_fields[name].default for name in names} | lists | dict(stored)
 
     @classmethod
     def load(cls, config: Path | None = None, defaults: Mapping[str, Any] | None = None, **given: Any) -> Self:

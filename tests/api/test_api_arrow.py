@@ -39,7 +39,7 @@ def as_row(verdict: Verdict, ids: str | int | None) -> dict[str, Any]:
         "matches": [{"id": m.id, "seq": m.seq, "similarity": m.similarity} for m in verdict.matches],
         "truncated": verdict.truncated, "not_compared": verdict.not_compared, "replaces": verdict.replaces,
         "new_representative": None if new is None else {"id": new.id, "seq": new.seq}, "reason": verdict.reason,
-        "detail": verdict.detail,
+        "detail": verdict.detail, "supersedes": verdict.supersedes,
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from stream_lsh.documents.document import Document
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.lines import parse_lines
+from stream_lsh.documents.ranks import LOWEST
 from stream_lsh.documents.refused import Refused
 from stream_lsh.documents.times import duration_of, seconds_of
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words
@@ -50,14 +51,14 @@ def refusal(line: bytes, fields: Fields | None = None) -> Rejection:
     return found.rejected[1]
 
 
-def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, bytes, str | None]:
+def slowly(line: bytes, fields: Fields) -> tuple[bytes, bytes, int, bytes, bytes, float, str | None]:
     try:
         document = read_object(line)
-        id, text, time, source, within, deleted = fields.extract(document)
+        id, text, time, source, within, deleted, rank = fields.extract(document)
         reported = "deleted" if deleted else None
-        return id, text.encode("utf-8", "surrogatepass"), time, source, within, reported
+        return id, text.encode("utf-8", "surrogatepass"), time, source, within, rank, reported
     except Refused as refused:
-        return refused.id, b"", NO_TIME, b"", b"", refused.reason
+        return refused.id, b"", NO_TIME, b"", b"", LOWEST, refused.reason
 
 
 def test_fields_are_joined_by_a_line_break_in_the_order_asked_for() -> None:
@@ -346,6 +347,9 @@ FIELDS = [
     Fields(match_within=("ts",)),
     Fields(match_within=("i", "title", "é")),
     Fields(source_field="i", match_within=("i", "id")),
+    Fields(source_field="i", rank_field="i"),
+    Fields(rank_field="title", rank_order=("a", "0"), text_fields=("text",)),
+    Fields(rank_field="a.id"),
     Fields(match_within=("text",)),
     Fields(match_within=("a.id", "i")),
 ]
@@ -415,8 +419,9 @@ def test_agrees_with_the_slow_reader(lines: list[bytes], fields: Fields) -> None
     sources = found.sources if fields.source_field is not None else [b""] * len(found)
     scopes = found.scopes if fields.match_within else [b""] * len(found)
     assert len(found.scopes) == (len(found) if fields.match_within else 0)
+    ranks = found.ranks.tolist() if fields.rank_field is not None else [LOWEST] * len(found)
     reported = ["deleted" if i in found.deleted else reason for i, reason in enumerate(reasons(found))]
-    columns = (found.ids, texts(found), found.times.tolist(), sources, scopes, reported)
+    columns = (found.ids, texts(found), found.times.tolist(), sources, scopes, ranks, reported)
     assert list(zip(*columns, strict=True)) == expected
 
 

@@ -165,9 +165,11 @@ def changing(history: Any) -> list[Record]:
 )  # fmt: skip
 def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, window: str | None, seed: int) -> None:
     chance, folder = random.Random(seed), tmp_path_factory.mktemp("index")
+    shards = chance.choice((1, 1, 1, 2, 3))
     settings = Settings(
         **{**SURE, "segment_documents": chance.choice((5, 40, 1000, 10**6))}, window=window,
-        shards=chance.choice((1, 1, 2, 3)), decision_lag=chance.choice((2, 10, 30)),
+        shards=shards, decision_lag=chance.choice((2, 10, 30)),
+        keep=chance.choice(("first", "longest", "newest")) if shards == 1 else "first",
     )  # fmt: skip
     records, erasing = changing(history), settings.shards == 1 and chance.random() < 0.5
     check(folder, records, settings, in_pieces(records, settings, folder, chance, erasing), erased=erasing)
@@ -235,8 +237,9 @@ def rules(tmp_path: Path) -> Path:
     return tmp_path / "rules"
 
 
-def with_shape(shards: int, window: str | None) -> dict[str, Any]:
-    return SURE | FIELDS | {"shards": shards, "decision_lag": 100} | ({"window": window} if window else {})
+def with_shape(shards: int, window: str | None, keep: str = "first") -> dict[str, Any]:
+    shape = {"shards": shards, "decision_lag": 100, "keep": keep}
+    return SURE | FIELDS | shape | ({"window": window} if window else {})
 
 
 def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings: dict[str, Any]) -> None:
@@ -249,11 +252,18 @@ def same_as_undisturbed(folder: Path, lines: Sequence[dict[str, Any]], settings:
     check(broken / "index", of_lines(lines), Settings(**settings), read(broken / "groups"))
 
 
-@pytest.mark.parametrize(("shards", "window"), [(1, "8h"), *rotating([(2, None), (1, None), (2, "8h")], 1)])
+@pytest.mark.parametrize(
+    ("shards", "window", "keep"),
+    [
+        (1, "8h", "first"),
+        (1, None, "longest"),
+        *rotating([(2, None, "first"), (1, "8h", "newest"), (2, "8h", "first")], 1),
+    ],
+)
 def test_a_run_that_is_broken_off_goes_on_to_the_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Path, shards: int, window: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Path, shards: int, window: str | None, keep: str
 ) -> None:
-    lines, settings = copies(7, 500), with_shape(shards, window)
+    lines, settings = copies(7, 500), with_shape(shards, window, keep)
     inputs, chosen = written(tmp_path, lines, 12), Settings(**settings)
     run(tmp_path / "undisturbed", inputs, chosen, OUTPUTS, rules)
     broken = broken_off(monkeypatch, lambda: run(tmp_path / "broken", inputs, chosen, OUTPUTS, rules), every=4)

@@ -43,7 +43,8 @@ def opened(settings: Settings, folder: Path, **more: Any) -> Iterator[Index]:
 
 def judged(index: Index, documents: Sequence[Document], first: int, **more: Any) -> Judgement:
     """What the index says of the next documents, the numbers of which begin with `first`."""
-    signed = index.sign(columns(documents, Fields(set_field=index.settings.set_field)))
+    fields = Fields(set_field=index.settings.set_field, rank_field=index.settings.rank_field)
+    signed = index.sign(columns(documents, fields))
     seqs = np.arange(first, first + len(signed))
     return judge(index.match(signed, seqs, **more), signed.ids, seqs, index.settings.max_matches, index)
 
@@ -65,14 +66,15 @@ def _verdicts_of(judgement: Judgement) -> Iterator[Verdict]:
                 judgement.representative_seqs,
             )
         )  # fmt: skip
-        of = judgement.oldest(i)
+        of, kept = judgement.oldest(i), kind == Kind.UNIQUE
         listed = slice(int(judgement.starts[i]), int(judgement.starts[i + 1]))
         places = zip(judgement.matched_shards[listed].tolist(), judgement.matched_rows[listed].tolist(), strict=True)
         seqs, similarities = judgement.matched_seqs[listed].tolist(), judgement.matched_similarities[listed].tolist()
         yield Verdict(
             kind=Kind(kind).label,
             first_kind=None if first == 255 else Kind(first).label,
-            duplicate_of=orjson.loads(of) if of else None,
+            duplicate_of=orjson.loads(of) if of and not kept else None,
+            supersedes=orjson.loads(of) if of and kept else None,
             similarity=float(judgement.similarities[i]) if of else None,
             group=None if group < 0 else group,
             matches=tuple(zip(map(id_of, places), seqs, similarities, strict=True)),
@@ -169,7 +171,9 @@ def modelled(documents: Sequence[Document], settings: Settings) -> list[Verdict]
     """What the model of windows and updates says of documents."""
     model = model_of(settings)
     return [
-        model.delete(seq, str(d.id), d.time) if d.deleted else model.judge(seq, str(d.id), d.text or "", d.time)
+        model.delete(seq, str(d.id), d.time)
+        if d.deleted
+        else model.judge(seq, str(d.id), d.text or "", d.time, rank=float(d.rank or 0))
         for seq, d in enumerate(documents)
     ]
 

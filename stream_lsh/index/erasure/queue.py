@@ -90,8 +90,8 @@ def facts_of(
         versions: as `deleted_rows.DeletedRows.versions` has them.
         named: the ids of these versions may be in the rows of documents that were dropped for them.
     """
-    own = versions.copy()
-    own[:, 1] = np.where((versions[:, 1] >= 0) & named, versions[:, 1] + 1, NONE_DROPPED)
+    own = versions[versions[:, 5] < 2]
+    own[:, 1] = np.where((own[:, 1] >= 0) & named, own[:, 1] + 1, NONE_DROPPED)
     representatives = versions[(versions[:, 1] >= 0) & (versions[:, 1] != versions[:, 0])]
     representatives[:, 0], representatives[:, 1] = representatives[:, 1], REPRESENTATIVE_ROW
     all = np.concatenate((own, representatives))

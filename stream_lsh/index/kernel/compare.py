@@ -9,7 +9,7 @@ from stream_lsh.index.kernel.known import with_text
 from stream_lsh.index.kernel.row_access import agreement_with, word
 from stream_lsh.index.kernel.verify import verify
 from stream_lsh.index.kernel.work import CODE_AND_TWO, DONE, NO_ROOM, NOTHING, NUMBER, WORK
-from stream_lsh.index.rows.layout import EXACT, KIND, MORE, NOT_COMPARED, OLDEST, OLDEST_SEQ, UNIQUE
+from stream_lsh.index.rows.layout import EXACT, KIND, MORE, NOT_COMPARED, OLDEST, OLDEST_SEQ, ROW, SUPERSEDED, UNIQUE
 
 
 @njit
@@ -17,6 +17,7 @@ def begin(i, found, work):  # type: ignore[no-untyped-def]
     """Reset the results of document i; found: number of matches of the documents before it."""
     columns = work.results.columns
     columns[i, KIND], columns[i, OLDEST], columns[i, MORE], columns[i, NOT_COMPARED] = UNIQUE, -1, 0, 0
+    columns[i, SUPERSEDED] = -1
     work.results.similarity[i] = 0.0
     work.results.found = found
     work.scratch.candidates = 0
@@ -29,14 +30,16 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     `compare_with = all`, the row of the same text in this segment); and the place of its leader among the rows met.
     Both may be -1."""
     limits, scratch, columns, before = work.limits, work.scratch, work.results.columns, work.results.found
+    outranked = NOTHING
     begin(i, before, work)
     if limits.unique:
         row = with_text(i, work)
         if row >= 0:  # the only candidate, unless two texts were made with the same hash by knowledge of the key
             nominate(row, limits.full, scratch)
             code, _, _ = verify(i, work)
-            if code != DONE or columns[i, KIND] == EXACT:
+            if code != DONE or columns[i, KIND] == EXACT or (limits.newest and columns[i, SUPERSEDED] >= 0):
                 return code, columns[i, OLDEST], NOTHING
+            outranked = columns[i, SUPERSEDED]  # others may rank higher
             begin(i, before, work)
     cut = gather_containment(i, work) if limits.samples else gather(i, work)
     if cut < 0:
@@ -46,6 +49,10 @@ def compare(i, work):  # type: ignore[no-untyped-def]
     columns[i, NOT_COMPARED] = cut + there - compared
     if not limits.unique:
         return code, original, leader(work)
+    if outranked >= 0 and code == DONE and not is_listed(outranked, before, work.results):
+        scratch.candidates = 0
+        nominate(outranked, limits.full, scratch)
+        code, _, _ = verify(i, work)
     kept = columns[i, OLDEST]
     if limits.late and code == DONE and kept < 0:
         there = gather_provisional(i, work)
@@ -54,6 +61,15 @@ def compare(i, work):  # type: ignore[no-untyped-def]
         code, compared, _ = verify(i, work)
         columns[i, MORE] = there - compared
     return code, kept, NOTHING
+
+
+@njit
+def is_listed(row, first, results):  # type: ignore[no-untyped-def]
+    """Whether a row is among the matches from the place `first` on."""
+    for m in range(first, results.found):  # noqa: SIM110  # kernels have no generators
+        if results.matches[m, ROW] == row:
+            return True
+    return False
 
 
 @njit
@@ -68,10 +84,11 @@ def is_similar(i, old, work):  # type: ignore[no-untyped-def]
         return DONE, NOTHING  # documents of another scope end here too
     columns, found, similarity = results.columns, results.found, results.similarity[i]
     kind, oldest, number, more = columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE]
+    outranked = columns[i, SUPERSEDED]
     work.scratch.candidates, work.scratch.old_first = 0, False
     nominate(old, limits.likely, work.scratch)
     code, _, _ = verify(i, work)
     similar = results.found > found
     columns[i, KIND], columns[i, OLDEST], columns[i, OLDEST_SEQ], columns[i, MORE] = kind, oldest, number, more
-    results.found, results.similarity[i] = found, similarity
+    columns[i, SUPERSEDED], results.found, results.similarity[i] = outranked, found, similarity
     return code, old if similar else NOTHING

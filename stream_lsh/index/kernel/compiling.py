@@ -28,6 +28,7 @@ from stream_lsh.index.kernel.replace import (
     replaced_since,
     representative_row_of,
     store_deletion,
+    supersedes,
 )
 from stream_lsh.index.kernel.rules import keeps_representative
 from stream_lsh.index.kernel.shingle_sets import containment_in, measured
@@ -48,6 +49,7 @@ FAR: dict[str, tuple[FarKernel, ...]] = {
     "late": (gather_provisional,),
     "updates": (replaced_since, *_CHANGES, keeps_representative, replace),
     "deletions": (*_CHANGES, delete),
+    "keep": (representative_row_of, supersedes),
 }
 """Kernels that `match` calls with some settings only."""
 _LOOK = 0.02  # seconds between two checks whether the other process has compiled a kernel
@@ -68,6 +70,7 @@ def needed(settings: Settings) -> list[str]:
         "late": settings.late,
         "updates": settings.on_conflict == "update",
         "deletions": settings.deleted_field is not None,
+        "keep": settings.keep != "first",
     }
     return [name for name, wanted in chosen.items() if wanted]
 

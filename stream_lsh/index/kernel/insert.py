@@ -33,6 +33,8 @@ from stream_lsh.index.rows.layout import (
     ROW_OF,
     SEQ,
     SIMILARITY,
+    SUPERSEDED,
+    SUPERSEDES,
     UNKNOWN,
 )
 
@@ -56,6 +58,8 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     elif limits.unique:
         if original >= 0:
             flags, behind = DROPPED, original
+        elif columns[i, SUPERSEDED] >= 0:
+            flags = SUPERSEDES
     elif original >= 0:
         flags, behind = COPY, original
     elif leader >= 0:
@@ -65,6 +69,8 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
         of = name_of(rows, behind, limits)
         if behind >= in_ring(rows):
             rows.notes[behind & ring_mask] |= np.uint8(FOLLOWED)
+    elif flags & SUPERSEDES:
+        of = np.uint64(columns[i, SUPERSEDED])
     rows.total = row + 1
     new = rows.recent[row - rows.base]
     for k in range(MASK):
@@ -78,7 +84,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
         new[SIMILARITY] = np.uint64(0)
         new[GROUP] = batch.words[i, SEQ]
     else:
-        new[SIMILARITY] = bits_of(work.results.similarity[i])
+        new[SIMILARITY] = bits_of(work.results.similarity[i]) if not flags & SUPERSEDES else np.uint64(0)
         new[GROUP] = np.uint64(columns[i, GROUP_OF])
     if limits.window:
         new[rows.log_at] = np.uint64(batch.log[i])
@@ -88,6 +94,8 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
     signatures, begin = batch.signatures, i * limits.signature
     for k in range(limits.signature):
         new[rows.signature_at + k] = signatures[begin + k]
+    if limits.rank_at:
+        new[limits.rank_at] = bits_of(batch.ranks[i])
     ring, at = rows.ring, row & ring_mask
     for k in range(limits.head):
         ring[at * limits.head + k] = signatures[begin + k]
@@ -101,7 +109,7 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
         post_provisional(work.newer, batch.keys[id_at], row)
     else:
         mine = row - memory.first
-        if not flags & DROPPED:
+        if not flags & (DROPPED | SUPERSEDES):
             link = of
         text = id_at - 1 - first
         post(
@@ -122,16 +130,16 @@ def post(memory, keys, first, bands, text, slots, row, flags, link, masks, mask_
     they were found or belong, unless another key was entered since. masks: the mask begins at `mask_at`; no words = all
     bands.
     """
-    if flags & DELETED or not flags & REPRESENTATIVE:
+    if flags & DELETED or not flags & (REPRESENTATIVE | ERASED):
         append(memory, slots[text + 1], keys[first + text + 1], row)
     if flags & DELETED and not flags & REPRESENTATIVE:
         return
-    if flags & (DROPPED | FOLLOWER | COPY | REPRESENTATIVE):
+    if flags & (DROPPED | FOLLOWER | COPY | REPRESENTATIVE | SUPERSEDES):
         key = key_behind(link, COPIES if flags & COPY else REPRESENTATIVES if flags & REPRESENTATIVE else FOLLOWERS)
         append(memory, np.int64(key >> memory.shift), key, row)
-        if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | REPRESENTATIVE)):
+        if not flags & MEMBER and (flags & DROPPED or not flags & (FOLLOWER | REPRESENTATIVE | SUPERSEDES)):
             return
-        if flags & (MEMBER | ERASED) and flags & REPRESENTATIVE:
+        if flags & (MEMBER | ERASED) and flags & (REPRESENTATIVE | SUPERSEDES):
             return
     append(memory, slots[text], keys[first + text], row)
     for j in range(min(bands, text)):
@@ -145,7 +153,7 @@ def replay(block, first, mask_words, keys, starts, bands, memory):  # type: igno
     a batch; bands: of each row, if it has as many.
 
     An erased row is posted only where it is found by what it still has: a deletion under its id, a representative row
-    behind its group.
+    or one that supersedes another behind its group.
     """
     most = np.int64(0)
     for i in range(len(starts) - 1):
@@ -157,9 +165,9 @@ def replay(block, first, mask_words, keys, starts, bands, memory):  # type: igno
         for k in range(text + 2):
             slots[k] = find(memory, keys[starts[i] + k])
         flags = np.int64(block[i, FLAGS] & np.uint64(0xFFFF))
-        if flags & ERASED and not flags & (DELETED | REPRESENTATIVE):
+        if flags & ERASED and not flags & (DELETED | REPRESENTATIVE | SUPERSEDES):
             continue
-        link = block[i, GROUP] if flags & (DROPPED | DELETED | REPRESENTATIVE) else block[i, OF]
+        link = block[i, GROUP] if flags & (DROPPED | DELETED | REPRESENTATIVE | SUPERSEDES) else block[i, OF]
         post(memory, keys, starts[i], bands, text, slots, first + i, flags, link, flat, i * width + MASK, mask_words)
 
 

@@ -25,7 +25,7 @@ from stream_lsh.hashing.kernels import njit
 from stream_lsh.index.kernel.candidates import forget
 from stream_lsh.index.kernel.insert import store
 from stream_lsh.index.kernel.known import newest_of_id
-from stream_lsh.index.kernel.replace import delete, older, replace, replaced_since, was_deleted
+from stream_lsh.index.kernel.replace import delete, older, replace, replaced_since, supersedes, was_deleted
 from stream_lsh.index.kernel.row_access import same_hash, see, word
 from stream_lsh.index.kernel.rules import keeps_representative, matches_of, prepare, stored
 from stream_lsh.index.kernel.work import AT_LEAST, DONE, NO_ROOM, NOTHING, REPRESENTATIVE_POSTED
@@ -53,6 +53,7 @@ from stream_lsh.index.rows.layout import (
     SEQ,
     SIMILARITY,
     STATUS,
+    SUPERSEDED,
     TEXT,
     UNKNOWN,
     VALID,
@@ -97,7 +98,7 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     old = in_place_of = NOTHING
     if what & DELETION and not (owned and work.limits.store):
         return DONE
-    changing = any_deleted(work.rows.deleted_rows) or work.limits.update or what & DELETION
+    changing = any_deleted(work.rows.deleted_rows) or work.limits.update or work.limits.keep or what & DELETION
     if changing and work.limits.unique and len(scratch.out) < AT_LEAST:
         return NO_ROOM
     if owned:
@@ -119,6 +120,11 @@ def _judge(i, work):  # type: ignore[no-untyped-def]
     if old >= 0 and code == DONE and work.limits.store:
         code = replace(i, old, in_place_of, work)
     if code == DONE:
+        outranked = columns[i, SUPERSEDED]
+        if outranked >= 0 and (columns[i, OLDEST] >= 0 or in_place_of >= 0):
+            outranked = columns[i, SUPERSEDED] = NOTHING
+        if outranked >= 0 and not work.limits.late:
+            supersedes(i, before, work)
         if work.limits.unique:
             of = columns[i, OLDEST] if in_place_of < 0 or work.limits.late else in_place_of
             columns[i, GROUP_OF] = np.int64(word(work.rows, of, GROUP) if of >= 0 else batch.words[i, SEQ])

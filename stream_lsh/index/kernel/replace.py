@@ -28,8 +28,12 @@ from stream_lsh.index.rows.deleted_rows import (
     MARK_DELETED,
     MARK_LIVE,
     MARK_REPRESENTATIVE,
+    MARK_SUPERSEDED,
+    is_live,
+    lasting_mark_of,
     mark_deleted,
     mark_of,
+    mark_superseded,
     mark_version_deleted,
 )
 from stream_lsh.index.rows.keys import posting_key
@@ -47,13 +51,19 @@ from stream_lsh.index.rows.layout import (
     LIKE,
     MEMBER,
     OF,
+    OLDEST,
+    OLDEST_SEQ,
     OUTDATED,
     REPLACES,
     REPRESENTATIVE,
     REPRESENTATIVE_OF,
     REPRESENTATIVE_SEQ,
+    ROW,
     SEQ,
+    SIMILARITY,
     STATUS,
+    SUPERSEDED,
+    SUPERSEDES,
     TEXT,
     TIME,
     UNIQUE,
@@ -94,10 +104,13 @@ def representative_row_of(row, work):  # type: ignore[no-untyped-def]
         return row if kind in (UNIQUE, UNKNOWN) else NOTHING
     if work.limits.late and row >= work.older.first:  # the resolution decides
         return row
-    if not word(rows, row, FLAGS) & np.uint64(DROPPED):
+    superseded = lasting_mark_of(rows.deleted_rows, row) == MARK_SUPERSEDED
+    if not superseded and not word(rows, row, FLAGS) & np.uint64(DROPPED):
         return row
     newest = _newest_representative(word(rows, row, GROUP), work)
     if newest < 0 or word(rows, newest, FLAGS) & np.uint64(DROPPED):
+        return NOTHING
+    if lasting_mark_of(rows.deleted_rows, newest) != MARK_REPRESENTATIVE:  # its representative was superseded
         return NOTHING
     return newest if np.int64(word(rows, newest, OF)) == row else NOTHING
 
@@ -140,10 +153,13 @@ def replaced_since(row, work):  # type: ignore[no-untyped-def]
 @njit
 def representative_of(group, row, work):  # type: ignore[no-untyped-def]
     """The new representative of a group without one row, or -1. There must be room for AT_LEAST rows. Deleted members
-    are skipped once: the next search begins behind them."""
-    rows, memory, scratch = work.rows, work.memory, work.scratch
+    are skipped once: the next search begins behind them. A superseded document is a member by the row of the one that
+    superseded it (`scratch.dropped_at`)."""
+    rows, memory, scratch, keep = work.rows, work.memory, work.scratch, work.limits.keep
     newest, first = _newest_representative(group, work), rows.seen
-    if newest >= 0:  # older members were deleted before the last representative was chosen
+    if newest >= 0 and keep:
+        first = max(first, np.int64(word(rows, newest, SIMILARITY)) + _ONE)
+    elif newest >= 0:  # older members were deleted before the last representative was chosen
         left = np.int64(word(rows, newest, FLAGS) & np.uint64(DROPPED))
         first = max(first, np.int64(word(rows, newest, OF)) + _ONE - left)
     key, n = key_behind(group, FOLLOWERS), AT_LEAST
@@ -152,8 +168,13 @@ def representative_of(group, row, work):  # type: ignore[no-untyped-def]
     while n == AT_LEAST:
         n = earliest(key, slot, scratch.hits, work.runs, memory, first, AT_LEAST, scratch.room, scratch.out)
         for k in range(n):
-            member = scratch.out[k]
+            member = scratch.dropped_at = scratch.out[k]
             first = member + 1
+            if keep and word(rows, member, FLAGS) & np.uint64(SUPERSEDES) and word(rows, member, GROUP) == group:
+                member = np.int64(word(rows, member, OF))
+                if member != row and member >= rows.seen and is_live(rows.deleted_rows, member):
+                    return member
+                continue
             if member == row or mark_of(rows.deleted_rows, member) != MARK_LIVE:
                 continue
             if word(rows, member, GROUP) == group and word(rows, member, FLAGS) & np.uint64(DROPPED):
@@ -279,6 +300,22 @@ def store_deletion(i, representative, row, time, work):  # type: ignore[no-untyp
     _added(at, MARK_REPRESENTATIVE if representative >= 0 else MARK_DELETED, rows)
 
 
+@far(types.none(NUMBER, NUMBER, WORK))
+def supersedes(i, before, work):  # type: ignore[no-untyped-def]
+    """Document i supersedes the oldest of its matches. before: number of matches of the documents before it."""
+    results, rows = work.results, work.rows
+    row = results.columns[i, SUPERSEDED]
+    for m in range(before, results.found):
+        if results.matches[m, ROW] == row:
+            results.similarity[i] = results.similarities[m]
+    results.columns[i, OLDEST], results.columns[i, OLDEST_SEQ] = row, np.int64(word(rows, row, SEQ))
+    if work.limits.store and work.batch.owner[i] == work.shard:
+        met_by = representative_row_of(row, work)
+        mark_superseded(
+            rows.deleted_rows, row, met_by, rows.total, np.int64(word(rows, row, SEQ)), np.int64(word(rows, row, GROUP))
+        )
+
+
 @njit
 def _clear(new):  # type: ignore[no-untyped-def]
     for k in range(len(new)):
@@ -291,6 +328,8 @@ def _make_representative_row(representative, new, work):  # type: ignore[no-unty
     rows = work.rows
     _clear(new)
     new[OF] = np.uint64(representative)
+    if work.limits.keep:
+        new[SIMILARITY] = np.uint64(work.scratch.dropped_at)
     copy_words(rows, representative, TEXT, new[TEXT : TEXT + 2])
     copy_words(rows, representative, rows.signature_at, new[rows.signature_at :])
 

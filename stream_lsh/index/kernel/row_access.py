@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.hashing.bits import popcount
+from stream_lsh.hashing.bits import float_of, popcount
 from stream_lsh.hashing.kernels import njit, read_at
-from stream_lsh.index.rows.deleted_rows import MARK_DELETED, MARK_LIVE, MARK_REPRESENTATIVE, lasting_mark_of, mark_of
+from stream_lsh.index.rows.deleted_rows import (
+    MARK_DELETED,
+    MARK_LIVE,
+    MARK_REPRESENTATIVE,
+    MARK_SUPERSEDED,
+    lasting_mark_of,
+    mark_of,
+)
 from stream_lsh.index.rows.layout import (
     COPY,
     FIRST_ROW,
@@ -144,6 +151,13 @@ def same_hash(rows, row, what, batch, i):  # type: ignore[no-untyped-def]
 
 
 @njit
+def outranks(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether document i ranks higher than a row before it."""
+    limits = work.limits
+    return limits.newest != 0 or work.batch.ranks[i] > float_of(word(work.rows, row, limits.rank_at))
+
+
+@njit
 def visible(rows, row):  # type: ignore[no-untyped-def]
     """Whether a row is live and in the window."""
     return row >= rows.seen and mark_of(rows.deleted_rows, row) == MARK_LIVE
@@ -176,10 +190,12 @@ def live(rows, n, out):  # type: ignore[no-untyped-def]
 
 @njit
 def row_met_at(rows, row):  # type: ignore[no-untyped-def]
-    """The row that is met where this row is posted: itself, or that of its representative; -1 if it is deleted. The row
-    `aside` counts as live here."""
+    """The row that is met where this row is posted: itself, or that of its representative; -1 if it is deleted or
+    superseded. The row `aside` counts as live here."""
     mark = lasting_mark_of(rows.deleted_rows, row)
     if mark == MARK_REPRESENTATIVE:
         row = np.int64(word(rows, row, OF))
         mark = lasting_mark_of(rows.deleted_rows, row) if row >= rows.seen else MARK_DELETED
+        if mark == MARK_SUPERSEDED:  # it was, before it became the representative again
+            mark = MARK_LIVE
     return row if mark == MARK_LIVE else _UNKNOWN

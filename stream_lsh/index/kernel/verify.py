@@ -7,7 +7,7 @@ from numba import types
 
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import best, copies, oldest_copy
-from stream_lsh.index.kernel.row_access import agreement_with, note_of, same_hash, visible, word
+from stream_lsh.index.kernel.row_access import agreement_with, note_of, outranks, same_hash, visible, word
 from stream_lsh.index.kernel.shingle_sets import (
     BELOW,
     CONTAINS,
@@ -43,6 +43,7 @@ from stream_lsh.index.rows.layout import (
     SAME,
     SEQ,
     SIZE_BITS,
+    SUPERSEDED,
     TEXT,
 )
 
@@ -168,6 +169,11 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
         similar /= CONTAINS
     if larger and limits.unique:  # that does not drop the document
         emit(i, row, similar, same, work)
+        return DONE
+    if limits.keep and outranks(i, row, work):  # nor does that
+        emit(i, row, similar, same, work)
+        if columns[i, SUPERSEDED] < 0 or row < columns[i, SUPERSEDED]:
+            columns[i, SUPERSEDED] = row
         return DONE
     if limits.unique or visible(rows, row):  # for a version that is being replaced, only its similarity is wanted
         emit(i, row, similar, same, work)

@@ -38,6 +38,7 @@ class Scratch(Struct):
     heap: Words  # the candidates: agreement and row, the best first
     candidates: Number
     old_first: Flag  # the oldest candidate is the best
+    dropped_at: Number  # the row by which the new representative was a dropped member of its group
     wanted: Numbers
     wanted_count: Number
 
@@ -49,7 +50,7 @@ class Scratch(Struct):
             hits=np.zeros((1, (runs + 63) >> 6), np.uint64), table=np.full(2 * rows, -1, np.int64),
             met=np.empty((rows, 2), np.int64), met_count=0, bands=np.empty((rows, band_words), np.uint64),
             histogram=np.zeros(most + 1, np.int64), heap=np.empty(rows, np.uint64), candidates=0,
-            old_first=False,
+            old_first=False, dropped_at=-1,
             wanted=np.empty(rows, np.int64), wanted_count=0,
         )  # fmt: skip
 

@@ -1,5 +1,6 @@
-"""Deleted rows: a mark of two bits for each row. Reading a bucket skips them without reading the rows. The second bit
-says that a row is a representative row, which is read as the row of another document.
+"""Deleted rows: a mark of two bits for each row. Reading a bucket skips them without reading the rows. Both bits say
+that a row is a representative row, which is read as the row of another document. The second bit alone says that a row
+was superseded: it is live, and no longer met where it is posted.
 
 In the store, a value has the marks of some rows of one segment. Rows and postings of deleted rows stay until their
 segment is deleted; with `compare_with = kept` they count towards no limit.
@@ -16,17 +17,18 @@ from numpy.typing import NDArray
 
 from stream_lsh.errors import DamagedError
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.hashing.structs import Bytes, Number, Numbers2, Struct, Words
+from stream_lsh.hashing.structs import Bytes, Flag, Number, Numbers2, Struct, Words
 from stream_lsh.index.rows.deleted_ranges import DeletedRanges
 from stream_lsh.index.store.rocksdb import DELETED_MARKS, Store, parts_of, rows_key
 
 DELETED_ROWS = "deleted_rows"  # in a shard's manifest: number of deleted rows; missing if there are none
 VERSION_COLUMNS = 6  # columns of a deleted version
 CHUNK = 1 << 12  # rows whose marks are written together: 1 KB
-MARK_LIVE, MARK_DELETED, MARK_REPRESENTATIVE = np.uint64(0), np.uint64(1), np.uint64(3)
+MARK_LIVE, MARK_DELETED, MARK_SUPERSEDED, MARK_REPRESENTATIVE = (np.uint64(mark) for mark in range(4))
 _WORDS, _ROW = CHUNK // 32, np.int64(31)
 _MARK, _DELETED_BITS = np.uint64(3), 0x5555555555555555  # the bits of one row; the bit that marks a row as deleted
 _NONE = np.int64(-1)
+_ALONE = np.int64(2)  # of a version that stays, only the representative row is entered
 _BITS = np.array([1, 2], np.uint8)  # bits of a mark
 
 Place = tuple[int, int]
@@ -39,11 +41,12 @@ class DeletedRows(Struct):
     Attributes:
         first: first row of a chunk.
         changed: the chunks written to since the last commit.
-        count: number of existing rows that have a mark.
+        count: number of existing rows that are deleted.
+        superseded: whether any row may be superseded.
         aside: a row that counts as deleted for the moment, -1 = none.
         versions: int64[room, VERSION_COLUMNS], the versions deleted since the last commit, which are to be erased.
             Columns: row; its representative row, the row itself, or -1 if it was no representative; number of rows at
-            that time; number; group; 1 if its id was deleted.
+            that time; number; group; 1 if its id was deleted, 2 if only the representative row is to be erased.
         version_count: how many lines of `versions` are in use.
         deleted_ranges: of the buckets read so far.
     """
@@ -52,6 +55,7 @@ class DeletedRows(Struct):
     changed: Bytes
     first: Number
     count: Number
+    superseded: Flag
     aside: Number
     versions: Numbers2  # [room, VERSION_COLUMNS]
     version_count: Number
@@ -62,7 +66,7 @@ class DeletedRows(Struct):
         """Of a shard that begins with a row: no row is deleted, and there is no room for marks."""
         none = np.empty(0, np.uint64), np.empty(0, np.uint8)
         return cls(
-            marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, aside=_NONE,
+            marks=none[0], changed=none[1], first=row // CHUNK * CHUNK, count=0, superseded=False, aside=_NONE,
             versions=np.empty((0, VERSION_COLUMNS), np.int64), version_count=0, deleted_ranges=DeletedRanges.of(),
         )  # fmt: skip
 
@@ -100,6 +104,15 @@ class DeletedRows(Struct):
         found = self.versions[: self.version_count].copy()
         self.version_count = 0
         return found
+
+    def marks_of(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The marks of some rows."""
+        places = rows - int(self.first)
+        there = places < len(self.marks) << 5
+        places = np.where(there, places, 0)
+        words = self.marks[places >> 5] if len(self.marks) else np.zeros(len(rows), np.uint64)
+        marks: NDArray[np.uint64] = np.where(there, words >> (2 * (places & 31)).astype(np.uint64) & _MARK, MARK_LIVE)
+        return marks
 
     def forget(self, row: int) -> None:
         """The rows before this one do not exist any more."""
@@ -143,6 +156,7 @@ class DeletedRows(Struct):
                 places = (row + deleted - int(self.first)).astype(np.uint64)
                 np.bitwise_or.at(self.marks, places >> np.uint64(5), marks << (places & np.uint64(31)) * np.uint64(2))
                 found += int(bits[:, 0].sum())
+                self.superseded |= bool((marks == MARK_SUPERSEDED).any())
         if found != count:
             raise _damaged(store, shard)
         self.count = count
@@ -208,7 +222,7 @@ def _damaged(store: Store, shard: int) -> DamagedError:
 @njit
 def any_deleted(deleted_rows):  # type: ignore[no-untyped-def]
     """Whether any row may be deleted."""
-    return deleted_rows.count > 0 or deleted_rows.aside >= 0
+    return deleted_rows.count > 0 or deleted_rows.aside >= 0 or deleted_rows.superseded
 
 
 @njit
@@ -227,18 +241,53 @@ def lasting_mark_of(deleted_rows, row):  # type: ignore[no-untyped-def]
 
 
 @njit
+def is_live(deleted_rows, row):  # type: ignore[no-untyped-def]
+    """Whether a row is not deleted; it may be superseded."""
+    return mark_of(deleted_rows, row) & MARK_DELETED == 0
+
+
+@njit
 def mark_deleted(deleted_rows, row, mark):  # type: ignore[no-untyped-def]
     """Mark a row as deleted. There must be room for the mark."""
+    before = lasting_mark_of(deleted_rows, row)
+    if before == MARK_SUPERSEDED:
+        before = MARK_LIVE
+    deleted_rows.count += before == MARK_LIVE
+    _set_mark(deleted_rows, row, before | mark)
+
+
+@njit
+def _set_mark(deleted_rows, row, mark):  # type: ignore[no-untyped-def]
     place = row - deleted_rows.first
-    deleted_rows.count += mark_of(deleted_rows, row) == MARK_LIVE
-    deleted_rows.marks[place >> 5] |= mark << np.uint64(2 * (place & _ROW))
+    shift = np.uint64(2 * (place & _ROW))
+    deleted_rows.marks[place >> 5] = deleted_rows.marks[place >> 5] & ~(_MARK << shift) | mark << shift
     deleted_rows.changed[place >> 12] = 1
+
+
+@njit
+def mark_superseded(deleted_rows, row, met_by, rows, seq, group):  # type: ignore[no-untyped-def]
+    """Mark a row as superseded: it is not met any more, neither where it is posted nor by its representative row
+    `met_by`, which is entered for erasing. There must be room."""
+    if met_by != row:
+        _set_mark(deleted_rows, met_by, MARK_DELETED)
+        _enter(deleted_rows, row, met_by, rows, seq, group, _ALONE)
+    _set_mark(deleted_rows, row, MARK_SUPERSEDED)
+    deleted_rows.superseded = True
 
 
 @njit
 def mark_version_deleted(deleted_rows, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
     """Mark a version as deleted, and enter it for erasing. There must be room."""
+    if lasting_mark_of(deleted_rows, row) == MARK_SUPERSEDED:  # rows were dropped for it before it was superseded
+        if met_by >= 0:
+            _enter(deleted_rows, row, met_by, rows, seq, group, _ALONE)
+        met_by = row
     mark_deleted(deleted_rows, row, MARK_DELETED)
+    _enter(deleted_rows, row, met_by, rows, seq, group, np.int64(deleted))
+
+
+@njit
+def _enter(deleted_rows, row, met_by, rows, seq, group, deleted):  # type: ignore[no-untyped-def]
     version = deleted_rows.versions[deleted_rows.version_count]
     version[0], version[1], version[2], version[3], version[4], version[5] = row, met_by, rows, seq, group, deleted
     deleted_rows.version_count += 1

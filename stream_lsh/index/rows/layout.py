@@ -7,7 +7,19 @@ from typing import Self
 import numpy as np
 
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.hashing.structs import Bytes, Flag, Number, Numbers, Numbers2, Real, Struct, Unsigned, Words, Words2
+from stream_lsh.hashing.structs import (
+    Bytes,
+    Flag,
+    Number,
+    Numbers,
+    Numbers2,
+    Real,
+    Reals,
+    Struct,
+    Unsigned,
+    Words,
+    Words2,
+)
 from stream_lsh.index.rows.deleted_rows import DeletedRows
 
 
@@ -18,7 +30,8 @@ def _numbers(*values: int) -> tuple[np.int64, ...]:
 
 # Words of a row. ID, TEXT: keyed hashes of id and normalised text. OF: first word of the hash of the id that the row
 # was dropped for or follows, 0 if there is none; of a representative row, the row of the representative. SIMILARITY:
-# with that document, as the bits of a float. GROUP: number of the first member. MASK, with `compare_with = all` only:
+# with that document, as the bits of a float; of a representative row, with `keep`, the row by which its group has the
+# representative as a dropped member. GROUP: number of the first member. MASK, with `compare_with = all` only:
 # the bands in which it is posted. With a window the stream time follows; then the signature.
 SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6, 7, 8, 9, 10)
 # FLAGS: what the row is (low bits), the first verdict (`Kind`, from KIND_BITS on), the low byte of its source partition
@@ -29,7 +42,10 @@ SEQ, TIME, ID, TEXT, FLAGS, OF, SIMILARITY, GROUP, MASK = _numbers(0, 1, 2, 4, 6
 # now; SEQ is that document's, unless the row is a deletion too.
 # ERASED: a deleted row whose hashes and signature are blank (`erased_rows`).
 # MEMBER: of a story. It is posted in its buckets whether it was dropped or not, and has no representative row.
+# SUPERSEDES: kept in place of the representative of its group, whose row is in OF. It is posted behind the group too,
+# because that row is a dropped member from here on.
 DROPPED, FOLLOWER, COPY, CERTAIN, DELETED, REPRESENTATIVE, ERASED, MEMBER = _numbers(1, 2, 4, 8, 16, 32, 64, 128)
+SUPERSEDES = np.int64(256)
 KIND_BITS, PARTITION_BITS, SIZE_BITS = np.uint64(16), np.uint64(24), np.uint64(32)
 PARTITION_MASK = np.int64(0xFF)
 UNIQUE, NEAR, EXACT, UNKNOWN = _numbers(0, 1, 2, 255)  # first verdicts, see judging.verdicts.Kind
@@ -56,10 +72,13 @@ COLUMNS = 8
 # REPLACES: number of the version that was deleted or replaced, or -1; WAS_REPRESENTATIVE: whether it was a
 # representative; REPRESENTATIVE_OF, REPRESENTATIVE_SEQ: row and number of the new representative, or -1; LEFT: its
 # group; LIKE: whether the new version is similar to it, and may be the representative in its place.
+# SUPERSEDED: the oldest match that ranks lower than the document, or -1. If it is superseded, it is OLDEST too, with
+# KIND UNIQUE.
 STATUS, KNOWN, ROW_OF, KIND, OLDEST, OLDEST_SEQ, GROUP_OF, MORE, NOT_COMPARED, PARTITION = _numbers(*range(10))
 REPLACES, WAS_REPRESENTATIVE, REPRESENTATIVE_OF, REPRESENTATIVE_SEQ, LEFT, LIKE = _numbers(10, 11, 12, 13, 14, 15)
-RESULTS = 16
-REMOVED_COLUMNS = int(RESULTS - REPLACES)  # columns of a deleted or replaced version
+SUPERSEDED = np.int64(16)
+RESULTS = 17
+REMOVED_COLUMNS = int(SUPERSEDED - REPLACES)  # columns of a deleted or replaced version
 # Columns of the matches found. SAME: whether it has the same text.
 DOCUMENT, ROW, NUMBER, SAME = _numbers(*range(4))
 
@@ -81,6 +100,7 @@ class Batch(Struct):
         words: of the rows that they may become, with SEQ, TIME, ID, TEXT, and size and source partition in FLAGS.
         keys, starts: document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`.
         log: their stream times, with a window.
+        ranks: with `keep`, where it depends on the document.
     """
 
     words: Words2  # [n, MASK]
@@ -90,14 +110,17 @@ class Batch(Struct):
     starts: Numbers
     signatures: Words  # [n * S]
     log: Numbers
+    ranks: Reals
 
     @classmethod
     def of(
-        cls, words: Words2, what: Bytes, owner: Numbers, keys: Words, starts: Numbers, signatures: Words, log: Numbers
-    ) -> Self:
+        cls, words: Words2, what: Bytes, owner: Numbers, keys: Words, starts: Numbers, signatures: Words, log: Numbers,
+        ranks: Reals,
+    ) -> Self:  # fmt: skip
         return cls.of_arrays(
-            _fill, words=words, what=what, owner=owner, keys=keys, starts=starts, signatures=signatures, log=log
-        )
+            _fill, words=words, what=what, owner=owner, keys=keys, starts=starts, signatures=signatures, log=log,
+            ranks=ranks,
+        )  # fmt: skip
 
     @property
     def sizes(self) -> Words:
@@ -111,11 +134,12 @@ class Batch(Struct):
 
 
 @njit
-def _fill(out, words, what, owner, keys, starts, signatures, log):  # type: ignore[no-untyped-def]
+def _fill(out, words, what, owner, keys, starts, signatures, log, ranks):  # type: ignore[no-untyped-def]
     out[0], out[1], out[2] = words.ctypes.data, words.shape[0], words.shape[1]
     out[3], out[4], out[5], out[6] = what.ctypes.data, len(what), owner.ctypes.data, len(owner)
     out[7], out[8], out[9], out[10] = keys.ctypes.data, len(keys), starts.ctypes.data, len(starts)
     out[11], out[12], out[13], out[14] = signatures.ctypes.data, len(signatures), log.ctypes.data, len(log)
+    out[15], out[16] = ranks.ctypes.data, len(ranks)
     return out.ctypes.data
 
 
@@ -165,6 +189,9 @@ class Limits(Struct):
     store: Flag  # not a query
     update: Flag  # a known id with another text is an update, not rejected
     window: Number  # length in stream time, in ms; 0 = none
+    keep: Flag  # a kept document may be superseded
+    newest: Flag  # by any later one
+    rank_at: Number  # word of a row's rank; 0 = it has none
     threshold: Real
     full: Number  # agreement of equal signatures
     floor: Number  # least agreement of a candidate

@@ -49,7 +49,8 @@ class Shape:
         self.mask_words = 0 if settings.compare_with == "kept" or containment else (signing.bands + 63) // 64
         self.log_at = int(layout.MASK) + self.mask_words
         self.signature_at = self.log_at + (settings.window is not None)
-        self.width = self.signature_at + self.signature_words
+        self.rank_at = self.signature_at + self.signature_words if settings.ranks else 0
+        self.width = self.signature_at + self.signature_words + settings.ranks
         # The first words of a signature, by which candidates are ranked.
         most = max(layout.HEAD_COMPONENTS * self.components.bits // 64, layout.HEAD_WORDS)
         self.head_words = min(self.signature_words, most)
@@ -276,7 +277,7 @@ def blank(rows: NDArray[np.uint64], signature_at: int) -> NDArray[np.uint64]:
     with this id."""
     out, versions = rows.copy(), np.flatnonzero(rows[:, layout.FLAGS] & np.uint64(layout.DELETED) == 0)
     out[:, layout.TEXT : layout.TEXT + 2] = out[:, signature_at:] = 0
-    out[:, layout.SIMILARITY] = 0
+    out[versions, layout.SIMILARITY] = 0
     out[versions, layout.TIME] = out[versions, layout.ID] = out[versions, layout.ID + 1] = 0
     out[:, layout.FLAGS] = out[:, layout.FLAGS] & _BELOW_SIZE | np.uint64(layout.ERASED)
     return out

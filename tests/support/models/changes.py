@@ -22,7 +22,8 @@ from stream_lsh.settings.model import Settings
 class Verdict(NamedTuple):
     """matches: (id, number, similarity), the best first. replaces: number of the version that it removed;
     new_representative: id and number of what stands for the group now. new_representatives: with several shards, group,
-    id and number of those that stand for theirs from this record on."""
+    id and number of those that stand for theirs from this record on. supersedes: the id of the one whose place it
+    takes."""
 
     kind: str
     first_kind: str | None = None
@@ -33,6 +34,7 @@ class Verdict(NamedTuple):
     replaces: int | None = None
     new_representative: tuple[Any, int] | None = None
     new_representatives: Sequence[tuple[int, Any, int]] = ()
+    supersedes: Any = None
 
 
 @dataclass(eq=False)
@@ -41,7 +43,8 @@ class Seen:
 
     kept: it stands for its group, from the beginning or as a new representative. live: neither replaced nor deleted.
     dropped_for: the version that its verdict names. shard, block: where it is stored, and since which block of the log
-    it stands.
+    it stands. rank: the higher, the better. dropped: number of the record by which it was dropped or superseded.
+    superseded: whose place it has taken.
     """
 
     id: Any
@@ -55,6 +58,9 @@ class Seen:
     dropped_for: Seen | None = None
     shard: int = 0
     block: int = 0
+    rank: float = 0
+    dropped: int = -1
+    superseded: Seen | None = None
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -76,13 +82,13 @@ class Model:
     """window: of stream time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
     shards, block: several that keep get the removals and the decisions when the second block after it begins.
     compare: how similar two are, the Jaccard similarity of their words if nothing else is said. stays: whether who
-    comes is kept beside one that he is similar to, as he contains it."""
+    comes is kept beside one that he is similar to, as he contains it. keep: which copy is kept."""
 
     def __init__(
         self, window: int, threshold: float, *, unique: bool, update: bool = False, shards: int = 1, block: int = 0,
-        compare: Compare | None = None, stays: Callable[[Seen, Seen], bool] | None = None,
+        compare: Compare | None = None, stays: Callable[[Seen, Seen], bool] | None = None, keep: str = "first",
     ) -> None:  # fmt: skip
-        self.stays = stays
+        self.stays, self.keep = stays, keep
         self.compare, self.by_words = compare or _jaccard, compare is None
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.shards, self.block, self.at, self.records = shards, block, 0, 0  # records: their number
@@ -93,18 +99,23 @@ class Model:
         self.times: list[int] = []
         self.log = -1
 
-    def judge(self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None) -> Verdict:
-        """The verdict on the next document. stamp: by which stream time goes on, where that is not its own time."""
+    def judge(
+        self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None, rank: float = 0
+    ) -> Verdict:
+        """The verdict on the next document. stamp: by which stream time goes on, where that is not its own time. rank:
+        with keep = "best"."""
         if not text.split():  # nor does its time count
             return Verdict("rejected", new_representatives=self._representatives())
         self._go_on(time if stamp is None else stamp)
         representatives = self._representatives()
-        return self._judge(seq, id, text, time)._replace(new_representatives=representatives)
+        return self._judge(seq, id, text, time, rank)._replace(new_representatives=representatives)
 
-    def _judge(self, seq: int, id: Any, text: str, time: int | None) -> Verdict:
+    def _judge(self, seq: int, id: Any, text: str, time: int | None, rank: float) -> Verdict:
         old = self._known(id)
         if isinstance(old, Seen) and old.text == text:
             kind, _, of, similarity, group = old.verdict[:5]
+            if of is None:  # the document that it superseded is not named again
+                similarity = None
             # Another version has come under the id that it names, or a deletion.
             if self.unique and self.update and not self.block and self._known(of) not in (None, old.dropped_for):
                 of = similarity = None
@@ -116,6 +127,7 @@ class Model:
         new = Seen(id, text, time, self.log, seq, block=self.at)
         if self.shards > 1:
             (new.shard,) = owners([orjson.dumps(id)], self.shards).tolist()
+        new.rank = {"longest": len(text), "newest": seq, "best": rank}.get(self.keep, 0)
         new.verdict = self._verdict(new, without=old)
         if isinstance(old, Seen):
             new.kept = new.verdict.kind == "unique"
@@ -123,13 +135,20 @@ class Model:
                 self.unique and old.kept and new.kept and self.compare(new, old) >= self.threshold
             ):  # it stays in its place
                 old.live = False
-                new.verdict = new.verdict._replace(group=old.verdict.group, replaces=old.seq)
+                new.verdict = new.verdict._replace(
+                    group=old.verdict.group, replaces=old.seq, supersedes=None, similarity=None
+                )
+                new.superseded = None
             else:
                 representative = self._goes(old)
                 if representative is not None:
                     new.verdict = self._verdict(new)
                 new.verdict = new.verdict._replace(replaces=old.seq, new_representative=representative)
         new.kept = new.verdict.kind == "unique"
+        if not new.kept:
+            new.dropped = seq
+        if new.superseded is not None:
+            new.superseded.kept, new.superseded.dropped = False, seq
         self.stored.append(new)
         self._met.append(new)
         self.newest[id] = new
@@ -198,9 +217,9 @@ class Model:
         )
 
     def _representative_of(self, group: int) -> Seen | None:
-        """Who takes the place of the one who stood for a group: its oldest member."""
-        members = [m for m in self._visible() if m.verdict.group == group and m.verdict.kind != "unique"]
-        representative = min(members, key=lambda member: member.seq, default=None)
+        """Who takes the place of the one who stood for a group: its member that was dropped first."""
+        members = [m for m in self._visible() if m.verdict.group == group and m.dropped >= 0]
+        representative = min(members, key=lambda member: member.dropped, default=None)
         if representative is not None:
             representative.kept, representative.block = True, self.at
         return representative
@@ -220,6 +239,12 @@ class Model:
             similar = [pair for pair in similar if not self.stays(new, pair[0])]
             if not similar:
                 return Verdict("unique", group=new.seq, matches=listed)
+        better = [pair for pair in similar if pair[0].rank >= new.rank]
+        new.superseded = None if better else similar[0][0]
+        if new.superseded is not None:
+            other, value = similar[0]
+            return Verdict("unique", None, None, value, other.verdict.group, listed, supersedes=other.id)
+        similar = better
         kind = "exact_duplicate" if any(other.text == new.text for other, _ in similar) else "near_duplicate"
         oldest, value = similar[0]
         new.dropped_for = oldest
@@ -238,7 +263,10 @@ class Model:
             return similar
         kept = [pair for pair in similar if pair[0].kept]
         known = [pair for pair in kept if not self.block or pair[0].block < self.at - 1]
-        return [pair for pair in known if pair[0].text == new.text][:1] or known or kept
+        same = [pair for pair in known if pair[0].text == new.text][:1]
+        if same and (self.keep == "newest" or same[0][0].rank >= new.rank):
+            return same
+        return known or kept
 
     def _one_for_each_group(self) -> bool:
         groups = [seen.verdict.group for seen in self._visible() if seen.kept]
@@ -252,7 +280,7 @@ def model_of(
     return Model(
         settings.window_ms, settings.least, unique=settings.compare_with == "kept", update=settings.updates,
         shards=settings.shards, block=settings.block, compare=compare,
-        stays=stays,
+        stays=stays, keep=settings.keep,
     )  # fmt: skip
 
 

@@ -114,7 +114,7 @@ class Spreading:
                     group.versions = [*group.versions[:1], *group.versions[1:][-1:]]
                 group.versions.append(new)
                 happened.append(("updated" if stays else "joined", group))
-                if stays and verdict.kind == "unique":
+                if verdict.kind == "unique":
                     group.representative = new
             self.where[seq] = self.groups[verdict.group or 0]
         for what, group in happened:

@@ -1,0 +1,63 @@
+"""Which copy is kept in the outputs of a run: lines for what is superseded, and the last choice."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.copies import FIELDS, SURE, copies
+from support.jobs import bytes_of, run, written
+from support.json_lines import read_lines
+
+from stream_lsh import Settings
+from stream_lsh.embedded.job import Job
+from stream_lsh.errors import OutputError, UsageError
+
+
+def kept_by_reading(folder: Path) -> list[dict[str, Any]]:
+    """What `unique` leaves to who reads it by id, in the order of arrival."""
+    lines = [line for path in sorted(folder.parent.glob("inputs/*")) for line in read_lines(path)]
+    kept: dict[Any, dict[str, Any]] = {}
+    for line in read_lines(folder / "unique"):
+        if "new_representative" not in line:
+            kept[line["id"]] = line
+            continue
+        kept.pop(line["id"], None)
+        if line["at"] is not None:
+            number = int(line["at"]["input"].rsplit("-")[-1].removesuffix(".jsonl"))
+            source = read_lines(folder.parent / "inputs" / f"feed-{number:03}.jsonl")
+            kept[line["new_representative"]] = source[line["at"]["line"] - 1]
+    return sorted(kept.values(), key=lines.index)
+
+
+def final(inputs: Sequence[str], settings: Settings, path: Path, folder: Path | None) -> bytes:
+    Job(settings, inputs, {"unique": str(path)}, folder, final=True).run()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("keep", ["first", "longest", "newest"])
+def test_the_last_choice_is_what_the_lines_leave(tmp_path: Path, keep: str) -> None:
+    settings = Settings(**SURE, **FIELDS, keep=keep)
+    inputs = written(tmp_path / "inputs", copies(3, 400), 3)
+    run(tmp_path / "run", inputs, settings)
+    expected = kept_by_reading(tmp_path / "run")
+    alone = final(inputs, settings, tmp_path / "alone", None)
+    assert [*read_lines(tmp_path / "alone")] == expected
+    assert final(inputs, settings, tmp_path / "again", tmp_path / "run" / "index") == alone
+    assert final(inputs, settings, tmp_path / "again", tmp_path / "run" / "index") == alone
+    assert bytes_of(tmp_path / "run", ["unique"])["unique"].count(b'"new_representative"') > 10
+
+
+def test_what_has_no_last_choice_is_refused(tmp_path: Path) -> None:
+    (path,) = written(tmp_path / "inputs", copies(3, 5), 1)
+    out = tmp_path / "out"
+    for settings, inputs, said in (
+        (Settings(window="1h", time_field="at"), [path], "--final cannot be used with window = '1h'"),
+        (Settings(shards=2), [path], "--final cannot be used with shards = 2"),
+        (Settings(), ["-"], "--final reads the inputs twice"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            final(inputs, settings, out, None)
+    out.write_text("of somebody else")
+    with pytest.raises(OutputError, match="is there already"):
+        final([path], Settings(), out, tmp_path / "index")

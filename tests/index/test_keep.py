@@ -1,0 +1,149 @@
+"""Which copy is kept: an index says what the model says, whatever batches, erasing and restarts."""
+
+import random
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from support.feeds import drifting_and_changing, families
+from support.in_memory import temporary_folder
+from support.indexes import SURE, UNIQUE, agreed, in_pieces, opened, same, verdicts_of
+from support.long_form import LONG, rotating
+from support.short_histories import short_histories
+
+from stream_lsh.documents.document import Document
+from stream_lsh.embedded.information import information
+from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.settings.model import Settings
+
+KEEP = ("longest", "newest", "best")
+
+
+def keeping(keep: str, **more: Any) -> Settings:
+    return Settings(**more, keep=keep, rank_field="rank" if keep == "best" else None)
+
+
+def ranked(documents: list[Document], chance: random.Random) -> list[Document]:
+    """Each with one of four ranks; 0 is also the rank of a deletion."""
+    return [document if document.deleted else replace(document, rank=chance.randrange(4)) for document in documents]
+
+
+@pytest.mark.parametrize("keep", KEEP)
+@hypothesis_settings(max_examples=300 if LONG else 20, deadline=None)
+@given(
+    short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
+    st.integers(0),
+)  # fmt: skip
+def test_short_histories(
+    keep: str, documents: list[Document], window: str | None, updates: bool, erasing: bool, seed: int
+) -> None:
+    chance = random.Random(seed)
+    settings = keeping(
+        keep, **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **UNIQUE, window=window,
+        on_conflict="update" if updates else "reject", memtable_documents=chance.choice((16, 16, 65536)),
+    )  # fmt: skip
+    with temporary_folder() as folder:
+        agreed(ranked(documents, chance), settings, folder, chance, erasing=erasing)
+
+
+CASES = [*product(range(40), KEEP, (None, "8m"))]
+
+
+@pytest.mark.parametrize(("seed", "keep", "window"), [(0, "longest", None), *rotating(CASES[1:], 4)])
+def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, keep: str, window: str | None) -> None:
+    settings = keeping(keep, **SURE, **UNIQUE, window=window, on_conflict="update", memtable_documents=16)
+    chance = random.Random(seed)
+    documents = ranked(drifting_and_changing(seed, 3000 if LONG or seed else 1000), chance)
+    found = agreed(documents, settings, tmp_path, chance, erasing=seed % 2 == 0)
+    assert sum(verdict.supersedes is not None for verdict in found) > 5
+    assert sum(verdict.new_representative is not None for verdict in found) > 5
+    facts: Any = information(tmp_path, check=True)
+    assert facts["health"]["problems"] == []
+
+
+@pytest.mark.parametrize(("seed", "keep"), [(1, "newest"), *rotating(product(range(60), KEEP), 6)])
+def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, keep: str) -> None:
+    chance = random.Random(seed)
+    settings = keeping(
+        keep, **{
+            **SURE, "threshold": chance.choice((0.45, 0.6, 0.75)),
+            "segment_documents": chance.choice((100, 200, 1000, 10**6)),
+        }, **UNIQUE, on_conflict="update", window=chance.choice((None, None, "1m", "4m", "15m")),
+        memtable_documents=chance.choice((16, 16, 16, 64)),
+    )  # fmt: skip
+    agreed(ranked(families(seed, 700 if LONG else 450), chance), settings, tmp_path, chance, erasing=True)
+
+
+def edited(seed: int, n: int) -> list[Document]:
+    """Copies of a few texts with small edits and one of four ranks; two of an id in ten, some deletions."""
+    chance, out = random.Random(seed), list[Document]()
+    texts = [[f"word{chance.randrange(400)}" for _ in range(30)] for _ in range(8)]
+    for i in range(n):
+        words = list(chance.choice(texts))
+        for _ in range(chance.randrange(4)):
+            words[chance.randrange(len(words))] = f"word{chance.randrange(400)}"
+        if chance.random() < 0.3:
+            words = words[: chance.randrange(10, 30)]
+        id = str(chance.randrange(i) if i and chance.random() < 0.1 else i)
+        deleted = chance.random() < 0.05
+        out.append(Document(id, deleted=True) if deleted else Document(id, " ".join(words), rank=chance.randrange(4)))
+    return out
+
+
+MEASURES = {
+    "jaccard": {}, "signature": {"verify": "signature"}, "containment": {"measure": "containment", "min_shingles": 8},
+    "levenshtein": {"measure": "levenshtein", "max_distance": 8},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("measure", ["signature", *rotating(["jaccard", "containment", "levenshtein"], 1)])
+def test_measures(tmp_path: Path, measure: str) -> None:
+    """Restarts and erasing change nothing, and equal ranks keep the first copy."""
+    documents = edited(5, 400)
+    equal = [document if document.deleted else replace(document, rank=1) for document in documents]
+    shape = {**MEASURES[measure], "on_conflict": "update", "memtable_documents": 64, "segment_documents": 150}
+    for keep in KEEP:
+        settings = keeping(keep, **shape)
+        with opened(settings, tmp_path / keep) as index:
+            whole = verdicts_of(index, documents, 0)
+        same(in_pieces(documents, settings, tmp_path / f"{keep} pieces", random.Random(3), erasing=True), whole)
+        assert any(verdict.supersedes is not None for verdict in whole)
+    with opened(Settings(**shape), tmp_path / "first") as first, opened(settings, tmp_path / "equal") as index:
+        same(verdicts_of(index, equal, 0), verdicts_of(first, equal, 0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"keep": "best"}, "keep = 'best' needs rank_field"),
+        ({"rank_field": "r"}, "rank_field is for keep = 'best'"),
+        ({"keep": "newest", "rank_order": ("a",)}, "rank_order is for keep = 'best'"),
+        ({"keep": "newest", "shards": 2}, "keep = 'newest' is for one shard"),
+        ({"keep": "newest", "compare_with": "all"}, "keep = 'newest' is for compare_with = 'kept'"),
+        ({"keep": "newest", "measure": "tf-idf"}, "keep is not used with measure = tf-idf"),
+        ({"keep": "longest", "set_field": "set"}, "keep = 'longest' is for texts"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Settings(**settings)
+
+
+def test_kafka_keeps_the_first_copy() -> None:
+    with pytest.raises(UsageError, match="on Kafka the first copy is kept"):
+        KafkaSettings(keep="newest")
+
+
+def test_another_keep_is_refused(tmp_path: Path) -> None:
+    with opened(keeping("newest"), tmp_path):
+        pass
+    with pytest.raises(StoreError, match="keep = 'newest' \\(now 'longest'\\)"), opened(keeping("longest"), tmp_path):
+        pass
+    with opened(Settings(), tmp_path) as index:
+        assert index.settings.keep == "newest"
