@@ -61,14 +61,20 @@ def scanned(
 
 
 def check_tables(store: Store, rankings: Iterable[Ranking]) -> None:
-    """Compare all tables, and pages of tables, with a scan."""
+    """Compare all tables, and pages of tables, with a scan. Without event times only those that need none."""
+    fact = store.named(FACT)
+    timed = fact.get("now", fact["latest"]) is not None
     for asked in ASKED:
+        if not timed and (asked[0] == "growing" or asked[1] is not None):
+            continue
         wanted = scanned(store, *asked)
         for ranking in rankings:
             found = ranking.first(*asked)  # type: ignore[arg-type]
             assert [(row.group.group, row.joined_since) for row in found] == wanted, asked
             assert all(row.stored == store.value(row_key(row.group.group)) for row in found)
     for order, since, until, source, min_total, least in FILTERS:
+        if not timed and (order == "growing" or since is not None or until is not None):
+            continue
         wanted = scanned(store, order, since, None, until, source, min_total, least)
         first, last = (None if time is None else Moment(time, before_latest=True) for time in (since, until))
         named = None if source is None else SourceFilter.of(source)
