@@ -16,13 +16,14 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Literal
 
 from stream_lsh.errors import UsageError
-from stream_lsh.wire.source import Headers
 from stream_lsh.wire.trace_context import trace_of
 from stream_lsh.wording import missing_package
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, SpanContext
+
+    from stream_lsh.wire.source import Headers
 
 MOST_LINKS = 128  # of a span: the default of OTEL_SPAN_LINK_COUNT_LIMIT
 END_SECONDS = 5.0  # that sending the last spans may take

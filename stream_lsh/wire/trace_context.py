@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from stream_lsh.wire.source import Headers
+if TYPE_CHECKING:
+    from stream_lsh.wire.source import Headers
 
 PARENT, STATE = "traceparent", "tracestate"
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _STATE = re.compile(rb"[ -~]{1,512}")
 
-TraceOf = Callable[[int], Headers]
+TraceOf = Callable[[int], "Headers"]
 """From the place of a document in its batch to its trace context."""
 
 

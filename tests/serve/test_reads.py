@@ -32,7 +32,7 @@ async def test_reads_do_not_wait_for_an_import(tmp_path: Path, monkeypatch: pyte
     began, asked, read = asyncio.Event(), threading.Event(), threading.Event()
     loop, add, parts = asyncio.get_running_loop(), service.engine.add, 0
 
-    def slow(*given: Any) -> Any:
+    def slow(*given: Any, **named: Any) -> Any:
         nonlocal parts
         parts += 1
         if parts == 2:
@@ -40,7 +40,7 @@ async def test_reads_do_not_wait_for_an_import(tmp_path: Path, monkeypatch: pyte
             assert asked.wait(PATIENCE)
         if parts == 3:
             assert read.wait(PATIENCE)
-        return add(*given)
+        return add(*given, **named)
 
     monkeypatch.setattr(service.engine, "add", slow)
     ids = ["other", *(f"d{i}" for i in range(3 * PART))]
@@ -87,7 +87,7 @@ async def test_comparisons_are_made_one_at_a_time_and_few_wait(tmp_path: Path, m
     await service.answer(Add(lines("a", "b")))
     release, compare, under_way = threading.Event(), service._compare, 0
 
-    def slow(*given: Any) -> Any:
+    def slow(*given: Any, **named: Any) -> Any:
         nonlocal under_way
         under_way += 1
         assert release.wait(PATIENCE) and under_way == 1

@@ -114,7 +114,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _expected(verdict: Any) -> tuple[Any, ...]:
-    kind, first, of, similarity, group, matches, replaces, representative, representatives = verdict
+    kind, first, of, similarity, group, matches, replaces, representative, representatives, _ = verdict
     listed = [(id, seq, _rounded(value)) for id, seq, value in matches]
     return kind, first, of, _rounded(similarity), group, listed, replaces, representative, list(representatives)
 

@@ -49,9 +49,6 @@ class InOwnLoop:
         """The loop stays until its process ends."""
 
 
-ConsumerThread.Worker = InOwnLoop
-
-
 class Pipeline:
     """A pipeline and its workers.
 
@@ -61,6 +58,7 @@ class Pipeline:
 
     def __init__(self, world: World, cluster: Cluster, **given: Any) -> None:
         self.world, self.cluster = world, cluster
+        ConsumerThread.Worker = InOwnLoop
         self._folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=MEMORY if MEMORY.is_dir() else None))
         self._given = {
             "bootstrap_servers": cluster.bootstrap, "topic_prefix": "sim", "session_timeout_ms": 6000,
