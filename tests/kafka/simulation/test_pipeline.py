@@ -7,6 +7,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from support.kafka import plain
 from support.kafka.feeding import Record
+from support.long_form import only_long
 from support.simulation.cluster import Cluster
 from support.simulation.pipeline import Pipeline, Worker
 from support.simulation.runner import simulated
@@ -26,6 +27,7 @@ async def feed(world: World, cluster: Cluster, topic: str, records: list[Record]
             await asyncio.sleep(world.chance.expovariate(rate))
 
 
+@only_long  # a seed takes up to two minutes among other tests
 @pytest.mark.long
 @pytest.mark.limit(1800)
 @simulated(seeds=4, most=100)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Scenario = Callable[..., Coroutine[Any, Any, Any]]
 AT_ONCE = 2
-REAL_SECONDS = 120  # that a seed may take
+REAL_SECONDS = 600  # that a seed may take
 LAST_LINES = 60  # of a trace that failed
 _server: subprocess.Popen[str] | None = None
 
