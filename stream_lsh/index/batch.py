@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection
 from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.documents.ranks import LOWEST
 from stream_lsh.families.family import Signs
@@ -62,7 +62,6 @@ class AllShingles:
         return self.texts[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])]
 
 
-NO_RANKS = np.empty(0)
 _NOTHING, _HAVE = np.empty(0, np.int64), np.ones(1024, np.bool_)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
