@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.indexes import take_key
 from support.json_lines import read_lines, write_lines
 from support.long_form import rotating
 from support.serving import Serving, events
@@ -26,6 +27,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "euclidean": {"dimensions": 8, "max_distance": 0.5},
     "hamming": {"dimensions": 64, "max_distance": 3, "match_within": ("lang",)},
 }
+KEY = bytes(range(16))  # of all indexes: it decides which terms share a counter, and so a little of a similarity
 FIELDS = {"weighted-jaccard": "basket", "euclidean": "vector", "hamming": "bits"}
 Feed = list[dict[str, Any]]
 
@@ -111,7 +113,9 @@ def served(measure: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     options = [word for name, value in {"measure": measure, **GIVEN[measure]}.items()
                for one in (value if isinstance(value, tuple) else (value,))
                for word in (f"--{name.replace('_', '-')}", str(one))]  # fmt: skip
-    with Serving(tmp_path_factory.mktemp(measure) / "index", *options) as it:
+    folder = tmp_path_factory.mktemp(measure) / "index"
+    take_key(settings_of(measure), folder, KEY)
+    with Serving(folder, *options) as it:
         yield it
 
 
@@ -134,6 +138,7 @@ def test_answers_and_pairs_are_those_of_dedup(
     served: Serving, answered: list[dict[str, Any]], made: tuple[Feed, Feed], measure: str, tmp_path: Path
 ) -> None:
     outputs = {name: str(tmp_path / name) for name in ("verdicts", "pairs")}
+    take_key(settings_of(measure), tmp_path / "index", KEY)
     Job(settings_of(measure), [str(write_lines(tmp_path / "feed", made[0]))], outputs, tmp_path / "index").run()
     assert [unrepeated(answer) for answer in answered] == read_lines(tmp_path / "verdicts")
     pairs = read_lines(tmp_path / "pairs")

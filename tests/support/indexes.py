@@ -14,6 +14,8 @@ from stream_lsh.documents.builder import columns
 from stream_lsh.documents.document import Document
 from stream_lsh.documents.fields import Fields
 from stream_lsh.index.index import Index
+from stream_lsh.index.segments.identity import identity
+from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, verdicts
 from stream_lsh.settings.model import Settings
 from support.feeds import START
@@ -189,3 +191,12 @@ def comparable(verdicts: Sequence[Verdict], settings: Settings) -> list[Verdict]
     if settings.shards == 1 or settings.late:
         return list(verdicts)
     return [Verdict("redelivered") if verdict.kind == "redelivered" else verdict for verdict in verdicts]
+
+
+def take_key(settings: Settings, folder: Path, key: bytes) -> None:
+    """Give a new index this key. It is in the hashes of scopes, and decides which terms share a counter."""
+    folder.mkdir(exist_ok=True)  # of groups, already
+    store = Store(folder / "db", sync=False)
+    facts = identity(store, folder, settings, 0, read_only=False)
+    store.write({name_key("index"): orjson.dumps(facts | {"key": key.hex()})})
+    store.close()

@@ -18,13 +18,12 @@ from stream_lsh.documents.lines import parse_lines
 from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.rows.layout import DELETION, TIME, VALID
-from stream_lsh.index.segments.identity import identity
-from stream_lsh.index.store.rocksdb import Store, name_key
 from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_lines
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame
 from stream_lsh.wire.sequenced import Sequenced
+from support.indexes import take_key
 from support.kafka.feeding import Record, Source
 from support.kafka.group_play import Teller
 
@@ -91,7 +90,7 @@ def answers(
         teller = Teller(folder / "groups", settings.source_field, rules, settings.window_ms)
     frames = list(frames)
     if frames and settings.measure == "tf-idf" and settings.match_within:
-        _take_key(settings, folder, frames[0][0].key)
+        take_key(settings, folder, frames[0][0].key)
     index = _Stamped(settings, folder, durable=False)
     try:
         for sequenced, frame in frames:
@@ -145,15 +144,6 @@ def answers(
             teller.close()
             expected.groups, expected.alerts = teller.events, teller.alerts
     return expected
-
-
-def _take_key(settings: KafkaSettings, folder: Path, key: bytes) -> None:
-    """Give a new index this key. It is in the hashes of scopes, and decides which terms share a counter."""
-    folder.mkdir(exist_ok=True)  # of groups, already
-    store = Store(folder / "db", sync=False)
-    facts = identity(store, folder, settings, 0, read_only=False)
-    store.write({name_key("index"): orjson.dumps(facts | {"key": key.hex()})})
-    store.close()
 
 
 class _Stamped(Index):
