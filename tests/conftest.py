@@ -5,8 +5,10 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,9 @@ from support.missing import missing
 
 import stream_lsh
 from stream_lsh.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 ROOT = Path(__file__).parents[1]
 # bench is not installed. Its folder comes last, so that stream_lsh stays the installed one.
@@ -82,3 +87,14 @@ def shared_data() -> Path:
 def promtool() -> str:
     """Prometheus' tool for rules (CONTRIBUTING.md says where it comes from)."""
     return shutil.which("promtool") or missing("there is no promtool")
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator["Chrome"]:
+    """A headless Chromium."""
+    from bench.browser import browser, installed  # here: few tests need it
+
+    if not installed():
+        missing("there is no chromium with chromedriver (CONTRIBUTING.md)")
+    with browser() as driver:
+        yield driver

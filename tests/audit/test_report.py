@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,9 @@ import pytest
 from support.browsing import CSS, axe, violations
 from support.commands import run
 from support.json_lines import read_lines, write_lines
-from support.missing import missing
 from support.waiting import until
 
-from bench.browser import browser, installed, requests, show, value
+from bench.browser import requests, show, value
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -22,15 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 HOSTILE = "<img src=x onerror=document.title='caught'>"
 TEXT = f"The council {HOSTILE} has voted for the new bridge over the river; work begins in spring and takes two years"
-
-
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Chrome]:
-    """A headless Chromium."""
-    if not installed():
-        missing("there is no chromium with chromedriver (CONTRIBUTING.md)")
-    with browser() as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")
