@@ -89,7 +89,7 @@ class Cluster:
         self.nodes = [Node(self, number) for number in range(nodes)]
         self.topics: dict[str, Topic] = {}
         self.broker_config = dict(BROKER_DEFAULTS)
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
         self._group_delay = group_delay
         self._coordinators = {number: number for number in range(nodes)}
         self.transactions = Transactions(world, self.loop, self)
@@ -128,15 +128,11 @@ class Cluster:
     def leader(self, place: Place) -> int:
         return self.topics[place[0]].leaders[place[1]]
 
-    @property
-    def groups(self) -> dict[str, Group]:
-        return self._groups
-
     def group(self, name: str) -> Group:
         """A group, new if need be."""
-        if name not in self._groups:
-            self._groups[name] = Group(self.world, self.loop, name, self._group_delay)
-        return self._groups[name]
+        if name not in self.groups:
+            self.groups[name] = Group(self.world, self.loop, name, self._group_delay)
+        return self.groups[name]
 
     def offsets(self, group: str) -> Offsets:
         return self.group(group).offsets
@@ -191,6 +187,6 @@ class Cluster:
 
     def expire_offsets(self, group: str) -> None:
         """Forget what a group without members has committed, as brokers do after seven days."""
-        found = self._groups.get(group)
+        found = self.groups.get(group)
         if found is not None and not found.members:
             found.offsets.committed.clear()

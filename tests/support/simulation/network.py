@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -82,7 +81,6 @@ class Transport(asyncio.Transport):
         self._busy = True
         head, ask = wire.decoded(self._waiting.pop(0))
         network = self.network
-        network.requests[head.name] += 1
         if network.noted:
             network.world.note(self.loop.process, head.name)
         outcome = network.fault(self.loop.process, head, ask)
@@ -144,14 +142,12 @@ class Transport(asyncio.Transport):
 
 
 class Network:
-    """All connections. fault: decides what happens to each request; requests: how many of each there were; noted: each
-    is in the trace."""
+    """All connections. fault: decides what happens to each request; noted: whether each is in the trace."""
 
     def __init__(self, world: World, loop: Loop, nodes: dict[tuple[str, int], Node]) -> None:
         self.world, self.loop, self._nodes = world, loop, nodes
         self.transports: dict[Transport, None] = {}
         self.fault: Callable[[Process, wire.Head, dict[str, Any]], Outcome] = lambda process, head, ask: GOOD
-        self.requests: Counter[str] = Counter()
         self.noted = bool(os.environ.get("SIMULATION_TRACE"))
 
     def connect(self, loop: Loop, factory: Callable[[], Any], host: str, port: int) -> tuple[Transport, Any]:

@@ -131,7 +131,6 @@ class Process:
         self.world, self.name = world, name
         self.loops: list[Loop] = []
         self.frozen = self.killed = False
-        self._begun: list[asyncio.Task[Any]] = []
         self.loop = Loop(world, self)
 
     def __repr__(self) -> str:
@@ -153,7 +152,6 @@ class Process:
                 result.set_result(task.result())
 
         task.add_done_callback(lambda task: self.world.main.loop.call_soon(ended, task))
-        self._begun.append(task)
         return result
 
     def freeze(self) -> None:
