@@ -23,7 +23,7 @@ KEPT = {"decision_lag": 2 * BLOCK}
 ])  # fmt: skip
 def test_frame_answers_as_embedded(tmp_path: Path, given: dict[str, object]) -> None:
     settings = settings_of(**given)
-    documents = feed_of(settings, 420)
+    documents = feed_of(settings, 340)
     log = frames(settings, documents)
     expected = each_frame(settings, log, tmp_path / "embedded", documents)
     pipe = Pipe(settings, log, tmp_path / "pipe")
@@ -34,7 +34,7 @@ def test_frame_answers_as_embedded(tmp_path: Path, given: dict[str, object]) -> 
         for copy, changes in zip(copies, pipe.changes, strict=True):
             copy.deactivate()
             copy.apply([(at, changes[at])])
-        if at % 3:
+        if at % 4:
             continue
         for copy in copies:
             copy.activate()
@@ -43,7 +43,7 @@ def test_frame_answers_as_embedded(tmp_path: Path, given: dict[str, object]) -> 
         reader = FrameReader(settings, KEY, copies, [d for d in known if d.documents > place] if settings.late else [])
         assert verdict_lines(checked(reader, columns(documents)).judgement) == expected[at], f"frame {at}"
         asked += 1
-    assert asked > 5
+    assert asked >= 4
     for copy in copies:
         copy.close()
     pipe.close()
