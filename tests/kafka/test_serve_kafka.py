@@ -191,6 +191,14 @@ def test_the_same_answers_as_of_an_index(pipeline: Pipeline, tmp_path: Path) -> 
         assert len(members) == largest["total_members"]
         assert service.client.get("/v1/groups/1").status_code == 404
 
+        def pairs(one: Serving, **given: object) -> set[tuple[Any, ...]]:
+            rows = one.client.get("/v1/pairs", params={"limit": 1000, **given}).json()["pairs"]
+            return {(row["older"], row["newer"], row["similarity"], row["verified"]) for row in rows}
+
+        until(lambda: len(pairs(service)) == len(pairs(index)))
+        for given in ({}, {"best": True}, {"source": ours["documents"][0]["source"]}, {"min_similarity": 0.9}):
+            assert pairs(service, **given) == pairs(index, **given) != set()
+
         problem = service.client.post("/v1/documents", headers=JSON, content=b'{"id": "x"}')
         assert (problem.status_code, problem.json()["verdict"]["reason"]) == (422, "missing_field")
         assert problem.headers["content-type"] == "application/problem+json"
