@@ -106,6 +106,8 @@ class Documents:
             return "the index does not store the texts that it would compare (measure = jaccard, verify = exact)"
         if settings.compare_with != "kept":
             return "the index has compare_with = all"
+        if settings.keep_per is not None:
+            return "every source keeps a copy of its own (keep_per)"
         if settings.match_within:
             return "documents match within fields (match_within), which the index does not keep"
         return None

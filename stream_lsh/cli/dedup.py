@@ -45,7 +45,7 @@ def dedup(context: click.Context, /, **_: Any) -> None:
     given = [option for option, value in needing.items() if value is not None]
     if params["no_groups"] and given:
         raise UsageError(f"{given[0]} is for groups; leave out --no-groups")
-    if given == ["--source-field"] and params["folder"] is None:
+    if given == ["--source-field"] and params["folder"] is None and params["keep_per"] is None:
         raise UsageError("--source-field is for groups, which an index keeps: add --index DIR or --groups FILE")
     if params["final"] and params["only_new"]:
         raise UsageError("--final writes all that is kept at the end; leave out --only-new")

@@ -15,7 +15,7 @@ from stream_lsh.cli.group import Option
 from stream_lsh.errors import UsageError
 from stream_lsh.families.measure import MEASURES, unused
 from stream_lsh.settings.errors import choices_of, is_list, near
-from stream_lsh.settings.model import KEEP, Settings
+from stream_lsh.settings.model import KEEP, PER, Settings
 from stream_lsh.settings.sources import CONFIG, PREFIX
 
 _CONFIG_SHOWN = "stream_lsh.config_shown"  # key of click's meta
@@ -39,13 +39,13 @@ SECTIONS = {
         "vector_field", "bits_field", "max_document_bytes",
     ),
     INDEX: (
-        *KEEP, "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows", "segment_documents",
-        "memtable_documents", "cache_bytes", "erase_hours",
+        *KEEP, PER[0], "on_conflict", "window", "max_future", "shards", "decision_lag", "max_bucket_rows",
+        "segment_documents", "memtable_documents", "cache_bytes", "erase_hours",
     ),
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
-COMMON = (*(name for name in SETTINGS if name not in KEEP), "source_field")
+COMMON = (*(name for name in SETTINGS if name not in (*KEEP, *PER)), "source_field")
 OF_TOPICS = ("partitions", "replication_factor", "unique_timestamps")
 """What only `topics create` looks at."""
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
@@ -93,10 +93,11 @@ class Columns:
         """
         if isinstance(self.scopes, np.ndarray):
             return self.scopes
-        if not self.scopes:
-            return np.empty(0, np.uint64)
-        ends = np.cumsum(list(map(len, self.scopes)), dtype=np.int64)
-        return siphash128(b"".join(self.scopes), ends, key)[:, 1].copy()
+        return _hashes(self.scopes, key) if self.scopes else np.empty(0, np.uint64)
+
+    def source_hashes(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """uint64[n], the hashes of the sources under the same key. All documents without a source have one."""
+        return _hashes(self.sources or [b""] * len(self), key)
 
     def part(self, begin: int, end: int) -> Columns:
         """The documents [begin, end)."""
@@ -186,3 +187,7 @@ def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:
         return together.encode("ascii"), np.array([*accumulate(map(len, texts))], np.int64)
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     return b"".join(encoded), np.array([*accumulate(map(len, encoded))], np.int64)
+
+
+def _hashes(texts: Sequence[bytes], key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return siphash128(b"".join(texts), np.cumsum(list(map(len, texts)), dtype=np.int64), key)[:, 1].copy()

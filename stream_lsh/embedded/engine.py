@@ -129,7 +129,9 @@ class Engine:
     @cached_property
     def fields(self) -> Fields:
         """The JSON fields that hold a document's parts."""
-        source = self.groups.source_field if self.groups is not None else None
+        source = self.settings.source_field if self.settings.keep_per is not None else None
+        if self.groups is not None:
+            source = self.groups.source_field
         return replace(self.settings.document_fields, source_field=source)
 
     def add(self, columns: Columns, signed: SignedBatch | None = None, trace_of: TraceOf = no_trace) -> Judged:

@@ -59,7 +59,8 @@ def query_with(
     """`query` with an open index."""
     own = index.settings
     time = own.time_field if own.on_conflict == "update" else None  # which may make a document outdated
-    fields = replace(own.document_fields, time_field=time, source_field=None, deleted_field=None, envelope=None)
+    named = own.source_field if own.keep_per is not None else None
+    fields = replace(own.document_fields, time_field=time, source_field=named, deleted_field=None, envelope=None)
     opened = [open_input(name, fields) for name in inputs]
     for source in opened:
         source.check()

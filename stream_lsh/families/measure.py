@@ -111,6 +111,7 @@ def unused(measure: Measure) -> set[str]:
             "target_recall",
             "max_verified_matches",
             "keep",
+            "keep_per",
         }
         return (idle | {"set_field"}) - {"measure", "tokens"}
     if measure == "hamming":

@@ -62,6 +62,7 @@ class AllShingles:
         return self.texts[int(self.ends[i - 1]) if i else 0 : int(self.ends[i])]
 
 
+NO_SOURCES = np.empty(0, np.uint64)
 _NOTHING, _HAVE = np.empty(0, np.int64), np.ones(1024, np.bool_)
 NO_SHINGLES = AllShingles(
     ShingleSets(np.empty(0, np.uint64), np.zeros(1, np.int64), np.zeros(0, np.bool_)), b"", _NOTHING
@@ -112,9 +113,13 @@ def _signed(signer: Signs, hashes: Hashes, settings: Settings, columns: Columns,
     if want_texts:
         frames = text_frames(settings, columns, sizes, owner, all_packed=False)
     shingle_sets = (signed.shingles, signed.offsets) if hashes.samples else None
+    sources = NO_SOURCES
+    if settings.keep_per is not None:  # the text of another source is another text
+        sources = columns.source_hashes(signer.key)
+        signed.fingerprints[:, 0] ^= sources
     documents = batch_of(
         hashes, columns.ids, owner, signed.signatures, signed.fingerprints, sizes, columns.times, shingle_sets,
-        ranks_of(settings, columns),
+        ranks_of(settings, columns), sources,
     )  # fmt: skip
     if columns.deleted:
         documents.what[columns.deleted] = layout.DELETION
@@ -152,6 +157,7 @@ def batch_of(
     times: NDArray[np.int64],
     sets: Keys | None = None,
     ranks: NDArray[np.float64] = NO_RANKS,
+    sources: NDArray[np.uint64] = NO_SOURCES,
 ) -> layout.Batch:
     """The kernels' view of documents. Without a size a document is not VALID. SEQ and stream times are to be set.
 
@@ -163,7 +169,7 @@ def batch_of(
     if sets is not None:  # for containment candidates: the number of keys is in the signature
         signatures[:, -8:] = (np.diff(starts) - 2).astype("<u8").view(np.uint8).reshape(-1, 8)
     log = np.zeros(len(ids), np.int64)
-    return layout.Batch.of(words, what, owner, keys, starts, as_words(signatures).reshape(-1), log, ranks)
+    return layout.Batch.of(words, what, owner, keys, starts, as_words(signatures).reshape(-1), log, ranks, sources)
 
 
 def ranks_of(settings: Settings, columns: Columns) -> NDArray[np.float64]:

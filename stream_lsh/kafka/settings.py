@@ -262,11 +262,12 @@ class KafkaSettings(Settings):
 
     @model_validator(mode="after")
     def _keeps_first(self) -> KafkaSettings:
-        if self.keep != "first":
-            raise ValueError(
-                f"keep = {self.keep!r} is for an index of this machine; on Kafka the first copy is kept: leave it out, "
-                "or use dedup, serve or the Python API"
-            )
+        for name in ("keep", "keep_per"):
+            if (value := getattr(self, name)) not in ("first", None):
+                raise ValueError(
+                    f"{name} = {value!r} is for an index of this machine; on Kafka the first copy is kept: leave it "
+                    "out, or use dedup, serve or the Python API"
+                )
         return self
 
     @model_validator(mode="after")

@@ -56,6 +56,20 @@ def check_keep(
         raise ValueError("keep = 'longest' is for texts; use keep = 'best' with rank_field")
 
 
+def check_keep_per(keep_per: str | None, source_field: str | None, compare_with: str, shards: int) -> None:
+    """Raise ValueError if `keep_per` does not go with other settings."""
+    if keep_per is None:
+        return
+    if source_field is None:
+        raise ValueError(f"keep_per = {keep_per!r} needs source_field, the field of the source")
+    if compare_with != "kept":
+        raise ValueError(
+            f"keep_per = {keep_per!r} is for compare_with = 'kept'; with {compare_with!r} every document is kept"
+        )
+    if shards > 1:
+        raise ValueError(f"keep_per = {keep_per!r} is for one shard; leave out shards, or leave it out")
+
+
 def refuse_others(where: str, others: Sequence[str], clash: str) -> None:
     """Raise StoreError if settings were given that are others in an index, or that do not go together with those that
     it has (`clash`: why)."""

@@ -34,7 +34,14 @@ from stream_lsh.families.measure import (
     unused,
 )
 from stream_lsh.families.tuning import SIGNATURE_ERROR, Banding
-from stream_lsh.settings.checks import MOST_POSTINGS, check_keep, check_room, check_used, refuse_others
+from stream_lsh.settings.checks import (
+    MOST_POSTINGS,
+    check_keep,
+    check_keep_per,
+    check_room,
+    check_used,
+    refuse_others,
+)
 from stream_lsh.settings.errors import allowed, explain, is_flag
 from stream_lsh.settings.sources import gathered
 from stream_lsh.text.settings import STEPS, SigningSettings, parse_shingles, parse_steps
@@ -48,6 +55,7 @@ ANSWERS = (
 )  # fmt: skip
 ENVELOPE = "envelope"
 KEEP = ("keep", "rank_field", "rank_order")  # fix answers where a kept document may be superseded
+PER = ("keep_per", "source_field")  # fix answers where every source keeps a copy
 LATE, WITHIN = "decision_lag", "match_within"  # fix answers where some are decided late, and where it is given
 WINDOW = ("window", "max_future", "time_field")  # fix answers where there is a window
 UPDATES = ("on_conflict", "time_field", "deleted_field")  # fix answers where ids are updated
@@ -134,6 +142,10 @@ class Settings(BaseModel):
     )  # fmt: skip
     rank_order: tuple[str, ...] = Field(
         default=(), description="keep = best: values of rank_field, the best first; all others rank lowest"
+    )
+    keep_per: Literal["source"] | None = Field(
+        default=None,
+        description="source: each source (source_field) keeps a copy of its own (default: one copy is kept of all)",
     )
     on_conflict: Literal["reject", "update"] = Field(
         default="reject",
@@ -279,6 +291,7 @@ class Settings(BaseModel):
             self.keep, self.rank_field, self.rank_order, self.compare_with, self.shards,
             texts=self.item is None and self.set_field is None,
         )  # fmt: skip
+        check_keep_per(self.keep_per, self.source_field, self.compare_with, self.shards)
         if self.max_future is not None and self.window is None:
             raise ValueError("max_future is for indexes with a window; give window too, or leave it out")
         if self.envelope == "debezium" and not self.updates:
@@ -425,6 +438,7 @@ class Settings(BaseModel):
             (self.late, (LATE,)), (self.match_within, (WITHIN,)), (self.envelope, (ENVELOPE,)),
             (self.window is not None, WINDOW),
             (self.updates, UPDATES), (self.measure == "tf-idf", TIMED), (self.keep != "first", KEEP),
+            (self.keep_per is not None, PER),
         ):  # fmt: skip
             values |= {name: getattr(self, name) for name in names if matter}
         return json.loads(json.dumps(values))  # type: ignore[no-any-return]  # tuples become lists

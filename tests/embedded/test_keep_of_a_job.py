@@ -11,6 +11,7 @@ from support.json_lines import read_lines
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.querying import query
 from stream_lsh.errors import OutputError, UsageError
 
 
@@ -35,9 +36,9 @@ def final(inputs: Sequence[str], settings: Settings, path: Path, folder: Path | 
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("keep", ["first", "longest", "newest"])
-def test_the_last_choice_is_what_the_lines_leave(tmp_path: Path, keep: str) -> None:
-    settings = Settings(**SURE, **FIELDS, keep=keep)
+@pytest.mark.parametrize(("keep", "per"), [("first", None), ("longest", None), ("newest", "source")])
+def test_the_last_choice_is_what_the_lines_leave(tmp_path: Path, keep: str, per: str | None) -> None:
+    settings = Settings(**SURE, **FIELDS, keep=keep, keep_per=per)
     inputs = written(tmp_path / "inputs", copies(3, 400), 3)
     run(tmp_path / "run", inputs, settings)
     expected = kept_by_reading(tmp_path / "run")
@@ -61,3 +62,16 @@ def test_what_has_no_last_choice_is_refused(tmp_path: Path) -> None:
     out.write_text("of somebody else")
     with pytest.raises(OutputError, match="is there already"):
         final([path], Settings(), out, tmp_path / "index")
+
+
+def test_each_source_keeps_a_copy(tmp_path: Path) -> None:
+    """Without groups, and where a query names the source or leaves it out."""
+    lines = [{"id": i, "text": "a bridge over the river", "outlet": outlet} for i, outlet in enumerate("xyxy")]
+    (path,) = written(tmp_path / "inputs", [*lines, {"id": 4, "text": lines[0]["text"]}], 1)
+    settings = Settings(shingles="words:1", source_field="outlet", keep_per="source")
+    unique = tmp_path / "unique"
+    Job(settings, [path], {"unique": str(unique)}, tmp_path / "index", no_groups=True).run()
+    assert [line["id"] for line in read_lines(unique)] == [0, 1, 4]
+    query(settings, [path], str(tmp_path / "said"), tmp_path / "index")
+    found = [line["duplicate_of"] for line in read_lines(tmp_path / "said")]
+    assert found == [0, 1, 0, 1, 4]

@@ -23,29 +23,41 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 
 KEEP = ("longest", "newest", "best")
+PER_SOURCE: dict[str, Any] = {"keep_per": "source", "source_field": "source"}
 
 
-def keeping(keep: str, **more: Any) -> Settings:
-    return Settings(**more, keep=keep, rank_field="rank" if keep == "best" else None)
+def keeping(keep: str, *, per_source: bool = False, **more: Any) -> Settings:
+    return Settings(
+        **more, **(PER_SOURCE if per_source else {}), keep=keep, rank_field="rank" if keep == "best" else None
+    )
 
 
 def ranked(documents: list[Document], chance: random.Random) -> list[Document]:
-    """Each with one of four ranks; 0 is also the rank of a deletion."""
-    return [document if document.deleted else replace(document, rank=chance.randrange(4)) for document in documents]
+    """Each with one of four ranks, of which 0 is also the rank of a deletion; of one of two sources, or of none."""
+    return [
+        document
+        if document.deleted
+        else replace(document, rank=chance.randrange(4), source=chance.choice((None, "x", "x", "y")))
+        for document in documents
+    ]
 
 
-@pytest.mark.parametrize("keep", KEEP)
+WAYS = [*((keep, False) for keep in KEEP), ("first", True), ("best", True), ("newest", True)]
+
+
+@pytest.mark.parametrize(("keep", "per_source"), WAYS)
 @hypothesis_settings(max_examples=300 if LONG else 20, deadline=None)
 @given(
     short_histories(), st.sampled_from((None, None, "1s", "10s", "2m", "20m")), st.booleans(), st.booleans(),
     st.integers(0),
 )  # fmt: skip
 def test_short_histories(
-    keep: str, documents: list[Document], window: str | None, updates: bool, erasing: bool, seed: int
+    keep: str, per_source: bool, documents: list[Document], window: str | None, updates: bool, erasing: bool, seed: int
 ) -> None:
     chance = random.Random(seed)
     settings = keeping(
-        keep, **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **UNIQUE, window=window,
+        keep, per_source=per_source, **{**SURE, "segment_documents": chance.choice((20, 60, 1000, 10**6))}, **UNIQUE,
+        window=window,
         on_conflict="update" if updates else "reject", memtable_documents=chance.choice((16, 16, 65536)),
     )  # fmt: skip
     with temporary_folder() as folder:
@@ -57,7 +69,9 @@ CASES = [*product(range(40), KEEP, (None, "8m"))]
 
 @pytest.mark.parametrize(("seed", "keep", "window"), [(0, "longest", None), *rotating(CASES[1:], 4)])
 def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, keep: str, window: str | None) -> None:
-    settings = keeping(keep, **SURE, **UNIQUE, window=window, on_conflict="update", memtable_documents=16)
+    settings = keeping(
+        keep, per_source=seed % 4 > 1, **SURE, **UNIQUE, window=window, on_conflict="update", memtable_documents=16
+    )
     chance = random.Random(seed)
     documents = ranked(drifting_and_changing(seed, 3000 if LONG or seed else 1000), chance)
     found = agreed(documents, settings, tmp_path, chance, erasing=seed % 2 == 0)
@@ -71,7 +85,7 @@ def test_a_feed_of_updates_and_deletions(tmp_path: Path, seed: int, keep: str, w
 def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, keep: str) -> None:
     chance = random.Random(seed)
     settings = keeping(
-        keep, **{
+        keep, per_source=seed % 2 == 1, **{
             **SURE, "threshold": chance.choice((0.45, 0.6, 0.75)),
             "segment_documents": chance.choice((100, 200, 1000, 10**6)),
         }, **UNIQUE, on_conflict="update", window=chance.choice((None, None, "1m", "4m", "15m")),
@@ -128,6 +142,10 @@ def test_measures(tmp_path: Path, measure: str) -> None:
         ({"keep": "newest", "compare_with": "all"}, "keep = 'newest' is for compare_with = 'kept'"),
         ({"keep": "newest", "measure": "tf-idf"}, "keep is not used with measure = tf-idf"),
         ({"keep": "longest", "set_field": "set"}, "keep = 'longest' is for texts"),
+        ({"keep_per": "source"}, "keep_per = 'source' needs source_field"),
+        ({**PER_SOURCE, "shards": 2}, "keep_per = 'source' is for one shard"),
+        ({**PER_SOURCE, "compare_with": "all"}, "keep_per = 'source' is for compare_with = 'kept'"),
+        ({**PER_SOURCE, "measure": "tf-idf"}, "keep_per is not used with measure = tf-idf"),
     ],
 )
 def test_what_does_not_go_together_is_refused(settings: dict[str, Any], said: str) -> None:
@@ -138,6 +156,8 @@ def test_what_does_not_go_together_is_refused(settings: dict[str, Any], said: st
 def test_kafka_keeps_the_first_copy() -> None:
     with pytest.raises(UsageError, match="on Kafka the first copy is kept"):
         KafkaSettings(keep="newest")
+    with pytest.raises(UsageError, match="keep_per = 'source' is for an index of this machine"):
+        KafkaSettings(**PER_SOURCE)
 
 
 def test_another_keep_is_refused(tmp_path: Path) -> None:

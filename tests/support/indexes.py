@@ -45,7 +45,8 @@ def opened(settings: Settings, folder: Path, **more: Any) -> Iterator[Index]:
 
 def judged(index: Index, documents: Sequence[Document], first: int, **more: Any) -> Judgement:
     """What the index says of the next documents, the numbers of which begin with `first`."""
-    fields = Fields(set_field=index.settings.set_field, rank_field=index.settings.rank_field)
+    given = index.settings
+    fields = Fields(set_field=given.set_field, rank_field=given.rank_field, source_field=given.source_field)
     signed = index.sign(columns(documents, fields))
     seqs = np.arange(first, first + len(signed))
     return judge(index.match(signed, seqs, **more), signed.ids, seqs, index.settings.max_matches, index)
@@ -175,7 +176,7 @@ def modelled(documents: Sequence[Document], settings: Settings) -> list[Verdict]
     return [
         model.delete(seq, str(d.id), d.time)
         if d.deleted
-        else model.judge(seq, str(d.id), d.text or "", d.time, rank=float(d.rank or 0))
+        else model.judge(seq, str(d.id), d.text or "", d.time, rank=float(d.rank or 0), source=d.source)
         for seq, d in enumerate(documents)
     ]
 

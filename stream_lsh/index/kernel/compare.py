@@ -6,7 +6,7 @@ from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import gather, gather_provisional, leader, nominate, rank
 from stream_lsh.index.kernel.containment import gather_containment
 from stream_lsh.index.kernel.known import with_text
-from stream_lsh.index.kernel.row_access import agreement_with, word
+from stream_lsh.index.kernel.row_access import agreement_with, of_another_source, word
 from stream_lsh.index.kernel.verify import verify
 from stream_lsh.index.kernel.work import CODE_AND_TWO, DONE, NO_ROOM, NOTHING, NUMBER, WORK
 from stream_lsh.index.rows.layout import EXACT, KIND, MORE, NOT_COMPARED, OLDEST, OLDEST_SEQ, ROW, SUPERSEDED, UNIQUE
@@ -77,6 +77,8 @@ def is_similar(i, old, work):  # type: ignore[no-untyped-def]
     """Whether document i is similar to a row. Returns DONE or what is missing, and the row or -1. The results of i are
     not changed."""
     limits, signatures, results = work.limits, work.batch.signatures, work.results
+    if of_another_source(i, old, work):
+        return DONE, NOTHING
     if limits.samples:
         if word(work.rows, old, work.rows.signature_at) != signatures[i * limits.signature]:
             return DONE, NOTHING

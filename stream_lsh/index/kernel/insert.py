@@ -96,6 +96,8 @@ def store(i, original, leader, work):  # type: ignore[no-untyped-def]
         new[rows.signature_at + k] = signatures[begin + k]
     if limits.rank_at:
         new[limits.rank_at] = bits_of(batch.ranks[i])
+    if limits.source_at:
+        new[limits.source_at] = batch.sources[i]
     ring, at = rows.ring, row & ring_mask
     for k in range(limits.head):
         ring[at * limits.head + k] = signatures[begin + k]

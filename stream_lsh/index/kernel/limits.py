@@ -50,6 +50,7 @@ def limits_of(settings: Settings, shape: Shape, secret: np.uint64) -> Limits:
         keep=settings.keep != "first",
         newest=settings.keep == "newest",
         rank_at=shape.rank_at,
+        source_at=shape.source_at,
         threshold=settings.least,
         full=FULL if containment else ranked + padding,
         floor=floor if containment else floor + padding,

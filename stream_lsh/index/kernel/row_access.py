@@ -158,6 +158,13 @@ def outranks(i, row, work):  # type: ignore[no-untyped-def]
 
 
 @njit
+def of_another_source(i, row, work):  # type: ignore[no-untyped-def]
+    """Whether, with `keep_per`, document i and a row are of two sources: they may be kept beside each other."""
+    at = work.limits.source_at
+    return at != 0 and word(work.rows, row, at) != work.batch.sources[i]
+
+
+@njit
 def visible(rows, row):  # type: ignore[no-untyped-def]
     """Whether a row is live and in the window."""
     return row >= rows.seen and mark_of(rows.deleted_rows, row) == MARK_LIVE

@@ -7,7 +7,15 @@ from numba import types
 
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import best, copies, oldest_copy
-from stream_lsh.index.kernel.row_access import agreement_with, note_of, outranks, same_hash, visible, word
+from stream_lsh.index.kernel.row_access import (
+    agreement_with,
+    note_of,
+    of_another_source,
+    outranks,
+    same_hash,
+    visible,
+    word,
+)
 from stream_lsh.index.kernel.shingle_sets import (
     BELOW,
     CONTAINS,
@@ -53,12 +61,15 @@ _ENOUGH = np.int64(1 << 20)  # elements of the sets that are read at a time
 
 @far(CODE_AND_TWO(types.int64, WORK))
 def verify(i, work):  # type: ignore[no-untyped-def]
-    """Verify the candidates, the best first, until enough match. Returns DONE or what is missing, how many were
-    verified, and the row of the same text in this segment, or -1."""
+    """Verify the candidates, the best first, until enough match; with `keep_per`, in the own source and in others.
+    Returns DONE or what is missing, how many were verified, and the row of the same text in this segment, or -1."""
     rows, limits, scratch = work.rows, work.limits, work.scratch
-    compared, matched, original = _FIRST, _FIRST, NOTHING
+    compared, matched, elsewhere, original = _FIRST, _FIRST, _FIRST, NOTHING
     while scratch.candidates > 0 and compared < limits.max_candidates and matched < limits.matches:
         row, agreement = best(scratch)
+        other = of_another_source(i, row, work)
+        if other and elsewhere == limits.matches:
+            continue
         same = agreement == limits.full and same_hash(rows, row, TEXT, work.batch, i)
         if limits.exact:
             similar, code = _exact(i, row, agreement >= limits.likely, work)
@@ -72,10 +83,13 @@ def verify(i, work):  # type: ignore[no-untyped-def]
         compared += 1
         if similar == BELOW:
             continue
-        matched += 1
+        if other:
+            elsewhere += 1
+        else:
+            matched += 1
         if same and row >= max(work.memory.first, rows.seen):
             original = row
-        code = _matched(i, row, similar, same, work)
+        code = _matched(i, row, similar, same, other, work)
         if code != DONE:
             return code, compared, original
     return DONE, compared, original
@@ -156,7 +170,7 @@ def _estimate(i, row, work):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
+def _matched(i, row, similar, same, other, work):  # type: ignore[no-untyped-def]
     """Add a verified match; with `compare_with = all` also the newest of its copies, as many as are listed, and the
     number of the others. A row outside the window is there for its copies only. Returns DONE or what there is no room
     for."""
@@ -167,7 +181,7 @@ def _matched(i, row, similar, same, work):  # type: ignore[no-untyped-def]
     larger = similar < BELOW  # the document contains the row, and is not contained in it
     if larger:
         similar /= CONTAINS
-    if larger and limits.unique:  # that does not drop the document
+    if other or (larger and limits.unique):  # that does not drop the document
         emit(i, row, similar, same, work)
         return DONE
     if limits.keep and outranks(i, row, work):  # nor does that

@@ -101,6 +101,7 @@ class Batch(Struct):
         keys, starts: document i has keys[starts[i]:starts[i + 1]], see `keys.Keys`.
         log: their stream times, with a window.
         ranks: with `keep`, where it depends on the document.
+        sources: with `keep_per`, their hashes.
     """
 
     words: Words2  # [n, MASK]
@@ -111,15 +112,16 @@ class Batch(Struct):
     signatures: Words  # [n * S]
     log: Numbers
     ranks: Reals
+    sources: Words
 
     @classmethod
     def of(
         cls, words: Words2, what: Bytes, owner: Numbers, keys: Words, starts: Numbers, signatures: Words, log: Numbers,
-        ranks: Reals,
+        ranks: Reals, sources: Words,
     ) -> Self:  # fmt: skip
         return cls.of_arrays(
             _fill, words=words, what=what, owner=owner, keys=keys, starts=starts, signatures=signatures, log=log,
-            ranks=ranks,
+            ranks=ranks, sources=sources,
         )  # fmt: skip
 
     @property
@@ -134,12 +136,12 @@ class Batch(Struct):
 
 
 @njit
-def _fill(out, words, what, owner, keys, starts, signatures, log, ranks):  # type: ignore[no-untyped-def]
+def _fill(out, words, what, owner, keys, starts, signatures, log, ranks, sources):  # type: ignore[no-untyped-def]
     out[0], out[1], out[2] = words.ctypes.data, words.shape[0], words.shape[1]
     out[3], out[4], out[5], out[6] = what.ctypes.data, len(what), owner.ctypes.data, len(owner)
     out[7], out[8], out[9], out[10] = keys.ctypes.data, len(keys), starts.ctypes.data, len(starts)
     out[11], out[12], out[13], out[14] = signatures.ctypes.data, len(signatures), log.ctypes.data, len(log)
-    out[15], out[16] = ranks.ctypes.data, len(ranks)
+    out[15], out[16], out[17], out[18] = ranks.ctypes.data, len(ranks), sources.ctypes.data, len(sources)
     return out.ctypes.data
 
 
@@ -192,6 +194,7 @@ class Limits(Struct):
     keep: Flag  # a kept document may be superseded
     newest: Flag  # by any later one
     rank_at: Number  # word of a row's rank; 0 = it has none
+    source_at: Number  # word of a row's source, with `keep_per`; otherwise 0
     threshold: Real
     full: Number  # agreement of equal signatures
     floor: Number  # least agreement of a candidate

@@ -51,6 +51,9 @@ class Shape:
         self.signature_at = self.log_at + (settings.window is not None)
         self.rank_at = self.signature_at + self.signature_words if settings.ranks else 0
         self.width = self.signature_at + self.signature_words + settings.ranks
+        self.source_at = 0
+        if settings.keep_per is not None:
+            self.source_at, self.width = self.width, self.width + 1
         # The first words of a signature, by which candidates are ranked.
         most = max(layout.HEAD_COMPONENTS * self.components.bits // 64, layout.HEAD_WORDS)
         self.head_words = min(self.signature_words, most)

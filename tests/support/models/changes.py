@@ -44,7 +44,7 @@ class Seen:
     kept: it stands for its group, from the beginning or as a new representative. live: neither replaced nor deleted.
     dropped_for: the version that its verdict names. shard, block: where it is stored, and since which block of the log
     it stands. rank: the higher, the better. dropped: number of the record by which it was dropped or superseded.
-    superseded: whose place it has taken.
+    superseded: whose place it has taken. source: where one of each is kept; otherwise None.
     """
 
     id: Any
@@ -61,6 +61,7 @@ class Seen:
     rank: float = 0
     dropped: int = -1
     superseded: Seen | None = None
+    source: Any = None
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -82,13 +83,15 @@ class Model:
     """window: of stream time, 0 = nothing is forgotten. update: an id with another text replaces the version before it.
     shards, block: several that keep get the removals and the decisions when the second block after it begins.
     compare: how similar two are, the Jaccard similarity of their words if nothing else is said. stays: whether who
-    comes is kept beside one that he is similar to, as he contains it. keep: which copy is kept."""
+    comes is kept beside one that he is similar to, as he contains it. keep: which copy is kept. per_source: one of each
+    source."""
 
     def __init__(
         self, window: int, threshold: float, *, unique: bool, update: bool = False, shards: int = 1, block: int = 0,
         compare: Compare | None = None, stays: Callable[[Seen, Seen], bool] | None = None, keep: str = "first",
+        per_source: bool = False,
     ) -> None:  # fmt: skip
-        self.stays, self.keep = stays, keep
+        self.stays, self.keep, self.per_source = stays, keep, per_source
         self.compare, self.by_words = compare or _jaccard, compare is None
         self.window, self.threshold, self.unique, self.update = window, threshold, unique, update
         self.shards, self.block, self.at, self.records = shards, block, 0, 0  # records: their number
@@ -100,19 +103,22 @@ class Model:
         self.log = -1
 
     def judge(
-        self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None, rank: float = 0
-    ) -> Verdict:
+        self, seq: int, id: Any, text: str, time: int | None, stamp: int | None = None, rank: float = 0,
+        source: Any = None,
+    ) -> Verdict:  # fmt: skip
         """The verdict on the next document. stamp: by which stream time goes on, where that is not its own time. rank:
-        with keep = "best"."""
+        with keep = "best". source: it counts where each keeps a copy."""
         if not text.split():  # nor does its time count
             return Verdict("rejected", new_representatives=self._representatives())
         self._go_on(time if stamp is None else stamp)
         representatives = self._representatives()
-        return self._judge(seq, id, text, time, rank)._replace(new_representatives=representatives)
+        return self._judge(seq, id, text, time, rank, source if self.per_source else None)._replace(
+            new_representatives=representatives
+        )
 
-    def _judge(self, seq: int, id: Any, text: str, time: int | None, rank: float) -> Verdict:
+    def _judge(self, seq: int, id: Any, text: str, time: int | None, rank: float, source: Any) -> Verdict:
         old = self._known(id)
-        if isinstance(old, Seen) and old.text == text:
+        if isinstance(old, Seen) and old.text == text and old.source == source:
             kind, _, of, similarity, group = old.verdict[:5]
             if of is None:  # the document that it superseded is not named again
                 similarity = None
@@ -124,7 +130,7 @@ class Model:
             return Verdict("rejected")
         if old is not None and _before(time, old.time):
             return Verdict("outdated")
-        new = Seen(id, text, time, self.log, seq, block=self.at)
+        new = Seen(id, text, time, self.log, seq, block=self.at, source=source)
         if self.shards > 1:
             (new.shard,) = owners([orjson.dumps(id)], self.shards).tolist()
         new.rank = {"longest": len(text), "newest": seq, "best": rank}.get(self.keep, 0)
@@ -132,7 +138,11 @@ class Model:
         if isinstance(old, Seen):
             new.kept = new.verdict.kind == "unique"
             if (
-                self.unique and old.kept and new.kept and self.compare(new, old) >= self.threshold
+                self.unique
+                and old.kept
+                and new.kept
+                and old.source == source
+                and self.compare(new, old) >= self.threshold
             ):  # it stays in its place
                 old.live = False
                 new.verdict = new.verdict._replace(
@@ -235,8 +245,9 @@ class Model:
         similar.sort(key=lambda pair: pair[0].seq)
         matches = sorted((-value, other.seq, other.id) for other, value in similar)
         listed = tuple((id, seq, -value) for value, seq, id in matches)
-        if self.unique and self.stays is not None:
-            similar = [pair for pair in similar if not self.stays(new, pair[0])]
+        if self.unique and (self.per_source or self.stays is not None):
+            similar = [pair for pair in similar if pair[0].source == new.source]
+            similar = [pair for pair in similar if self.stays is None or not self.stays(new, pair[0])]
             if not similar:
                 return Verdict("unique", group=new.seq, matches=listed)
         better = [pair for pair in similar if pair[0].rank >= new.rank]
@@ -263,7 +274,7 @@ class Model:
             return similar
         kept = [pair for pair in similar if pair[0].kept]
         known = [pair for pair in kept if not self.block or pair[0].block < self.at - 1]
-        same = [pair for pair in known if pair[0].text == new.text][:1]
+        same = [pair for pair in known if pair[0].text == new.text and pair[0].source == new.source][:1]
         if same and (self.keep == "newest" or same[0][0].rank >= new.rank):
             return same
         return known or kept
@@ -280,7 +291,7 @@ def model_of(
     return Model(
         settings.window_ms, settings.least, unique=settings.compare_with == "kept", update=settings.updates,
         shards=settings.shards, block=settings.block, compare=compare,
-        stays=stays, keep=settings.keep,
+        stays=stays, keep=settings.keep, per_source=settings.keep_per is not None,
     )  # fmt: skip
 
 
