@@ -1,13 +1,15 @@
 """Which copy is kept in the outputs of a run: lines for what is superseded, and the last choice."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.copies import FIELDS, SURE, copies
-from support.jobs import bytes_of, run, written
+from support.jobs import bytes_of, options, run, written
 from support.json_lines import read_lines
+from support.kills import COMMITTING, kill
 
 from stream_lsh import Settings
 from stream_lsh.embedded.job import Job
@@ -72,6 +74,20 @@ def test_each_source_keeps_a_copy(tmp_path: Path) -> None:
     unique = tmp_path / "unique"
     Job(settings, [path], {"unique": str(unique)}, tmp_path / "index", no_groups=True).run()
     assert [line["id"] for line in read_lines(unique)] == [0, 1, 4]
-    query(settings, [path], str(tmp_path / "said"), tmp_path / "index")
+    asked = [line | {"id": f"asked {line['id']}"} for line in read_lines(Path(path))]
+    query(settings, written(tmp_path / "asked", asked, 1), str(tmp_path / "said"), tmp_path / "index")
     found = [line["duplicate_of"] for line in read_lines(tmp_path / "said")]
     assert found == [0, 1, 0, 1, 4]
+
+
+def test_a_killed_run_ends_like_a_whole_one(tmp_path: Path) -> None:
+    """Among so many copies, what was superseded before the kill would be met again behind it."""
+    settings = {**SURE, **FIELDS, "keep": "newest"}
+    inputs = written(tmp_path / "inputs", copies(4, 2000), 8)
+    run(tmp_path / "whole", inputs, Settings(**settings), ["unique", "verdicts"])
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    outputs = [f"--{name}={broken / name}" for name in ("unique", "verdicts")]
+    command = ["dedup", *inputs, "--index", str(broken / "index"), *outputs, *options(settings), "--quiet"]
+    kill([sys.executable, "-c", COMMITTING, *command], broken / "unique", (tmp_path / "whole/unique").stat().st_size, 3)
+    assert bytes_of(broken, ["unique", "verdicts"]) == bytes_of(tmp_path / "whole", ["unique", "verdicts"])

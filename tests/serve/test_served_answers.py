@@ -22,12 +22,12 @@ CLIENTS = 50
 Line = tuple[bytes, dict[str, Any]]
 
 
-def dedup(lines: Sequence[bytes], folder: Path) -> list[dict[str, Any]]:
+def dedup(lines: Sequence[bytes], folder: Path, keep: str = "first") -> list[dict[str, Any]]:
     """The verdicts of `dedup` on a feed."""
     folder.mkdir()
     (folder / "feed.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     verdicts = folder / "verdicts.jsonl"
-    settings = Settings.model_validate({"text_field": ("title", "text")})
+    settings = Settings.model_validate({"text_field": ("title", "text"), "keep": keep})
     Job(settings, [str(folder / "feed.jsonl")], {"verdicts": str(verdicts)}, folder / "index").run()
     return [json.loads(line) for line in verdicts.read_text().splitlines()]
 
@@ -72,16 +72,18 @@ def clients(url: str, lines: Sequence[bytes], after: Callable[[int], None] = lam
     return answered
 
 
-async def test_lines_are_answered_as_dedup_answers_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", ["first", "newest"])
+async def test_lines_are_answered_as_dedup_answers_them(tmp_path: Path, keep: str) -> None:
     lines = [line.rstrip(b"\n") for line in feed_lines(1500, 5)]
     async with (
-        serving(tmp_path, text_field=("title", "text")) as (port, _),
+        serving(tmp_path, text_field=("title", "text"), keep=keep) as (port, _),
         httpx.AsyncClient(timeout=PATIENCE) as client,
     ):
         url = f"http://127.0.0.1:{port}/v1/documents"
         answer = await client.post(url, headers=NDJSON, content=b"\n".join(lines))
     found = [said(json.loads(line)) for line in answer.text.splitlines()]
-    verdicts = dedup(lines, tmp_path / "dedup")
+    verdicts = dedup(lines, tmp_path / "dedup", keep)
+    assert any("supersedes" in verdict for _, verdict in found) is (keep == "newest")
     assert [seq for seq, _ in found] == list(range(len(lines)))
     assert [verdict for _, verdict in found] == verdicts
 
