@@ -27,6 +27,18 @@ async def feed(world: World, cluster: Cluster, topic: str, records: list[Record]
             await asyncio.sleep(world.chance.expovariate(rate))
 
 
+@simulated()
+async def test_a_worker_that_has_not_begun_is_stopped(world: World, cluster: Cluster) -> None:
+    pipeline = Pipeline(world, cluster)
+    try:
+        await pipeline.create_topics()
+        worker = pipeline.start("forward")
+        worker.stop()
+        await asyncio.wait_for(worker.ended, 60)
+    finally:
+        pipeline.clear()
+
+
 @only_long  # a seed takes up to two minutes among other tests
 @pytest.mark.long
 @pytest.mark.limit(1800)

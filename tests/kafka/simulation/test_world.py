@@ -31,6 +31,18 @@ async def test_time_is_virtual_in_every_loop_and_executor(world: World, cluster:
 
 
 @simulated()
+async def test_an_executor_does_not_wait_for_one_that_had_its_address(world: World, cluster: Cluster) -> None:
+    async def works() -> None:
+        loop = asyncio.get_running_loop()
+        world.work = 1e9
+        loop.run_in_executor(ThreadPoolExecutor(1), int)
+        world.work = 0.001
+        await asyncio.wait_for(loop.run_in_executor(ThreadPoolExecutor(1), int), 60)
+
+    await world.process("worker").start(works())
+
+
+@simulated()
 async def test_a_process_that_is_killed_does_nothing_more(world: World, cluster: Cluster) -> None:
     done: list[str] = []
 
@@ -118,3 +130,7 @@ def test_a_seed_repeats_its_schedule_and_another_has_another() -> None:
     digests = [(result["digest"], result["steps"], result["value"]) for result in results]
     assert digests[:3] == digests[3:]
     assert len({digest for digest, _, _ in digests}) == 3
+    for _ in range(2):  # each server has its objects at other addresses
+        with runner.another_server():
+            alone = runner.run(busy.scenario, [3], nodes=2)  # type: ignore[attr-defined]
+        assert alone[0]["digest"] == digests[2][0]

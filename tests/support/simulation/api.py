@@ -75,7 +75,8 @@ class Api:
             ]  # fmt: skip
             error = Error.NONE if topic else Error.UNKNOWN_TOPIC_OR_PARTITION
             topics.append({"error_code": error, "topic": name, "is_internal": False, "partitions": partitions})
-        brokers = [{"node_id": one.number, "host": one.host, "port": 9092, "rack": None} for one in up]
+        # A rack, as Python before 3.12 takes the hash of None from its address: clients choose from a set of brokers.
+        brokers = [{"node_id": one.number, "host": one.host, "port": 9092, "rack": "rack"} for one in up]
         reply({"brokers": brokers, "cluster_id": "simulated", "controller_id": numbers[0], "topics": topics})
 
     def _find_coordinator(self, node: Node, ask: Fields, reply: Reply, head: wire.Head) -> None:

@@ -133,7 +133,7 @@ class Worker:
     def __init__(self, pipeline: Pipeline, name: str, settings: KafkaSettings, roles: Sequence[str]) -> None:
         self.settings, self.roles = settings, roles
         self.process: Process = pipeline.world.process(name)
-        self._stop: asyncio.Event | None = None
+        self._stop = asyncio.Event()
         self.ended = self.process.start(self._run())
 
     @property
@@ -141,10 +141,8 @@ class Worker:
         return self.settings.data_folder
 
     async def _run(self) -> None:
-        self._stop = asyncio.Event()
         await run_roles(Job(roles=tuple(self.roles)), self.settings, CLASSES, self._stop)
 
     def stop(self) -> None:
-        """Ask it to drain and end."""
-        if self._stop is not None:
-            self.process.loop.call_soon(self._stop.set)
+        """Ask it to drain and end, also if it has not begun yet."""
+        self.process.loop.call_soon(self._stop.set)

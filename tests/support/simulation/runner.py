@@ -22,7 +22,8 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -67,8 +68,8 @@ def run(scenario: Scenario, seeds: Iterable[int], **options: Any) -> list[dict[s
     """Run a scenario of a test's module by these seeds.
 
     Returns:
-        For each: seed, error (None, or a traceback with the end of the trace), digest, steps, virtual seconds, seconds,
-        and what the scenario returned (for JSON).
+        For each: seed, error (None, or a traceback with the end of the trace), digest (None if it took too long: the
+        machine's clock ended it), steps, virtual seconds, seconds, and what the scenario returned (for JSON).
     """
     global _server
     if _server is None or _server.poll() is not None:
@@ -87,6 +88,19 @@ def run(scenario: Scenario, seeds: Iterable[int], **options: Any) -> list[dict[s
     answer = _server.stdout.readline()
     assert answer, "the server of the simulations has ended"
     return json.loads(answer)
+
+
+@contextmanager
+def another_server() -> Iterator[None]:
+    """Run simulations in a server that has run nothing before."""
+    global _server
+    before, _server = _server, None
+    try:
+        yield
+    finally:
+        if _server is not None:
+            _server.communicate()
+        _server = before
 
 
 def main() -> None:
@@ -186,8 +200,8 @@ def _child(scenario: Scenario, seed: int, options: dict[str, Any], end: int) -> 
     except BaseException:
         error = "\n".join([traceback.format_exc(), *world.trace[-LAST_LINES:], *world.warnings[-LAST_LINES:]])
     result = {
-        "seed": seed, "error": error, "value": value, "digest": world.digest, "steps": world.steps,
-        "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
+        "seed": seed, "error": error, "value": value, "digest": None if world.late else world.digest,
+        "steps": world.steps, "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
     }  # fmt: skip
     if os.environ.get("SIMULATION_TRACE"):
         result["trace"] = world.trace

@@ -60,7 +60,7 @@ class Loop(asyncio.BaseEventLoop):
     def __init__(self, world: World, process: Process) -> None:
         super().__init__()
         self.world, self.process = world, process
-        self._executors: dict[int, float] = {}  # when each has done its work
+        self._executors: dict[Any, float] = {}  # when each has done its work; not by its address, which is given again
         world.loops.append(self)
         process.loops.append(self)
 
@@ -91,9 +91,9 @@ class Loop(asyncio.BaseEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         """Run it inline, after a delay by the seed; the calls of one executor one after the other."""
-        future, key = self.create_future(), id(executor)
-        end = max(Clock.now, self._executors.get(key, 0.0)) + self.world.chance.expovariate(1 / self.world.work)
-        self._executors[key] = end
+        future = self.create_future()
+        end = max(Clock.now, self._executors.get(executor, 0.0)) + self.world.chance.expovariate(1 / self.world.work)
+        self._executors[executor] = end
 
         def run() -> None:
             try:
