@@ -34,7 +34,7 @@ from stream_lsh.serve.schemas import (
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
-Page = TypeVar("Page", Group, Pairs, Alerts)
+Page = TypeVar("Page", Groups, Group, Pairs, Alerts)
 JSON, NDJSON = "application/json", "application/x-ndjson"
 LINES, LINES_BYTES = 1000, 4 << 20  # of a request of many lines
 KEYED_BYTES = 8 << 20  # limit of the service for lines with an idempotency key
@@ -117,22 +117,12 @@ def compare(a: Id, b: Id) -> Call[Comparison]:
 
 def groups(
     order: str, since: str | None, until: str | None, source: Id | None, min_total: int, min_similarity: float,
-    q: str | None, limit: int | None, cursor: str | None = None,
+    q: str | None, limit: int | None,
 ) -> Call[Part[GroupRow]]:  # fmt: skip
-    def read(answer: httpx.Response) -> Part[GroupRow]:
-        page = _model_of(Groups)(answer)
-        left = None if limit is None else limit - len(page.groups)
-        if page.next_cursor is None or left == 0:
-            return Part(page.groups)
-        following = groups(order, since, until, source, min_total, min_similarity, q, left, page.next_cursor)
-        return Part(page.groups, following)
-
-    rows = ROWS if limit is None else min(limit, ROWS)
     params = _given(
-        order=order, since=since, until=until, source=source, min_total=min_total, min_similarity=min_similarity, q=q,
-        cursor=cursor, limit=rows,
+        order=order, since=since, until=until, source=source, min_total=min_total, min_similarity=min_similarity, q=q
     )  # fmt: skip
-    return Call("GET", "/v1/groups", read, params)
+    return _pages("/v1/groups", Groups, lambda page: page.groups, params, limit)
 
 
 def group(number: int, limit: int) -> Call[Group]:
@@ -159,16 +149,20 @@ def alerts(rule: str | None) -> Call[Part[RaisedAlert]]:
 
 def _pages(
     path: str, model: type[Page], rows: Callable[[Page], Sequence[T]], params: Mapping[str, str | int],
-    cursor: str | None = None,
+    limit: int | None = None, cursor: str | None = None,
 ) -> Call[Part[T]]:  # fmt: skip
-    """A page of rows, and the request for the next one."""
+    """A page of rows, and the request for the next one. limit: most rows of all pages; None = all."""
 
     def read(answer: httpx.Response) -> Part[T]:
         page = _model_of(model)(answer)
-        more = page.next_cursor
-        return Part(rows(page), None if more is None else _pages(path, model, rows, params, more))
+        found, more = rows(page), page.next_cursor
+        left = None if limit is None else limit - len(found)
+        if more is None or left == 0:
+            return Part(found)
+        return Part(found, _pages(path, model, rows, params, left, more))
 
-    return Call("GET", path, read, {**params, **_given(cursor=cursor, limit=ROWS)})
+    size = ROWS if limit is None else min(limit, ROWS)
+    return Call("GET", path, read, {**params, **_given(cursor=cursor, limit=size)})
 
 
 def events(kinds: Iterable[str], source: Id | None, min_similarity: float, min_total: int) -> dict[str, str | int]:
