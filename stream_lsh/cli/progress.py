@@ -10,7 +10,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from stream_lsh.cli.failures import complain
@@ -143,9 +142,7 @@ class Bar:
         self._task = self._display.add_task("", total=None, share="", phrases=self._idle, left="")
         return self.report
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         notice.say = complain
         self._display.stop()
 

@@ -34,6 +34,7 @@ from stream_lsh.serve.schemas import (
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
+Page = TypeVar("Page", Groups, Group, Pairs, Alerts)
 JSON, NDJSON = "application/json", "application/x-ndjson"
 LINES, LINES_BYTES = 1000, 4 << 20  # of a request of many lines
 KEYED_BYTES = 8 << 20  # limit of the service for lines with an idempotency key
@@ -116,22 +117,12 @@ def compare(a: Id, b: Id) -> Call[Comparison]:
 
 def groups(
     order: str, since: str | None, until: str | None, source: Id | None, min_total: int, min_similarity: float,
-    q: str | None, limit: int | None, cursor: str | None = None,
+    q: str | None, limit: int | None,
 ) -> Call[Part[GroupRow]]:  # fmt: skip
-    def read(answer: httpx.Response) -> Part[GroupRow]:
-        page = _model_of(Groups)(answer)
-        left = None if limit is None else limit - len(page.groups)
-        if page.next_cursor is None or left == 0:
-            return Part(page.groups)
-        following = groups(order, since, until, source, min_total, min_similarity, q, left, page.next_cursor)
-        return Part(page.groups, following)
-
-    rows = ROWS if limit is None else min(limit, ROWS)
     params = _given(
-        order=order, since=since, until=until, source=source, min_total=min_total, min_similarity=min_similarity, q=q,
-        cursor=cursor, limit=rows,
+        order=order, since=since, until=until, source=source, min_total=min_total, min_similarity=min_similarity, q=q
     )  # fmt: skip
-    return Call("GET", "/v1/groups", read, params)
+    return _pages("/v1/groups", Groups, lambda page: page.groups, params, limit)
 
 
 def group(number: int, limit: int) -> Call[Group]:
@@ -139,48 +130,39 @@ def group(number: int, limit: int) -> Call[Group]:
 
 
 def members(
-    number: int, since: str | None, until: str | None, source: Id | None, min_similarity: float | None,
-    cursor: str | None = None,
+    number: int, since: str | None, until: str | None, source: Id | None, min_similarity: float | None
 ) -> Call[Part[Member]]:  # fmt: skip
-    def read(answer: httpx.Response) -> Part[Member]:
-        page = _model_of(Group)(answer)
-        following = page.next_cursor
-        return Part(
-            page.members,
-            None if following is None else members(number, since, until, source, min_similarity, following),
-        )  # fmt: skip
-
-    params = _given(
-        since=since, until=until, source=source, min_similarity=min_similarity, cursor=cursor, limit=ROWS
-    )  # fmt: skip
-    return Call("GET", f"/v1/groups/{number}", read, params)
+    params = _given(since=since, until=until, source=source, min_similarity=min_similarity)
+    return _pages(f"/v1/groups/{number}", Group, lambda page: page.members, params)
 
 
 def pairs(
-    q: str | None, since: str | None, until: str | None, source: Id | None, min_similarity: float, best: bool,
-    cursor: str | None = None,
+    q: str | None, since: str | None, until: str | None, source: Id | None, min_similarity: float, best: bool
 ) -> Call[Part[Pair]]:  # fmt: skip
-    def read(answer: httpx.Response) -> Part[Pair]:
-        page = _model_of(Pairs)(answer)
-        following = page.next_cursor
-        return Part(
-            page.pairs,
-            None if following is None else pairs(q, since, until, source, min_similarity, best, following),
-        )  # fmt: skip
-
-    params = _given(
-        q=q, since=since, until=until, source=source, min_similarity=min_similarity, best=best, cursor=cursor,
-        limit=ROWS,
-    )  # fmt: skip
-    return Call("GET", "/v1/pairs", read, params)
+    params = _given(q=q, since=since, until=until, source=source, min_similarity=min_similarity, best=best)
+    return _pages("/v1/pairs", Pairs, lambda page: page.pairs, params)
 
 
-def alerts(rule: str | None, cursor: str | None = None) -> Call[Part[RaisedAlert]]:
-    def read(answer: httpx.Response) -> Part[RaisedAlert]:
-        page = _model_of(Alerts)(answer)
-        return Part(page.alerts, None if page.next_cursor is None else alerts(rule, page.next_cursor))
+def alerts(rule: str | None) -> Call[Part[RaisedAlert]]:
+    return _pages("/v1/alerts", Alerts, lambda page: page.alerts, _given(rule=rule))
 
-    return Call("GET", "/v1/alerts", read, _given(rule=rule, cursor=cursor, limit=ROWS))
+
+def _pages(
+    path: str, model: type[Page], rows: Callable[[Page], Sequence[T]], params: Mapping[str, str | int],
+    limit: int | None = None, cursor: str | None = None,
+) -> Call[Part[T]]:  # fmt: skip
+    """A page of rows, and the request for the next one. limit: most rows of all pages; None = all."""
+
+    def read(answer: httpx.Response) -> Part[T]:
+        page = _model_of(model)(answer)
+        found, more = rows(page), page.next_cursor
+        left = None if limit is None else limit - len(found)
+        if more is None or left == 0:
+            return Part(found)
+        return Part(found, _pages(path, model, rows, params, left, more))
+
+    size = ROWS if limit is None else min(limit, ROWS)
+    return Call("GET", path, read, {**params, **_given(cursor=cursor, limit=size)})
 
 
 def events(kinds: Iterable[str], source: Id | None, min_similarity: float, min_total: int) -> dict[str, str | int]:

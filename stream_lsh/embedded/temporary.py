@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import weakref
 from contextlib import suppress
-from types import TracebackType
 
 from stream_lsh.errors import OutputError
 
@@ -32,9 +31,7 @@ class TemporaryFolder:
     def __enter__(self) -> str:
         return self.name
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cleanup()
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from stream_lsh.serve import schemas
 from stream_lsh.serve.schemas import GroupRow, Id, Model, Passage, Source, Verdict
 
 
@@ -20,15 +21,9 @@ class VerdictLine(Verdict):
     new_representative_sources: list[Source] | None = None
 
 
-class Pair(Model):
+class Pair(schemas.Pair):
     """Two similar documents."""
 
-    older: Id | None
-    newer: Id | None
-    older_seq: int
-    newer_seq: int
-    similarity: float
-    verified: Literal["exact", "signature"]
     terms: list[str] | None = None
     contained_in: float | None = None
     contains: float | None = None
