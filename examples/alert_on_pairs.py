@@ -23,6 +23,13 @@ def alert(key, pair):
     print(json.dumps({"key": key, "alert": f"{pair['newer']} is like {pair['older']}", **pair}), flush=True)
 
 
+def take(record):
+    """Alert on one record of the topic `pairs`, if its documents are similar enough."""
+    pair = json.loads(record.value)
+    if pair["similarity"] >= SIMILARITY:
+        alert(f"{pair['older_seq']}-{pair['newer_seq']}", pair)
+
+
 async def main():
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -35,9 +42,7 @@ async def main():
         while not stop.is_set():
             for place, records in (await consumer.getmany(timeout_ms=500)).items():
                 for record in records:
-                    pair = json.loads(record.value)
-                    if pair["similarity"] >= SIMILARITY:
-                        alert(f"{pair['older_seq']}-{pair['newer_seq']}", pair)
+                    take(record)
                 # Only now: pairs without an alert are read again after a crash. Where the commit fails, another
                 # consumer has the partition, and repeats these records.
                 with suppress(CommitFailedError, IllegalStateError):

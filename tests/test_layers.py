@@ -43,7 +43,7 @@ LAYERS = (
     ("kafka.match", "kafka.judge", "kafka.forward", "kafka.sequence", "kafka.groups"),
     ("kafka.sign",),  # signers read what the sequencer has accepted
     ("kafka.lookup",),
-    ("kafka.tools",),
+    ("kafka.tools", "testing"),
     ("serve",),
     ("client", "mcp"),
     ("audit", "evaluation"),

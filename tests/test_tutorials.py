@@ -24,6 +24,7 @@ from stream_lsh.settings.model import Settings
         "how-to/spread-and-alerts",
         "how-to/embed-in-python",
         "how-to/run-on-a-pipe",
+        "how-to/test-your-consumers",
         "explanation/how-matching-works",
         *(f"explanation/measures/{path.stem}" for path in (DOCS / "explanation/measures").glob("*.md")),
     ],

@@ -8,20 +8,21 @@ from types import ModuleType
 from typing import Any
 
 import stream_lsh
-from stream_lsh import client
+from stream_lsh import client, testing
 from stream_lsh.families.signer import Signed
 
 INTRODUCTION = """\
 # Python
 
-`from stream_lsh import ...` has everything on this page but the [client](#client). The tests run the examples.
+`from stream_lsh import ...` has everything on this page but the [client](#client) and the [pipeline for
+tests](#pipeline). The tests run the examples.
 [Embed in Python](../how-to/embed-in-python.md) shows a whole program.
 """
 CLASSES = (
     "Deduplicator", "Document", "Verdict", "Match", "Pair", "Representative", "Group", "Member", "StoredDocument",
 )  # fmt: skip
-MADE_BY_CALLERS = ("Deduplicator", "Document", "Signer", "Client")
-WITH_METHODS = ("Deduplicator", "Verdict", "Signer", "Client")
+MADE_BY_CALLERS = ("Deduplicator", "Document", "Signer", "Client", "Pipeline")
+WITH_METHODS = ("Deduplicator", "Verdict", "Signer", "Client", "Pipeline")
 SETTINGS = """\
 ## Settings
 
@@ -41,7 +42,8 @@ def signature_of(function: Any, name: str, *, of_class: bool) -> str:
             parts.append("*")
             keywords = True
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
-        parts.append(f"{parameter.name}: {parameter.annotation}{default}")
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        parts.append(f"{stars}{parameter.name}: {parameter.annotation}{default}")
     returns = inspect.signature(function).return_annotation
     said = "" if returns in (None, "None", inspect.Signature.empty) else f" -> {returns}"
     whole = f"{name}({', '.join(parts)}){said}"
@@ -116,6 +118,14 @@ def client_page() -> str:
     return "\n".join([class_page("Client", client), hint])
 
 
+def testing_page() -> str:
+    """What a page says of the pipeline for tests."""
+    hint = "`from stream_lsh.testing import Pipeline`: [how to](../how-to/test-your-consumers.md).\n"
+    return "\n".join(
+        [class_page("Pipeline", testing), hint, *(class_page(name, testing) for name in ("Record", "Consumer"))]
+    )
+
+
 def errors_page() -> str:
     """What a page says of the errors."""
     rows = ["## Errors\n", "| error | is a | when |", "|---|---|---|"]
@@ -132,5 +142,14 @@ def rendered() -> str:
     prepare = f"## prepare\n\n{signature_of(stream_lsh.prepare, 'prepare', of_class=False)}\n"
     prepare += described(stream_lsh.prepare.__doc__)
     return "\n".join(
-        [INTRODUCTION, *map(class_page, CLASSES), SETTINGS, prepare, signer_page(), client_page(), errors_page()]
+        [
+            INTRODUCTION,
+            *map(class_page, CLASSES),
+            SETTINGS,
+            prepare,
+            signer_page(),
+            client_page(),
+            testing_page(),
+            errors_page(),
+        ]
     )

@@ -20,6 +20,8 @@ _INTERNAL_BYTES = 64 * 2**20
 _COUNTS_BYTES = 16 * 2**20
 """Size limit of the document frequencies in a change (`index.frequencies`). Counters that were all in use took 8 MB."""
 _OUTPUT_BYTES = 16 * 2**20
+_REQUEST_BYTES = 100 * 2**20
+"""The default of socket.request.max.bytes: a broker closes the connection if a request is larger."""
 NEEDS = {
     "sign": ("documents", "signatures"),
     "sequence": ("signatures", "frames", "decisions"),
@@ -116,6 +118,11 @@ def largest_record(settings: KafkaSettings) -> int:
     single = settings.max_document_bytes + settings.max_document_bytes // 255
     single += _COUNTS_BYTES * (settings.measure == "tf-idf")
     return max(settings.frame_bytes, single, _INTERNAL_BYTES) + 2**20
+
+
+def largest_frame(settings: KafkaSettings) -> int:
+    """The size limit of a frame, in bytes. Copies, changelog records and replies add to it, and must also fit."""
+    return min(largest_record(settings) - 2**19, _REQUEST_BYTES - ENVELOPE)
 
 
 def _segments(settings: KafkaSettings) -> dict[str, str]:

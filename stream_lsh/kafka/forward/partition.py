@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -150,19 +150,8 @@ class SourcePartition:
     async def _deliver(self, joined: Sequence[Joined[ConsumerRecord]]) -> None:
         began = time.perf_counter()
         position, needed = self.join.position, self.join.needed
-        unique: list[Row] = []
-        letters: list[Row] = []
         there = [(document, verdict) for document, verdict in joined if document is not None]
-        for document, verdict in joined:
-            unique += representatives(document, verdict)
-            if verdict.tombstone:
-                unique.append(tombstone(document, verdict))
-            if document is None:
-                continue
-            if verdict.kind == UNIQUE:
-                unique.append((document.key, document.value, list(document.headers), document.timestamp))
-            elif verdict.kind == REJECTED:
-                letters.append(dead_letter(document, verdict))
+        unique, letters = forwarded(joined)
         outputs = {
             (self._topics.unique, self.partition): unique,
             (self._topics.dead_letters, self.partition): letters,
@@ -196,6 +185,23 @@ class SourcePartition:
         if not self.loss_accepted and place not in self._settings.accept_deleted_records:
             raise DOCUMENTS.deleted(self.documents, f"{lost} documents", place)
         log.warning("%d documents of %s, partition %d, are lost (accept_deleted_records)", lost, *self.documents)
+
+
+def forwarded(joined: Iterable[Joined[ConsumerRecord]]) -> tuple[list[Row], list[Row]]:
+    """The records for `unique` and for `dead-letters`."""
+    unique: list[Row] = []
+    letters: list[Row] = []
+    for document, verdict in joined:
+        unique += representatives(document, verdict)
+        if verdict.tombstone:
+            unique.append(tombstone(document, verdict))
+        if document is None:
+            continue
+        if verdict.kind == UNIQUE:
+            unique.append((document.key, document.value, list(document.headers), document.timestamp))
+        elif verdict.kind == REJECTED:
+            letters.append(dead_letter(document, verdict))
+    return unique, letters
 
 
 def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:

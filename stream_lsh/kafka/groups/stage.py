@@ -249,7 +249,8 @@ class GroupStage(Stage):
         outputs = {
             (topic, 0): rows
             for topic, rows in (
-                (self._topics.groups, _with(events, round.events)), (self._topics.alerts, _with(alerts, round.alerts)),
+                (self._topics.groups, with_headers(events, round.events)),
+                (self._topics.alerts, with_headers(alerts, round.alerts)),
                 (self._changelog.topic, changes),
             )
             if rows
@@ -271,7 +272,7 @@ class GroupStage(Stage):
             await self._commit(Round())
 
 
-def _with(headers: EventHeaders, rows: Sequence[Row]) -> Sequence[Row]:
+def with_headers(headers: EventHeaders, rows: Sequence[Row]) -> Sequence[Row]:
     """The rows with the headers of CloudEvents, if they are such."""
     if not headers.used:
         return rows

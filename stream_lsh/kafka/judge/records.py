@@ -15,6 +15,7 @@ from stream_lsh.documents.columns import NO_TIME, Rejection
 from stream_lsh.documents.fields import plain
 from stream_lsh.judging.verdicts import Judgement, Kind, judge, pairs, reasons, verdicts
 from stream_lsh.kafka.consumer.output_headers import PAIR, VERDICT, EventHeaders, verdict_headers
+from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
@@ -51,6 +52,24 @@ class Records:
     not_compared: int = 0
     size: int = 0
     frames: list[tuple[int, int, dict[int, Headers]]] = field(default_factory=list)
+
+    def judge(self, replies: Sequence[bytes], deciding: Deciding | None, topic: str, settings: KafkaSettings) -> None:
+        """Add the records for a frame, and the decisions if there are any.
+
+        Args:
+            replies: of all shards in order, encoded.
+            deciding: with several shards and `compare_with = "kept"`.
+            topic: the documents topic.
+
+        Raises:
+            FormatError: a reply cannot be read, or the replies do not fit together.
+        """
+        found = [Reply.decode(reply, settings) for reply in replies]
+        if deciding is not None:
+            found, decisions = deciding.decide(found)
+            self.decisions.append(decisions.encode(settings))
+            self.size += len(self.decisions[-1])
+        self.add(found, topic, settings)
 
     def add(self, replies: Sequence[Reply], topic: str, settings: KafkaSettings) -> None:
         """Add the records for a frame, from the replies of all shards in order.

@@ -31,7 +31,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.replies import Reply, head
+from stream_lsh.wire.replies import head
 
 log = logging.getLogger("stream_lsh.kafka.judge")
 
@@ -207,13 +207,7 @@ class JudgeStage(Stage):
             self._count(records, time.perf_counter() - began)
 
     def _decide(self, records: Records, replies: Sequence[bytes]) -> None:
-        settings = self.settings
-        found = [Reply.decode(reply, settings) for reply in replies]
-        if self._deciding is not None:
-            found, decisions = self._deciding.decide(found)
-            records.decisions.append(decisions.encode(settings))
-            records.size += len(records.decisions[-1])
-        records.add(found, self._topics.documents, settings)
+        records.judge(replies, self._deciding, self._topics.documents, self.settings)
 
     def _count(self, records: Records, seconds: float) -> None:
         probe = self.probe

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -29,8 +29,10 @@ from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import StreamTime, begun
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
+from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import OLDER
 from stream_lsh.wire.frames import CONTINUES, JUMPS, Places
+from stream_lsh.wire.sequenced import Sequenced
 
 _VERSION = 2
 
@@ -215,6 +217,24 @@ class Accepted:
                 "the metadata of the sequencer's committed offset is damaged; rebuild under another topic_prefix"
             ) from None
         return cls(key, positions, last, documents, log)
+
+
+def sent_to_shards(
+    offset: int, appended: int, value: bytes, decision: Decision, per_shard: Sequence[bytes], settings: Settings
+) -> list[bytes]:
+    """The records for the shards, in their order, of a frame that has documents.
+
+    Args:
+        offset, appended, value: of the frame in `signatures`; appended: ms since 1970.
+        per_shard: the decisions that are sent with it.
+    """
+    after = decision.after
+    frame = Sequenced(
+        offset, after.last, after.documents, after.key, decision.mask, memoryview(value), appended=appended,
+        shift=decision.shift, log=None if settings.window is None else decision.log,
+    )  # fmt: skip
+    same = frame.encode(settings)
+    return [replace(frame, decisions=found).encode(settings) if found else same for found in per_shard]
 
 
 async def sequenced(client: AIOKafkaAdminClient, topics: Topics) -> tuple[int, Accepted] | None:

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -30,11 +29,10 @@ from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
-from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sequenced
+from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sent_to_shards, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import kind_of
 from stream_lsh.wire.frames import Places, headers_of
-from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.set_back import KIND as SET_BACK
 from stream_lsh.wire.set_back import SetBack
 
@@ -204,19 +202,11 @@ class SequenceStage(Stage):
             self.probe.ignored("repeat", decision.repeats)
         for gap in decision.gaps:
             self._warn(gap)
-        after, copies = decision.after, []
+        after, copies = decision.after, list[tuple[int, bytes]]()
         if decision.documents:
             if offset > self._done:
-                place = offset, after.last, after.documents, after.key
-                frame = Sequenced(
-                    *place, decision.mask, memoryview(value), appended=record.timestamp, shift=decision.shift,
-                    log=None if self.settings.window is None else decision.log,
-                )  # fmt: skip
-                same = frame.encode(self.settings)
-                copies = [
-                    (shard, replace(frame, decisions=decisions).encode(self.settings) if decisions else same)
-                    for shard, decisions in enumerate(per_shard)
-                ]
+                sent = sent_to_shards(offset, record.timestamp, value, decision, per_shard, self.settings)
+                copies = list(enumerate(sent))
                 self._window.sent(offset, decision.documents)
             after = after.passed_on(offset, decision.documents)
             if decision.log is not None:

@@ -21,7 +21,7 @@ from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
-from stream_lsh.kafka.names import ENVELOPE, Topics, largest_record
+from stream_lsh.kafka.names import Topics, largest_frame
 from stream_lsh.kafka.registry.decoding import Absent, Schemas
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
@@ -53,8 +53,6 @@ HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of 
 NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
 REGISTRY, REGISTRY_SECONDS = "registry", (0.1, 5.0)  # reason of stalls; shortest and longest pause between attempts
-REQUEST_BYTES = 100 * 2**20
-"""The default of socket.request.max.bytes: a broker closes the connection if a request is larger."""
 
 
 class SignStage(Stage):
@@ -106,14 +104,14 @@ class SignStage(Stage):
             self.probe.idle()
             await asyncio.sleep(KEY_SECONDS)
         key = found[1].key
-        # Copies, changelog records and replies add to this size, and must also fit.
-        largest = min(largest_record(self.settings) - 2**19, REQUEST_BYTES - ENVELOPE)
         if self.settings.document_format == "registry":
             from stream_lsh.kafka.registry.client import Client  # of the extra registry
 
             self._schemas = Schemas(Client(self.settings))
             self.probe.stalled(REGISTRY, 0)
-        self._framer = Framer(self.settings, signer_of(self.settings.signing, key), largest, self._schemas)
+        self._framer = Framer(
+            self.settings, signer_of(self.settings.signing, key), largest_frame(self.settings), self._schemas
+        )
 
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)
