@@ -26,11 +26,12 @@ class Fault(Enum):
 
     LOST = "the connection ends before the request arrives"
     ANSWER_LOST = "the request is served, and the connection ends before the answer arrives"
+    SERVED_LATE = "the connection ends, and the request is served so many seconds later, perhaps after its repetition"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one request: a fault, and seconds by which its answer is late."""
+    """Of one request: a fault, and seconds by which its answer (with SERVED_LATE, its service) is late."""
 
     fault: Fault | None = None
     late: float = 0.0
@@ -85,6 +86,9 @@ class Transport(asyncio.Transport):
             network.world.note(self.loop.process, head.name)
         outcome = network.fault(self.loop.process, head, ask)
         if outcome.fault is Fault.LOST:
+            return self._broken(head, outcome.fault)
+        if outcome.fault is Fault.SERVED_LATE:
+            network.loop.call_later(outcome.late, self.node.serve, head, ask, lambda fields: None)
             return self._broken(head, outcome.fault)
 
         def reply(fields: dict[str, Any] | None) -> None:
