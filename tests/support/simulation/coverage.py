@@ -1,6 +1,6 @@
 """Which fault has met which state of which role. A role's state is what it asks Kafka for.
 
-    PYTHONPATH=tests python -m support.simulation.report 0 160
+    PYTHONPATH=tests python -m support.simulation.report 0 170
 
 runs these seeds of `tests/kafka/simulation/test_faults.py` and prints the table.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 STATES: Mapping[str, str] = {
     "ApiVersion": "connecting", "Metadata": "connecting", "FindCoordinator": "connecting",
@@ -18,14 +19,22 @@ STATES: Mapping[str, str] = {
     "AddPartitionsToTxn": "opening", "AddOffsetsToTxn": "writing", "TxnOffsetCommit": "committing",
     "OffsetCommit": "committing", "EndTxn": "ending", "DeleteRecords": "deleting",
 }  # fmt: skip
-"""The state of a role that sends such a request."""
+
+
+def state_of(request: str, fields: Mapping[str, Any]) -> str:
+    """The state of a role that sends this request. A role that takes partitions over asks for all that its group has
+    committed."""
+    if request == "OffsetFetch" and fields["topics"] is None:
+        return "taking over"
+    return STATES.get(request, "asking")
+
 
 Triple = tuple[str, str, str]
 """Fault, role, state."""
 
 _ALL = ("connecting", "joining", "assigning", "positioning", "starting", "reading", "waiting", "writing", "committing",
         "leaving")  # fmt: skip
-_TRANSACTIONAL = (*_ALL, "opening", "ending")
+_TRANSACTIONAL = (*_ALL, "taking over", "opening", "ending")
 REACHED: Mapping[str, Sequence[str]] = {
     "sign": _ALL, "sequence": _ALL, "match": _ALL, "judge": _TRANSACTIONAL, "forward": _TRANSACTIONAL,
 }  # fmt: skip

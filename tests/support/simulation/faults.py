@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from support.simulation import coverage, wire
-from support.simulation.coverage import STATES, Triple
+from support.simulation.coverage import Triple
 from support.simulation.network import GOOD, Fault, Outcome
 from support.simulation.pipeline import ROLES, Pipeline, Worker
 from support.simulation.world import Process
@@ -123,7 +123,7 @@ class Faults:
             return GOOD
         self._learn(self.seen(process), ask)
         role = worker.roles[0] if len(worker.roles) == 1 else head.client.rpartition(".")[2]
-        state = STATES.get(head.name, "asking")
+        state = coverage.state_of(head.name, ask)
         for aim in self.aims:
             if (aim.role, aim.state) == (role, state) and self.world.seconds >= aim.since:
                 self.aims.remove(aim)

@@ -1,6 +1,6 @@
 """Runs seeds of the faults (first seed, last seed), says which fail and why, and prints the table of coverage.
 
-PYTHONPATH=tests python -m support.simulation.report 0 160
+PYTHONPATH=tests python -m support.simulation.report 0 170
 """
 
 import sys
