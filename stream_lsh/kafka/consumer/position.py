@@ -19,6 +19,7 @@ from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import ANSWER_MS
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import OLDER
 
@@ -111,8 +112,13 @@ def facts_of(text: str, group: str, version: int, *names: str) -> dict[str, Any]
     )
 
 
-def offset_lost(group: str, what: str, again: str) -> StoreError:
-    """The error for a group without a committed offset after the first start. again: what a new beginning would do."""
+async def offset_lost(
+    settings: KafkaSettings, group: str, place: TopicPartition, what: str, again: str
+) -> Exception:  # fmt: skip
+    """The error for a place without a committed offset that cannot be at its first start. It is looked up once more:
+    another member that has taken over commits the offset before anything else. again: what a new beginning would do."""
+    if await committed_at(settings, group, place) is not None:
+        return Failed("another member has taken over, and has begun")
     return StoreError(
         f"the consumer group {group} has no committed offset{what}: the offset has expired or was deleted, and to "
         f"begin again would {again}. {REBUILD}"

@@ -192,6 +192,7 @@ class ForwardStage(Stage):
         reading reports it.
 
         Raises:
+            Failed: another member has taken over, and has begun.
             StoreError: it was forwarded before.
         """
         outputs = [TopicPartition(name, source.partition) for name in (self._topics.unique, self._topics.dead_letters)]
@@ -199,7 +200,8 @@ class ForwardStage(Stage):
         written = await self._consumer.end_offsets([place for place in outputs if place.topic in known])
         if any(written.values()):
             what = f"{outputs[0].topic} or {outputs[1].topic} has records there"
-            raise offset_lost(self._group, f" for partition {source.partition}, but {what}", "repeat them")
+            what = f" for partition {source.partition}, but {what}"
+            raise await offset_lost(self.settings, self._group, source.verdicts, what, "repeat them")
         begins = await self._consumer.beginning_offsets([source.documents])
         return begins[source.documents], 0
 

@@ -177,6 +177,7 @@ class GroupStage(Stage):
         """The very first start: commit the beginning, to distinguish it from a lost offset.
 
         Raises:
+            Failed: another member has taken over, and has begun.
             StoreError: there were groups before.
         """
         assert self._delivery is not None
@@ -184,7 +185,8 @@ class GroupStage(Stage):
         start = (await self._member.consumer.beginning_offsets([self._input]))[self._input]
         if start or any((await self._member.consumer.end_offsets(outputs)).values()):
             what = f"{self._input.topic} begins at offset {start}" if start else "there are groups already"
-            raise offset_lost(self._topics.group(self.role), f", but {what}", "repeat events or miss some")
+            group = self._topics.group(self.role)
+            raise await offset_lost(self.settings, group, self._input, f", but {what}", "repeat events or miss some")
         said = Folded.nothing().metadata()
         await self._delivery({}, {self._input: (0, said)})
         return said

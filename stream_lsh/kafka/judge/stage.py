@@ -134,6 +134,7 @@ class JudgeStage(Stage):
         """The very first start: commit the beginning, to distinguish it from a lost offset. Returns its metadata.
 
         Raises:
+            Failed: another member has taken over, and has begun.
             StoreError: there was a judge before.
         """
         assert self._delivery is not None
@@ -143,7 +144,8 @@ class JudgeStage(Stage):
         written = any((await consumer.end_offsets(verdicts)).values())
         if start or written:
             what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
-            raise offset_lost(self._topics.group(self.role), f", but {what}", "repeat verdicts or miss some")
+            group = self._topics.group(self.role)
+            raise await offset_lost(self.settings, group, self._input, f", but {what}", "repeat verdicts or miss some")
         said = Judged(-1, self._topics.documents, 0).metadata()
         await self._delivery({}, {self._input: (0, said)})
         return said

@@ -30,19 +30,13 @@ async def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes
 
 
 def lossy(world: World, share: float) -> Callable[[Process, wire.Head, dict[str, Any]], Outcome]:
-    """A share of the requests is lost, as many answers are, and some are late. Not the main process's."""
+    """A share of the requests is lost, served late, or its answer lost or late. Not the main process's."""
+    outcomes = [Outcome(fault, world.chance.uniform(0, 2)) for fault in (*Fault, None)]
 
     def fault(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
-        draw = world.chance.random() / share
-        if process is world.main or draw > 3:
+        if process is world.main or world.chance.random() > len(outcomes) * share:
             return GOOD
-        return (
-            Outcome(Fault.LOST)
-            if draw < 1
-            else Outcome(Fault.ANSWER_LOST)
-            if draw < 2
-            else Outcome(late=world.chance.uniform(0, 2))
-        )
+        return world.chance.choice(outcomes)
 
     return fault
 

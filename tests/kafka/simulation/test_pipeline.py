@@ -4,11 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from support.kafka import plain
-from support.kafka.feeding import Record
 from support.long_form import only_long
 from support.simulation.cluster import Cluster
+from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.world import World
@@ -16,15 +15,6 @@ from support.simulation.world import World
 PARTITIONS = 2
 UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
 N = 60
-
-
-async def feed(world: World, cluster: Cluster, topic: str, records: list[Record], rate: float) -> None:
-    async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
-        for one in records:
-            await producer.send(
-                topic, one.value, one.key, one.partition, timestamp_ms=one.timestamp, headers=list(one.headers)
-            )
-            await asyncio.sleep(world.chance.expovariate(rate))
 
 
 @simulated()

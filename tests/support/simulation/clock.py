@@ -26,9 +26,13 @@ REAL_CLOCK = time.perf_counter
 
 
 class Clock:
-    """Virtual seconds. The scheduler alone moves it (`world`), and `time.sleep`."""
+    """Virtual seconds. The scheduler alone moves it (`world`), and `time.sleep`.
+
+    skew: seconds by which the time of day of the process that runs differs.
+    """
 
     now = START
+    skew = 0.0
 
 
 def _sleep(seconds: float) -> None:
@@ -66,8 +70,8 @@ SUBSTITUTES: tuple[tuple[str, str, Any], ...] = (
     ("time", "monotonic_ns", lambda: int(Clock.now * 1e9)),
     ("time", "perf_counter", lambda: Clock.now),
     ("time", "perf_counter_ns", lambda: int(Clock.now * 1e9)),
-    ("time", "time", lambda: EPOCH + Clock.now),
-    ("time", "time_ns", lambda: int((EPOCH + Clock.now) * 1e9)),
+    ("time", "time", lambda: EPOCH + Clock.now + Clock.skew),
+    ("time", "time_ns", lambda: int((EPOCH + Clock.now + Clock.skew) * 1e9)),
     ("time", "sleep", _sleep),
     ("os", "urandom", _random_bytes),
     ("random", "_urandom", _random_bytes),

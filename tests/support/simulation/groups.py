@@ -265,6 +265,11 @@ class Group:
             self._world.note("group", self.name, "loses", member.id)
             self._leaves(member)
 
+    def expire(self, member: str) -> None:
+        """End the session of a member, as if nothing had been heard of it."""
+        if member in self.members:
+            self._expired(self.members[member])
+
     def _leaves(self, member: Member) -> None:
         self._remove(member)
         if self.state in (State.STABLE, State.COMPLETING):

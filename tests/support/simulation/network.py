@@ -26,11 +26,17 @@ class Fault(Enum):
 
     LOST = "the connection ends before the request arrives"
     ANSWER_LOST = "the request is served, and the connection ends before the answer arrives"
+    SERVED_LATE = "the connection ends, and the request is served so many seconds later, perhaps after its repetition"
+
+
+NEVER_LATE = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"})
+"""Requests whose answer is lost instead of SERVED_LATE. Real Kafka has that hole: transactions of a producer have no
+number, so a late request of one counts for the next (KIP-890 mends it for newer clients than aiokafka)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one request: a fault, and seconds by which its answer is late."""
+    """Of one request: a fault, and seconds by which its answer (with SERVED_LATE, its service) is late."""
 
     fault: Fault | None = None
     late: float = 0.0
@@ -86,10 +92,13 @@ class Transport(asyncio.Transport):
         outcome = network.fault(self.loop.process, head, ask)
         if outcome.fault is Fault.LOST:
             return self._broken(head, outcome.fault)
+        if outcome.fault is Fault.SERVED_LATE and head.name not in NEVER_LATE:
+            network.loop.call_later(outcome.late, self.node.serve, head, ask, lambda fields: None)
+            return self._broken(head, outcome.fault)
 
         def reply(fields: dict[str, Any] | None) -> None:
             self._busy = False
-            if outcome.fault is Fault.ANSWER_LOST:
+            if outcome.fault is not None:
                 return self._broken(head, outcome.fault)
             if fields is not None and not self.closed:
                 self._back = max(self._back, Clock.now + network.world.latency() + outcome.late)

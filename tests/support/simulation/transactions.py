@@ -119,6 +119,11 @@ class Transactions:
         self._end(one, commit)
         return done(Error.NONE)
 
+    def expire(self, name: str) -> None:
+        """Let the open transaction of an id reach its timeout."""
+        if name in self._known:
+            self._expired(self._known[name], self._known[name].epoch)
+
     def _expired(self, one: Transaction, epoch: int) -> None:
         if one.state is State.ONGOING and one.epoch == epoch:
             self._world.note("transaction", one.name, "timed out")

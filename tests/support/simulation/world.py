@@ -131,6 +131,7 @@ class Process:
         self.world, self.name = world, name
         self.loops: list[Loop] = []
         self.frozen = self.killed = False
+        self.skew = 0.0  # seconds by which its clock differs
         self.loop = Loop(world, self)
 
     def __repr__(self) -> str:
@@ -285,12 +286,13 @@ class World:
             return True
         self.steps += 1
         before, self._current = self._current, loop.process
+        Clock.skew = loop.process.skew
         events._set_running_loop(loop)
         try:
             handle._run()
         finally:
             events._set_running_loop(None)
-            self._current = before
+            self._current, Clock.skew = before, before.skew
         return True
 
 

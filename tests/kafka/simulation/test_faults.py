@@ -1,0 +1,79 @@
+"""A whole pipeline under faults that aim: each fault meets each state of each role, and nothing is lost or waits."""
+
+import asyncio
+
+import pytest
+from aiokafka import TopicPartition
+from support.kafka import plain
+from support.simulation.cluster import Cluster
+from support.simulation.coverage import Triple
+from support.simulation.faults import Faults, aims
+from support.simulation.feeding import feed
+from support.simulation.pipeline import ROLES, Pipeline
+from support.simulation.runner import simulated
+from support.simulation.world import World
+
+from stream_lsh.errors import StoreError
+from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.consumer.position import commit_alone, offset_lost
+from stream_lsh.kafka.run.restarts import Failed
+
+PARTITIONS = 2
+N = 30
+RATE = 3
+AIMS = 6
+PATIENCE = 400.0
+"""Virtual seconds after the last fault in which everything has to be done."""
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=2, most=170, nodes=3)
+async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: World, cluster: Cluster) -> list[Triple]:
+    chance = world.chance
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas"],
+        on_conflict="update", deleted_field="deleted", key_is_id="string",
+        shards=chance.choice([1, 2]), partitions=PARTITIONS, frame_documents=8, decision_lag=1000,
+    )  # fmt: skip
+    try:
+        await pipeline.create_topics()
+        apart = chance.random() < 0.7
+        workers = (
+            [pipeline.start(), *(pipeline.start(role) for role in ROLES)]
+            if apart
+            else [pipeline.start(), pipeline.start()]
+        )
+        faults = Faults(pipeline, workers, aims(chance, world.seed, AIMS, N / RATE))
+        history = plain.history(N, PARTITIONS, world.seed)
+        await world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history, RATE))
+        await asyncio.sleep(5)
+        faults.end()
+        while not faults.over:
+            await asyncio.sleep(0.5)
+        await pipeline.finish(workers, PATIENCE)
+        for worker in workers:
+            worker.stop()
+        for ended in [*faults.drained, *(worker.ended for worker in workers)]:
+            await ended
+        pipeline.check()
+        return faults.met
+    finally:
+        pipeline.clear()
+
+
+@simulated()
+async def test_an_offset_that_another_member_has_committed_meanwhile_is_not_lost(
+    world: World, cluster: Cluster
+) -> None:
+    """Found in forward and in judge: a member that was slow had lost its partition to one that began."""
+    pipeline = Pipeline(world, cluster)
+    settings, group, place = pipeline.settings, pipeline.topics.group("judge"), TopicPartition("sim.matches", 0)
+    try:
+        await pipeline.create_topics()
+        assert isinstance(await offset_lost(settings, group, place, "", ""), StoreError)
+        async with admin(settings) as client:
+            await commit_alone(client, group, {place: (0, "")})
+        assert isinstance(await offset_lost(settings, group, place, "", ""), Failed)
+    finally:
+        pipeline.clear()

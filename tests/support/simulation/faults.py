@@ -1,0 +1,305 @@
+"""What can happen to the workers of a pipeline and to its Kafka, by the seed, each fault at a state of a role.
+
+A fault is a function of what it meets (`Hit`); it returns what becomes of the request that the role sends (`Outcome`).
+`Faults` waits until a role comes into the state that an aim names, and lets the fault happen there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.simulation import coverage, wire
+from support.simulation.coverage import Triple
+from support.simulation.network import GOOD, Fault, Outcome
+from support.simulation.pipeline import ROLES, Pipeline, Worker
+from support.simulation.world import Process
+
+LONGEST = 20.0  # seconds that a fault lasts
+JUMP = 600.0  # seconds by which a clock may jump
+SLOW = 0.02, 0.0005  # seconds that a slow process stands, and runs
+REPEATS = 3  # a request may be lost again
+
+
+@dataclass(slots=True)
+class Aim:
+    """A fault that waits for a state of a role, from a time on (virtual seconds)."""
+
+    fault: str
+    role: str
+    state: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Where a fault strikes: a request of a role."""
+
+    faults: Faults
+    worker: Worker
+    role: str
+    head: wire.Head
+    ask: dict[str, Any]
+
+    @property
+    def process(self) -> Process:
+        return self.worker.process
+
+    @property
+    def node(self) -> int:
+        """The node that coordinates the role's group."""
+        cluster = self.faults.pipeline.cluster
+        found = cluster.coordinator(self.faults.pipeline.topics.group(self.role))
+        return found.number if found else 0
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a process has told: its member id in each group, its transactional ids."""
+
+    members: dict[str, str] = field(default_factory=dict)
+    transactions: dict[str, None] = field(default_factory=dict)
+
+
+class Faults:
+    """Aims at the workers of a pipeline.
+
+    Attributes:
+        workers: as they are now; one that was killed has a successor in its place.
+        met: what has happened, where.
+    """
+
+    def __init__(self, pipeline: Pipeline, workers: list[Worker], aims: list[Aim]) -> None:
+        self.pipeline, self.workers, self.aims = pipeline, workers, aims
+        self.world = pipeline.world
+        self.chance = random.Random(self.world.chance.random())
+        self.met: list[Triple] = []
+        self.slowed: dict[Process, float] = {}  # until when
+        self.drained: list[asyncio.Future[None]] = []
+        self._seen: dict[Process, _Seen] = {}
+        self._open = 0
+        pipeline.cluster.network.fault = self._decide
+
+    @property
+    def over(self) -> bool:
+        """Whether everything that was stopped goes on again."""
+        return not self._open
+
+    def end(self) -> None:
+        """Nothing more happens."""
+        self.aims.clear()
+
+    def seen(self, process: Process) -> _Seen:
+        return self._seen.setdefault(process, _Seen())
+
+    def later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Do it so much later; until then the faults are not over."""
+        self._open += 1
+
+        def done() -> None:
+            self._open -= 1
+            call()
+
+        self.world.main.loop.call_later(seconds, done)
+
+    def replace(self, worker: Worker, folder: Path | None) -> None:
+        """Kill a worker, and start it again a while later with this folder."""
+        worker.process.kill()
+        place = self.workers.index(worker)
+
+        def again() -> None:
+            self.workers[place] = self.pipeline.start(*worker.roles, folder=folder)
+
+        self.later(self.chance.uniform(0, 8), again)
+
+    def _decide(self, process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
+        worker = next((one for one in self.workers if one.process is process), None)
+        if worker is None or process.killed:
+            return GOOD
+        self._learn(self.seen(process), ask)
+        role = worker.roles[0] if len(worker.roles) == 1 else head.client.rpartition(".")[2]
+        state = coverage.state_of(head.name, ask)
+        for aim in self.aims:
+            if (aim.role, aim.state) == (role, state) and self.world.seconds >= aim.since:
+                self.aims.remove(aim)
+                self.met.append((aim.fault, role, state))
+                self.world.note("fault", aim.fault, "meets", role, head.name, "of", process)
+                return FAULTS[aim.fault](Hit(self, worker, role, head, ask))
+        if self.world.seconds < self.slowed.get(process, 0.0):
+            return Outcome(late=self.chance.expovariate(1))
+        return GOOD
+
+    @staticmethod
+    def _learn(seen: _Seen, ask: Mapping[str, Any]) -> None:
+        group, member = ask.get("group", ask.get("consumer_group")), ask.get("member_id", ask.get("consumer_id"))
+        if group and member:
+            seen.members[group] = member
+        if name := ask.get("transactional_id"):
+            seen.transactions[name] = None
+
+
+def aims(chance: random.Random, seed: int, number: int, seconds: float) -> list[Aim]:
+    """So many aims: one seed after the other, everything meets everything."""
+    every = coverage.triples(FAULTS)
+    random.Random(0).shuffle(every)
+    chosen = (every[(seed * number + place) % len(every)] for place in range(number))
+    return [Aim(*one, since=chance.choice([0.0, chance.uniform(0, seconds)])) for one in chosen]
+
+
+# Processes and their disks
+
+
+def killed(hit: Hit) -> Outcome:
+    hit.faults.replace(hit.worker, hit.worker.folder)
+    return GOOD
+
+
+def disk_lost(hit: Hit) -> Outcome:
+    hit.faults.replace(hit.worker, None)
+    return GOOD
+
+
+def disk_older(hit: Hit) -> Outcome:
+    """Killed a while later, it begins with the disk of now."""
+    faults, worker = hit.faults, hit.worker
+    older = worker.folder.with_name(worker.folder.name + "-older")
+    if worker.folder.exists():
+        shutil.copytree(worker.folder, older, dirs_exist_ok=True)
+    faults.later(faults.chance.uniform(0.5, LONGEST), lambda: worker.process.killed or faults.replace(worker, older))
+    return GOOD
+
+
+def drained(hit: Hit) -> Outcome:
+    """Asked to stop, and started again."""
+    faults, worker = hit.faults, hit.worker
+    place = faults.workers.index(worker)
+    faults.drained.append(worker.ended)
+    worker.stop()
+    faults.workers[place] = faults.pipeline.start(*worker.roles, folder=None)
+    return GOOD
+
+
+def joined(hit: Hit) -> Outcome:
+    """Another worker comes and goes: all groups rebalance at once, twice."""
+    faults = hit.faults
+
+    def begin() -> None:
+        other = faults.pipeline.start(*ROLES)
+        faults.drained.append(other.ended)
+        faults.later(faults.chance.uniform(0.5, LONGEST), other.stop)
+
+    faults.later(0.0, begin)
+    return GOOD
+
+
+def frozen(hit: Hit) -> Outcome:
+    hit.process.freeze()
+    hit.faults.later(hit.faults.chance.choice([hit.faults.chance.uniform(0, 5), LONGEST]), hit.process.thaw)
+    return GOOD
+
+
+def slow(hit: Hit) -> Outcome:
+    """For a while it has a fortieth of its processor."""
+    world, process, end = hit.faults.world, hit.process, hit.faults.world.seconds + LONGEST
+
+    def toggle() -> None:
+        process.frozen = not process.frozen and world.seconds < end
+        if world.seconds < end and not process.killed:
+            hit.faults.later(SLOW[not process.frozen], toggle)
+
+    toggle()
+    return GOOD
+
+
+def clock_jumped(hit: Hit) -> Outcome:
+    """Forward or back; from then on it differs from the others' clocks."""
+    hit.process.skew += hit.faults.chance.uniform(-JUMP, JUMP)
+    return GOOD
+
+
+# Requests
+
+
+def lost(hit: Hit) -> Outcome:
+    return Outcome(Fault.LOST)
+
+
+def answer_lost(hit: Hit) -> Outcome:
+    return Outcome(Fault.ANSWER_LOST)
+
+
+def late(hit: Hit) -> Outcome:
+    return Outcome(late=hit.faults.chance.choice([1.0, LONGEST, 2 * LONGEST]))
+
+
+def served_late(hit: Hit) -> Outcome:
+    """The connection ends, and the broker serves the request after the client has asked again."""
+    return Outcome(Fault.SERVED_LATE, late=hit.faults.chance.choice([0.2, 2.0, LONGEST]))
+
+
+def throttled(hit: Hit) -> Outcome:
+    """For a while, all answers to the process are late."""
+    hit.faults.slowed[hit.process] = hit.faults.world.seconds + LONGEST
+    return GOOD
+
+
+# Kafka
+
+
+def moved(hit: Hit) -> Outcome:
+    """Coordinators and leaders move to other nodes."""
+    hit.faults.pipeline.cluster.move(hit.node)
+    return GOOD
+
+
+def node_gone(hit: Hit) -> Outcome:
+    cluster, node = hit.faults.pipeline.cluster, hit.node
+    if sum(one.up for one in cluster.nodes) > 1:
+        cluster.stop(node)
+        hit.faults.later(hit.faults.chance.uniform(0, LONGEST), lambda: cluster.start(node))
+    return GOOD
+
+
+def session_ended(hit: Hit) -> Outcome:
+    """Its members are out of their groups: several rebalances at once."""
+    for group, member in hit.faults.seen(hit.process).members.items():
+        hit.faults.pipeline.cluster.group(group).expire(member)
+    return GOOD
+
+
+def aborted(hit: Hit) -> Outcome:
+    """Its open transactions are at their timeout."""
+    for name in hit.faults.seen(hit.process).transactions:
+        hit.faults.pipeline.cluster.transactions.expire(name)
+    return GOOD
+
+
+def fenced(hit: Hit) -> Outcome:
+    """Another producer began with each of its transactional ids."""
+    for name in hit.faults.seen(hit.process).transactions:
+        hit.faults.pipeline.cluster.transactions.begin_producer(name, 60.0)
+    return GOOD
+
+
+def compacted(hit: Hit) -> Outcome:
+    """Retention and compaction run over all that has been written."""
+    cluster = hit.faults.pipeline.cluster
+    for topic in cluster.topics.values():
+        for log in topic.logs:
+            log.roll()
+    cluster.clean()
+    return GOOD
+
+
+FAULTS: Mapping[str, Callable[[Hit], Outcome]] = {
+    one.__name__: one
+    for one in (
+        killed, disk_lost, disk_older, drained, joined, frozen, slow, clock_jumped, lost, answer_lost, late,
+        served_late, throttled, moved, node_gone, session_ended, aborted, fenced, compacted,
+    )
+}  # fmt: skip
