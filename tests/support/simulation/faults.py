@@ -23,7 +23,6 @@ from support.simulation.world import Process
 LONGEST = 20.0  # seconds that a fault lasts
 JUMP = 600.0  # seconds by which a clock may jump
 SLOW = 0.02, 0.0005  # seconds that a slow process stands, and runs
-REPEATS = 3  # a request may be lost again
 
 
 @dataclass(slots=True)
@@ -108,7 +107,9 @@ class Faults:
         self.world.main.loop.call_later(seconds, done)
 
     def replace(self, worker: Worker, folder: Path | None) -> None:
-        """Kill a worker, and start it again a while later with this folder."""
+        """Kill a worker, and start it again a while later with this folder; nothing, if another has taken its place."""
+        if worker.process.killed or worker not in self.workers:
+            return
         worker.process.kill()
         place = self.workers.index(worker)
 
@@ -170,7 +171,7 @@ def disk_older(hit: Hit) -> Outcome:
     older = worker.folder.with_name(worker.folder.name + "-older")
     if worker.folder.exists():
         shutil.copytree(worker.folder, older, dirs_exist_ok=True)
-    faults.later(faults.chance.uniform(0.5, LONGEST), lambda: worker.process.killed or faults.replace(worker, older))
+    faults.later(faults.chance.uniform(0.5, LONGEST), lambda: faults.replace(worker, older))
     return GOOD
 
 
