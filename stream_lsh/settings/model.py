@@ -488,16 +488,16 @@ class Settings(BaseModel):
         """
         known = self._with_defaults(stored)
         given = self.model_fields_set
+        names = {*ANSWERS, *KEEP, *PER, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING}
         own = {
             name: value for name, value in known.items()
-            if name in (*ANSWERS, *KEEP, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING)
+            if name in names
             and name not in given
             and not (name == "tokens" and "shingles" in given)
             and not (name in (*Banding._fields, "sampling") and {"target_recall", "min_shingles"} & given)
             and name not in unused(known["measure"])
         }  # fmt: skip
-        mine, clash = self, ""
-        compared = {*ANSWERS, *KEEP, ENVELOPE, LATE, WITHIN, *WINDOW, *UPDATES, *MEASURE_SETTINGS, *OF_SAMPLING}
+        mine, clash, compared = self, "", names
         try:
             mine = self.where_not_given(**own)
         except UsageError as error:  # what was given does not go together with what the index has
@@ -518,7 +518,7 @@ class Settings(BaseModel):
 
     def _with_defaults(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         # A setting that a later version has added means, where it is missing, what was done before.
-        names = (*ANSWERS, *KEEP, "window", "on_conflict", "measure")
+        names = (*ANSWERS, *KEEP, PER[0], "window", "on_conflict", "measure")
         lists: dict[str, Any] = {WITHIN: [], "rank_order": [], ENVELOPE: None}
         return {name: type(self).model_fields[name].default for name in names} | lists | dict(stored)
 

@@ -12,9 +12,10 @@ from support.json_lines import read_lines
 from support.kills import COMMITTING, kill
 
 from stream_lsh import Settings
+from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
 from stream_lsh.embedded.querying import query
-from stream_lsh.errors import OutputError, UsageError
+from stream_lsh.errors import OutputError, StoreError, UsageError
 
 
 def kept_by_reading(folder: Path) -> list[dict[str, Any]]:
@@ -75,9 +76,13 @@ def test_each_source_keeps_a_copy(tmp_path: Path) -> None:
     Job(settings, [path], {"unique": str(unique)}, tmp_path / "index", no_groups=True).run()
     assert [line["id"] for line in read_lines(unique)] == [0, 1, 4]
     asked = [line | {"id": f"asked {line['id']}"} for line in read_lines(Path(path))]
-    query(settings, written(tmp_path / "asked", asked, 1), str(tmp_path / "said"), tmp_path / "index")
-    found = [line["duplicate_of"] for line in read_lines(tmp_path / "said")]
-    assert found == [0, 1, 0, 1, 4]
+    for own in (settings, Settings(shingles="words:1")):  # the index knows what was not given
+        query(own, written(tmp_path / "asked", asked, 1), str(tmp_path / "said"), tmp_path / "index")
+        assert [line["duplicate_of"] for line in read_lines(tmp_path / "said")] == [0, 1, 0, 1, 4]
+    facts: Any = information(tmp_path / "index", check=True)
+    assert facts["health"]["problems"] == []
+    with pytest.raises(StoreError, match="source_field = 'outlet' \\(now 'host'\\)"):
+        Job(Settings(source_field="host"), [path], {"unique": str(unique)}, tmp_path / "index", no_groups=True).run()
 
 
 def test_a_killed_run_ends_like_a_whole_one(tmp_path: Path) -> None:
