@@ -38,18 +38,14 @@ def line(id: str, text: str) -> str:
 
 
 def test_an_ignored_signal_stays_ignored_and_the_other_works() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    usual = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    try:
-        with postponed() as check:
-            os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with postponed() as check:
+        os.kill(os.getpid(), signal.SIGINT)
+        check()
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
             check()
-            os.kill(os.getpid(), signal.SIGTERM)
-            with pytest.raises(KeyboardInterrupt):
-                check()
-    finally:
-        signal.signal(signal.SIGINT, before)
-        signal.signal(signal.SIGTERM, usual)
 
 
 FILES = 5  # a batch each, and a commit; one commit more at the beginning, and one at the end

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from types import FrameType
 
 import pytest
@@ -13,17 +12,13 @@ from stream_lsh.embedded.signals import Signals, Terminated, ignore, postponed
 
 
 @pytest.fixture(autouse=True)
-def raising() -> Iterator[None]:
-    """SIGTERM raises, as under the command line; afterwards everything is as it was."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+def raising() -> None:
+    """SIGTERM raises, as under the command line."""
 
     def terminate(_: int, __: FrameType | None) -> None:
         raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def send(number: int = signal.SIGTERM) -> None:
