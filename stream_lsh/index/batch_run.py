@@ -82,16 +82,14 @@ class BatchRun:
         """
         shard, results = self._shard, self._results
         shard.rows.known = -1  # rows in files may have been erased
-        if self._limits.store and (self._limits.update or self._limits.keep or self._deletes):
-            shard.make_room_for_deletions(stop - start + len(groups))
+        if self._limits.store:
+            self._make_room(start, stop, len(groups))
         self._find_runs()
         if len(groups):  # each may get a representative row
             self._stored = np.append(self._stored, np.empty(len(groups), np.int64))
         self._use_own_sets(self._batch.shingles.known())
         if len(groups):
             self._add_representatives(start, groups)
-        if self._limits.samples and self._limits.store:
-            shard.memory.reserve(int(self._documents.starts[stop] - self._documents.starts[start]) + 2 * (stop - start))
         work = self._work()
         while start < stop:
             try:
@@ -118,6 +116,17 @@ class BatchRun:
                 shard.counted.frequencies.enlarge()
             elif code == FULL:
                 results.enlarge()
+
+    def _make_room(self, start: int, stop: int, groups: int) -> None:
+        """Make room for the rows and postings of documents [start, stop), and for so many representative rows."""
+        shard, documents, rows = self._shard, stop - start, stop - start + groups
+        if self._limits.update or self._limits.keep or self._deletes:
+            shard.make_room_for_deletions(rows)
+            rows += documents
+        if self._limits.samples:
+            shard.memory.reserve(int(self._documents.starts[stop] - self._documents.starts[start]) + 2 * documents)
+        else:
+            shard.memory.reserve_slots(rows * (shard.shape.bands + 3))
 
     def _post_representative(self) -> None:
         """Post the last row, a representative row, under the sampled keys of its representative's text."""

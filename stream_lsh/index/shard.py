@@ -51,6 +51,7 @@ from stream_lsh.settings.model import Settings
 NO_NUMBERS = np.empty(0, np.int64)
 CACHED_SHINGLES = 8 << 20  # of the latest rows' sets: 64 MB, and twice as much for bitmaps of the sets of older rows
 CACHED_HEADS = 128 << 20  # bytes of the latest rows' signature heads
+FIRST_POSTINGS = 1 << 12  # a memtable has slots for so many at first
 MERGE_LOOK_SECONDS = 0.05  # between two looks at merges that are awaited
 
 
@@ -127,7 +128,7 @@ class Shard:
         manifest.provisional = self.late.facts if settings.late else None
         self._done = base  # rows before it are posted, where rows are posted after their decision
         self._postings = self._room * (settings.signing.bands + 3)  # more only where documents have many keys
-        self.memory = Memtable.of(self._postings)
+        self.memory = Memtable.of(self._postings, FIRST_POSTINGS)
         self.table = np.empty((0, layout.COLUMNS), np.int64)
         self.met = power_of_two(min(settings.signing.bands + 1, 32) * settings.max_bucket_rows)
         self.hits = np.empty((0, 0), np.uint64)  # the runs that may have each key of a batch

@@ -34,8 +34,8 @@ _STEP = 8  # elements compared at once where two sets are equal
 _LEAST_LARGE = 1 << 24  # words; a set takes a quarter of them at most: that of a text of some 16 MB
 _LARGE_WORDS = 4  # words of the ring of hash tables for each shingle of the other ring, used as they are needed
 _MARK_BITS = 8  # bits of a bitmap for an element, up to twice as many: one other element in nine to 16 passes
-# Columns of a ring's slots: row, position ever written at, words, elements of its set. A later row overwrites an
-# earlier one.
+# Columns of a ring's slots: row + 1, position ever written at, words, elements of its set. A later row overwrites an
+# earlier one; a slot of zeros, which takes no memory before it is used, is empty.
 ROW, AT, WORDS, SIZE = (np.int64(column) for column in range(4))
 
 
@@ -82,14 +82,14 @@ class Sets(Struct):
         """Empty caches with room for this many shingles of rows; under `jaccard` twice as many words of bitmaps, under
         `containment` four times as many of hash tables."""
         nothing = np.empty(0, np.int64)
-        slots, bit_slots = (np.full((max(1, shingles // n), 4), -1, np.int64) for n in (64, 8))
+        slots, bit_slots = (np.zeros((max(1, shingles // n), 4), np.int64) for n in (64, 8))
         ring, bits = (np.empty(max(1, n * shingles), np.uint64) for n in (1, 2 * (measure == JACCARD)))
         large = max(_LEAST_LARGE, _LARGE_WORDS * shingles) if measure == CONTAINMENT else 1
         return cls(
             shingles=np.empty(0, np.uint64), offsets=np.zeros(1, np.int64), have=np.empty(0, np.bool_),
             documents=nothing, first=0, ring=ring, slots=slots, kept=0, bits=bits, bit_slots=bit_slots, marked=0,
             measure=measure, dimensions=dimensions, large=np.empty(large, np.uint64),
-            large_slots=np.full((max(1, large >> 13), 4), -1, np.int64), large_kept=0,
+            large_slots=np.zeros((max(1, large >> 13), 4), np.int64), large_kept=0,
             table=np.empty((16, 2), np.uint64), filled=-1, document=-1, loaded=nothing, similarity=np.empty(0),
         )  # fmt: skip
 
@@ -115,7 +115,7 @@ def _take_place(capacity, slots, written, row, words, size):  # type: ignore[no-
     if written % capacity + words > capacity:  # a set is never split at the end of the ring
         written += capacity - written % capacity
     slot = row & (len(slots) - 1)
-    slots[slot, ROW], slots[slot, AT], slots[slot, WORDS], slots[slot, SIZE] = row, written, words, size
+    slots[slot, ROW], slots[slot, AT], slots[slot, WORDS], slots[slot, SIZE] = row + 1, written, words, size
     return written % capacity, written + words
 
 
@@ -123,7 +123,7 @@ def _take_place(capacity, slots, written, row, words, size):  # type: ignore[no-
 def place_of(ring, slots, written, row):  # type: ignore[no-untyped-def]
     """Begin and end of a row's words in a ring, -1 if they are not there; and the size of its set."""
     slot = row & (len(slots) - 1)
-    if slots[slot, ROW] != row or slots[slot, AT] < written - len(ring):
+    if slots[slot, ROW] != row + 1 or slots[slot, AT] < written - len(ring):
         return np.int64(-1), np.int64(-1), np.int64(0)
     start = slots[slot, AT] % len(ring)
     return start, start + slots[slot, WORDS], slots[slot, SIZE]

@@ -23,12 +23,18 @@ BEHIND_ALL = np.int64(1 << 62)  # greater than any row
 # A block of the pool: where the block before begins (0: none), number of rows, room for rows, then the rows.
 _BEFORE, _USED, _ROOM, _ROWS = 0, 1, 2, 3
 _SMALLEST, _LARGEST = 4, 256
+_GROWTH = 8  # of the number of slots, where there are fewer than the memtable needs when it is full
 POOL_WORDS = 4  # most words of the pool for one posting: two rows in a block of four
 
 
 def power_of_two(least: int) -> int:
     """The least power of two that is at least this."""
     return 1 << max(0, least - 1).bit_length()
+
+
+def _bits(postings: int) -> int:
+    """Of the number of slots for so many postings."""
+    return max(10, int(np.ceil(np.log2(postings * 1.5))))
 
 
 class Memtable(Struct):
@@ -52,9 +58,13 @@ class Memtable(Struct):
     first: Number
 
     @classmethod
-    def of(cls, postings: int) -> Self:
-        """An empty memtable with room for this many postings, which fill at most two thirds of the slots."""
-        bits = max(10, int(np.ceil(np.log2(postings * 1.5))))
+    def of(cls, postings: int, at_first: int | None = None) -> Self:
+        """An empty memtable with room for this many postings, which fill at most two thirds of the slots.
+
+        at_first: it begins with slots for so many, so that few documents take little memory; whoever posts makes more
+        of them before. None = slots for all.
+        """
+        bits = _bits(min(postings, at_first or postings))
         return cls(
             slots=np.zeros((1 << bits, 2), np.uint64), pool=np.empty(POOL_WORDS * postings + 1, np.uint32), used=1,
             postings=0, shift=np.uint64(64 - bits), first=0,
@@ -71,15 +81,22 @@ class Memtable(Struct):
 
     def reserve(self, postings: int) -> None:
         """Make room for this many more postings, for documents with many keys."""
+        self.reserve_slots(postings)
         there = int(self.postings) + postings
-        if 3 * there > 2 * len(self.slots):
-            larger = Memtable.of(2 * there)
-            move(self.slots, larger.slots, larger.shift)
-            self.slots, self.shift = larger.slots, larger.shift
         if POOL_WORDS * there + 1 > len(self.pool):
             pool = np.empty(2 * POOL_WORDS * there + 1, np.uint32)
             pool[: self.used] = self.pool[: self.used]
             self.pool = pool
+
+    def reserve_slots(self, postings: int) -> None:
+        """Make slots for at most this many more postings, for which the pool has room."""
+        there = int(self.postings) + postings
+        if 3 * there > 2 * len(self.slots):
+            usual = len(self.pool) // POOL_WORDS
+            bits = max(_bits(there), min(_bits(_GROWTH * there), _bits(usual)))
+            slots, shift = np.zeros((1 << bits, 2), np.uint64), np.uint64(64 - bits)
+            move(self.slots, slots, shift)
+            self.slots, self.shift = slots, shift
 
     def shrink(self, postings: int) -> None:
         """Reduce an empty memtable to room for this many postings."""

@@ -69,10 +69,13 @@ def test_buckets_are_read_from_either_end(given_keys: list[int], limit: int, fir
 
 
 @settings(max_examples=60, deadline=None)
-@given(posts)
-def test_sorted_is_by_key_then_row(given_keys: list[int]) -> None:
-    memory = Memtable.of(ROOM)
+@given(posts, st.integers(1, 60))
+def test_sorted_is_by_key_then_row(given_keys: list[int], at_once: int) -> None:
+    memory = Memtable.of(ROOM, 1)
+    assert len(memory.slots) < len(Memtable.of(ROOM).slots)
     for row, key in enumerate(given_keys):
+        if row % at_once == 0:
+            memory.reserve_slots(at_once)
         post(memory, key, row)
     found_keys, found_rows = memory.sorted()
     pairs = list(zip(found_keys.tolist(), found_rows.tolist(), strict=True))
