@@ -11,6 +11,7 @@ from support.simulation.faults import Faults, aims
 from support.simulation.feeding import feed
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
+from support.simulation.shrinking import Schedule
 from support.simulation.world import World
 
 from stream_lsh.errors import StoreError
@@ -22,13 +23,15 @@ PARTITIONS = 2
 N = 30
 RATE = 3
 AIMS = 6
+FOUND: list[Schedule] = []
+"""What has failed once, as `support.simulation.report --shrink` writes it."""
 PATIENCE = 400.0
 """Virtual seconds after the last fault in which everything has to be done."""
 
 
 @pytest.mark.long
 @pytest.mark.limit(1800)
-@simulated(seeds=2, most=170, nodes=3)
+@simulated(seeds=2, most=170, and_schedules=FOUND, nodes=3)
 async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: World, cluster: Cluster) -> list[Triple]:
     chance = world.chance
     pipeline = Pipeline(
@@ -44,8 +47,9 @@ async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: Worl
             if apart
             else [pipeline.start(), pipeline.start()]
         )
-        faults = Faults(pipeline, workers, aims(chance, world.seed, AIMS, N / RATE))
-        history = plain.history(N, PARTITIONS, world.seed)
+        aimed = enumerate(aims(chance, world.seed, AIMS, N / RATE))
+        faults = Faults(pipeline, workers, [aim for place, aim in aimed if place not in world.schedule.left_out])
+        history = plain.history(N, PARTITIONS, world.seed)[: world.schedule.documents]
         await world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history, RATE))
         await asyncio.sleep(5)
         faults.end()

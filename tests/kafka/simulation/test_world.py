@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from support.simulation import clock, runner
 from support.simulation.cluster import Cluster
 from support.simulation.runner import simulated
+from support.simulation.shrinking import Schedule, shrunk
 from support.simulation.world import Stuck, World
 
 
@@ -84,7 +85,7 @@ async def test_a_frozen_process_goes_on_where_it_was(world: World, cluster: Clus
 
 @simulated()
 async def test_what_waits_for_ever_is_told_with_the_seed(world: World, cluster: Cluster) -> None:
-    other = World(17)
+    other = World(Schedule(17))
     with pytest.raises(Stuck, match="seed 17: everything waits"):
         other.run(asyncio.Event().wait())
     with pytest.raises(Stuck, match="seed 17: after 5 s"):
@@ -134,3 +135,23 @@ def test_a_seed_repeats_its_schedule_and_another_has_another() -> None:
         with runner.another_server():
             alone = runner.run(busy.scenario, [3], nodes=2)  # type: ignore[attr-defined]
         assert alone[0]["digest"] == digests[2][0]
+
+
+@simulated(and_schedules=[Schedule(5, left_out=(0, 2), documents=7)])
+async def fragile(world: World, cluster: Cluster) -> None:
+    """Fails where the second and fifth of six faults meet nine documents, or more."""
+    happen = {place for place in range(6) if place not in world.schedule.left_out}
+    assert not ({1, 4} <= happen and (world.schedule.documents or 30) >= 9), f"seed {world.seed}"
+
+
+def test_a_schedule_that_fails_is_shrunk_to_what_it_takes() -> None:
+    with pytest.raises(AssertionError, match=r"^Schedule\(0\):"):  # after the one that passes
+        fragile()  # type: ignore[call-arg]
+
+    def fails(schedule: Schedule) -> bool:
+        [result] = runner.run(fragile.scenario, [schedule])  # type: ignore[attr-defined]
+        return result["error"] is not None
+
+    found = shrunk(Schedule(5), 6, 30, fails)
+    assert str(found) == "Schedule(5, left_out=(0, 2, 3, 5), documents=9)"
+    assert shrunk(found, 6, 30, fails) == found

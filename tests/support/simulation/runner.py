@@ -1,6 +1,6 @@
 """Simulations as tests, and the server that runs them.
 
-    @simulated(seeds=5)
+    @simulated(seeds=5, and_schedules=[Schedule(12, left_out=(0, 3), documents=7)])
     async def test_a_record_arrives(world: World, cluster: Cluster) -> None: ...
 
 Each seed runs in a process that a server forks: one that has substituted the clock (`clock`), imported everything, and
@@ -22,13 +22,15 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from support.long_form import LONG, ROTATION
+from support.simulation.shrinking import Schedule
 
 if TYPE_CHECKING:
     from support.simulation.world import World
@@ -40,21 +42,25 @@ LAST_LINES = 60  # of a trace that failed
 _server: subprocess.Popen[str] | None = None
 
 
-def simulated(seeds: int = 1, most: int | None = None, **options: Any) -> Callable[[Scenario], Callable[[], None]]:
+def simulated(
+    seeds: int = 1, most: int | None = None, and_schedules: Sequence[Schedule] = (), **options: Any
+) -> Callable[[Scenario], Callable[[], None]]:
     """A test of a scenario, an asynchronous function of a world and a cluster, which runs once for each seed.
 
     Args:
         seeds: how many of them.
         most: of so many, others with each commit; STREAM_LSH_LONG=1 runs them all (`long_form`).
+        and_schedules: that have failed once (`shrinking`); they always run.
         options: of `cluster.Cluster`.
     """
     most = most or seeds
     chosen = range(most) if LONG else sorted({(ROTATION * seeds + number) % most for number in range(seeds)})
+    schedules = [*and_schedules, *map(Schedule, chosen)]
 
     def decorated(scenario: Scenario) -> Callable[[], None]:
         def test() -> None:
-            for result in run(scenario, chosen, **options):
-                assert result["error"] is None, f"seed {result['seed']}:\n{result['error']}"
+            for schedule, result in zip(schedules, run(scenario, schedules, **options), strict=True):
+                assert result["error"] is None, f"{schedule}:\n{result['error']}"
 
         functools.update_wrapper(test, scenario)
         del test.__wrapped__  # type: ignore[attr-defined]  # pytest would take its arguments for fixtures
@@ -64,8 +70,8 @@ def simulated(seeds: int = 1, most: int | None = None, **options: Any) -> Callab
     return decorated
 
 
-def run(scenario: Scenario, seeds: Iterable[int], **options: Any) -> list[dict[str, Any]]:
-    """Run a scenario of a test's module by these seeds.
+def run(scenario: Scenario, schedules: Iterable[int | Schedule], **options: Any) -> list[dict[str, Any]]:
+    """Run a scenario of a test's module by these seeds or schedules.
 
     Returns:
         For each: seed, error (None, or a traceback with the end of the trace), digest (None if it took too long: the
@@ -83,7 +89,8 @@ def run(scenario: Scenario, seeds: Iterable[int], **options: Any) -> list[dict[s
             env=environment | {"PYTHONHASHSEED": "0", "AIOKAFKA_NO_EXTENSIONS": "1", "PYTHONPATH": folders},
         )
     assert _server.stdin is not None and _server.stdout is not None
-    job = [scenario.__code__.co_filename, scenario.__name__, list(seeds), options]
+    given = [asdict(Schedule(one) if isinstance(one, int) else one) for one in schedules]
+    job = [scenario.__code__.co_filename, scenario.__name__, given, options]
     print(json.dumps(job), file=_server.stdin, flush=True)
     answer = _server.stdout.readline()
     assert answer, "the server of the simulations has ended"
@@ -116,10 +123,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     modules: dict[str, ModuleType] = {}
     while line := sys.stdin.readline():
-        path, name, seeds, options = json.loads(line)
+        path, name, given, options = json.loads(line)
         if path not in modules:
             modules[path] = _module(path)
-        print(json.dumps(_forked(getattr(modules[path], name).scenario, seeds, options)), flush=True)
+        print(
+            json.dumps(_forked(getattr(modules[path], name).scenario, [Schedule(**one) for one in given], options)),
+            flush=True,
+        )
 
 
 def _module(path: str) -> ModuleType:
@@ -135,28 +145,28 @@ def _module(path: str) -> ModuleType:
     return module
 
 
-def _forked(scenario: Scenario, seeds: list[int], options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run each seed in a child, some at once. The results, in the order of the seeds."""
+def _forked(scenario: Scenario, schedules: list[Schedule], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run each schedule in a child, some at once. The results, in their order."""
     gc.collect()
     gc.freeze()
-    waiting, results, running = list(enumerate(seeds)), dict[int, dict[str, Any]](), dict[int, tuple[int, int, int]]()
+    waiting, results, running = list(enumerate(schedules)), dict[int, dict[str, Any]](), dict[int, tuple[int, int]]()
     while waiting or running:
         while waiting and len(running) < AT_ONCE:
-            place, seed = waiting.pop(0)
+            place, schedule = waiting.pop(0)
             end, other = os.pipe()
             pid = os.fork()
             if not pid:
                 os.close(end)
-                _child(scenario, seed, options, other)
+                _child(scenario, schedule, options, other)
             os.close(other)
-            running[place] = seed, pid, end
-        place, (seed, pid, end) = next(iter(running.items()))
+            running[place] = pid, end
+        place, (pid, end) = next(iter(running.items()))
         with os.fdopen(end, "rb") as file:
             data = file.read()
         os.waitpid(pid, 0)
         del running[place]
-        results[place] = json.loads(data) if data else {"seed": seed, "error": "its process has died"}
-    return [results[place] for place in range(len(seeds))]
+        results[place] = json.loads(data) if data else {"seed": schedules[place].seed, "error": "its process has died"}
+    return [results[place] for place in range(len(schedules))]
 
 
 class _Warnings(logging.Handler):
@@ -182,7 +192,7 @@ def _limit(world: World) -> None:
     signal.alarm(REAL_SECONDS)
 
 
-def _child(scenario: Scenario, seed: int, options: dict[str, Any], end: int) -> None:
+def _child(scenario: Scenario, schedule: Schedule, options: dict[str, Any], end: int) -> None:
     from support.simulation.clock import REAL_CLOCK, START, Clock
     from support.simulation.cluster import Cluster
     from support.simulation.world import World
@@ -191,7 +201,7 @@ def _child(scenario: Scenario, seed: int, options: dict[str, Any], end: int) -> 
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     began, error, value = REAL_CLOCK(), None, None
-    world = World(seed)
+    world = World(schedule)
     _limit(world)
     logging.getLogger("stream_lsh").addHandler(_Warnings(world))
     try:
@@ -200,7 +210,7 @@ def _child(scenario: Scenario, seed: int, options: dict[str, Any], end: int) -> 
     except BaseException:
         error = "\n".join([traceback.format_exc(), *world.trace[-LAST_LINES:], *world.warnings[-LAST_LINES:]])
     result = {
-        "seed": seed, "error": error, "value": value, "digest": None if world.late else world.digest,
+        "seed": world.seed, "error": error, "value": value, "digest": None if world.late else world.digest,
         "steps": world.steps, "virtual": round(Clock.now - START, 6), "seconds": round(REAL_CLOCK() - began, 3),
     }  # fmt: skip
     if os.environ.get("SIMULATION_TRACE"):

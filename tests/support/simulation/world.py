@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from support.simulation.clock import EPOCH, START, Clock
+from support.simulation.shrinking import Schedule
 
 T = TypeVar("T")
 
@@ -181,15 +182,17 @@ class World:
         network: connects processes with nodes of Kafka; `broker.Cluster` sets it.
         warnings: of the roles, with the time; not part of the digest, as their texts may have addresses.
         late: why it has to end at once, if it has.
+        schedule: its seed, and what is left out.
         trace: what happened, a line each, with the time in seconds.
     """
 
     network: Any
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         Clock.now = START
-        self.seed, self.chance = seed, random.Random(seed)
-        random.seed(seed)
+        self.schedule = schedule
+        self.seed, self.chance = schedule.seed, random.Random(schedule.seed)
+        random.seed(schedule.seed)
         self.loops: list[Loop] = []
         self.graves: list[Any] = []
         self.trace: list[str] = []
