@@ -27,7 +27,7 @@ from stream_lsh.kafka.consumer.position import committed_at
 from stream_lsh.kafka.names import largest_record
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.replies import head
-from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.sequenced import Sequenced, split_frames
 
 EXAMPLE = "python -m bench.kafka_stages --documents 20000 --frame-documents 1000 16 --out results"
 STAGES = ("sign", "sequence", "match", "judge", "forward")
@@ -72,8 +72,8 @@ class Stages:
             case "sequence":
 
                 def sequenced(record: ConsumerRecord) -> float:
-                    frame = Sequenced.decode(record.value, settings).frame
-                    return len(Places.of(frame, settings).offsets) / settings.shards
+                    found = [Sequenced.decode(frame, settings) for frame in split_frames(record.value, settings)]
+                    return sum(len(Places.of(one.frame, settings).offsets) for one in found) / settings.shards
 
                 return topics.frames, sequenced
             case "match":

@@ -132,8 +132,10 @@ class KafkaSettings(Settings):
         "such header)",
     )  # fmt: skip
     linger_ms: int = Field(
-        default=20, ge=0, le=10_000, description="milliseconds that a document may wait for others to share its frame"
-    )
+        default=20, ge=0, le=10_000,
+        description="milliseconds that a document may wait for others to share its frame, up to 50 times as many while "
+        "all signers together send 250 frames a second",
+    )  # fmt: skip
     frame_documents: int = Field(default=1000, ge=1, le=4096, description="most documents in a frame")
     frame_bytes: int = Field(
         default=900_000, ge=1024, le=32 * 2**20, description="most bytes in a frame, unless a single document has more"

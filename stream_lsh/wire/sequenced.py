@@ -4,17 +4,20 @@ docs/internals/formats.md has the sections."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.errors import FormatError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.settings.model import Settings
-from stream_lsh.wire.envelope import Sections, column, pack, undefined
+from stream_lsh.wire.envelope import NAMES, Sections, column, kind_of, pack, undefined, unpack
 from stream_lsh.wire.source import numbers
 
 VERSION = 2
+_SEVERAL = b"Q"
 _PLACE = struct.Struct(f"<qqqqq{KEY_BYTES}s")  # offset, predecessor, first, appended, shift, key
 
 
@@ -79,6 +82,26 @@ class Sequenced:
     def places(self, n: int) -> NDArray[np.int64]:
         """The number of documents accepted before each of the frame's n documents. Segments are cut by it."""
         return places_in_log(self.first, self.accepted, n)
+
+
+def join_frames(frames: Sequence[bytes], settings: Settings) -> bytes:
+    """One record of encoded sequenced frames, in their order. A single frame is a record by itself."""
+    return frames[0] if len(frames) == 1 else pack(_SEVERAL, VERSION, settings.fingerprint, frames)
+
+
+def split_frames(data: bytes | memoryview, settings: Settings) -> list[memoryview]:
+    """The encoded sequenced frames of a record, in their order.
+
+    Raises:
+        FormatError: it cannot be read; the message has the cause and the remedy. A record of a single frame is not
+            looked at.
+    """
+    if kind_of(data) != _SEVERAL:
+        return [memoryview(data)]
+    found = unpack(_SEVERAL, VERSION, settings.fingerprint, data)
+    if not found:
+        raise FormatError(f"a {NAMES[_SEVERAL]} is damaged: it has none; delete and rebuild it")
+    return found
 
 
 def places_in_log(first: int, accepted: NDArray[np.bool_] | None, n: int) -> NDArray[np.int64]:

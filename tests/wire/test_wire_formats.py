@@ -30,7 +30,7 @@ from stream_lsh.wire.decisions import Decisions, decisions_of_shard
 from stream_lsh.wire.envelope import pack, unpack
 from stream_lsh.wire.frames import Frame, Places
 from stream_lsh.wire.replies import Reply, head
-from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.sequenced import Sequenced, join_frames, split_frames
 from stream_lsh.wire.signed import TextShingles, signed_batch
 from stream_lsh.wire.source import Source
 
@@ -168,6 +168,17 @@ def equal(one: Any, other: Any) -> bool:
     if isinstance(one, bytes | memoryview):
         return bytes(one) == bytes(other)
     return bool(one == other)
+
+
+def test_a_record_of_frames_has_them_as_they_are_alone() -> None:
+    frames = [sequenced(accepted).encode(SETTINGS) for accepted in (None, np.array([True, False, True, True]))]
+    for some in (frames, frames[:1], [b"foreign"]):
+        assert [*map(bytes, split_frames(join_frames(some, SETTINGS), SETTINGS))] == some
+    assert join_frames(frames[:1], SETTINGS) == frames[0]
+    with pytest.raises(FormatError, match="a record of sequenced frames was made with other settings"):
+        split_frames(join_frames(frames, SETTINGS), OTHER)
+    with pytest.raises(FormatError, match="it has none"):
+        split_frames(join_frames([], SETTINGS), SETTINGS)
 
 
 def test_places_are_read_without_the_rest_of_a_frame() -> None:

@@ -41,6 +41,7 @@ class Relay:
         begin: takes over partitions. It must `seek` each to its position.
         forget: drops what was not sent yet, because other members now own the partitions.
         further: is called with the positions just committed, and may store more about them.
+        placed: is called with the offset of each record that is delivered, in the order of sending.
 
     Attributes:
         positions: the source partitions of this member, each with the position up to which it has read.
@@ -59,6 +60,7 @@ class Relay:
         begin: Callable[[list[int]], Awaitable[None]],
         forget: Callable[[], None],
         further: Callable[[Marks], Awaitable[None]] | None = None,
+        placed: Callable[[int], object] | None = None,
     ) -> None:
         self.positions: dict[int, int] = {}
         self.epoch = 0
@@ -71,6 +73,7 @@ class Relay:
         self._begin = begin
         self._forget = forget
         self._further = further
+        self._placed = placed
         self._underway: Underway
         self._order: InOrder[tuple[Marks, int]]
         self._delivered: dict[int, tuple[int, Noted]] = {}  # but not committed yet
@@ -207,9 +210,13 @@ class Relay:
         await self._order.send((marks, documents), [(self._target, partition, value) for partition, value in records])
         self._look()
 
-    def _done(self, item: tuple[Marks, int], _: list[Any]) -> None:
+    def _done(self, item: tuple[Marks, int], placed: list[Any]) -> None:
         marks, documents = item
         self._delivered.update(marks)
+        if self._placed is not None:
+            for record in placed:
+                if record is not None and record.offset >= 0:  # -1: the broker had it already
+                    self._placed(record.offset)
         if documents:
             self._probe.documents.inc(documents)
         self._look()

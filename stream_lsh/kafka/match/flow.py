@@ -25,7 +25,7 @@ from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.frames import headers_of
-from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.sequenced import Sequenced, split_frames
 from stream_lsh.wire.source import Headers
 
 log = logging.getLogger("stream_lsh.kafka.match")
@@ -40,7 +40,8 @@ class Taken:
     """A frame in flight, or a snapshot record.
 
     Attributes:
-        offset: in its partition of frames.
+        offset: of its record in its partition of frames.
+        acknowledge: what to do once it is delivered, and all frames before it.
         changed: for a frame with a change: its offset in signatures. The change is its first record.
     """
 
@@ -136,7 +137,7 @@ class Flow:
             self._fail(error)
 
     def offer(self, offset: int, value: bytes, acknowledge: Callable[[], object]) -> None:
-        """Add the frame at `position`. `acknowledge` is called when all its results are delivered."""
+        """Add the frames of the record at `position`. `acknowledge` is called when all their results are delivered."""
         if not self._taking or offset < self.position:  # fetched before a seek: taken already, or fetched again
             return
         if offset > self.position:
@@ -144,10 +145,15 @@ class Flow:
             self._fail(Failed(f"frames from offset {self.position} to {offset} of shard {self.held.shard} got lost"))
             return
         self.position = offset + 1
-        self._frames += 1
-        self._bytes += len(value)
+        try:
+            frames = [bytes(frame) for frame in split_frames(value, self.held.settings)]
+        except FormatError:
+            frames = [value]  # `_matched` says what is wrong with it
+        self._frames += len(frames)
+        self._bytes += sum(map(len, frames))
         self._idle.clear()
-        self._waiting.append((Taken(offset, len(value), acknowledge), value))
+        self._waiting += [(Taken(offset, len(frame), lambda: None), frame) for frame in frames]
+        self._waiting[-1][0].acknowledge = acknowledge  # frames are done in their order
         self._wake.set()
 
     async def _run(self) -> None:
@@ -204,7 +210,8 @@ class Flow:
         settings = self.held.settings
         place = Topics.of(settings).frames, self.held.shard, offset
         try:
-            Sequenced.decode(value, settings)
+            for frame in split_frames(value, settings):
+                Sequenced.decode(frame, settings)
         except FormatError as error:
             await self._unreadable.pass_over(*place, error)
             return None

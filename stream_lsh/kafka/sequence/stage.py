@@ -18,7 +18,7 @@ from aiokafka import ConsumerRecord
 from numpy.typing import NDArray
 
 from stream_lsh.documents.times import moment
-from stream_lsh.errors import FormatError, StoreError
+from stream_lsh.errors import FormatError, StoreError, StreamLshError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, shown
 from stream_lsh.kafka.client.clients import waited
@@ -30,6 +30,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sent_to_shards, sequenced
+from stream_lsh.kafka.sequence.together import Together
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import kind_of
 from stream_lsh.wire.frames import Places, headers_of
@@ -86,6 +87,7 @@ class SequenceStage(Stage):
         self._relay = Relay(settings, probe, topics.signatures, topics.frames, self._begin, self._forget)
         self._accepted: Accepted
         self._window = Window(settings.decision_lag)
+        self._together = Together()
         self._asked = 0.0
         self._asking: asyncio.Task[None] | None = None
         self._warned: dict[int, float] = {}
@@ -150,18 +152,25 @@ class SequenceStage(Stage):
             await self._window_open(1)
             got = await self._relay.poll()
             epoch = self._relay.epoch
-            for record in got.get(0, ()):
-                if epoch != self._relay.epoch:
-                    break
-                decision = await self._decide(record)
-                await self._window_open(decision.documents)
-                per_shard = await self._decisions_for(record.offset, decision)
-                await self._relay.room.wait()
-                began = time.monotonic()
-                async with self._relay.member.working:
+            try:
+                for record in got.get(0, ()):
                     if epoch != self._relay.epoch:
                         break
-                    await self._sequence(record, decision, per_shard, began)
+                    decision = await self._decide(record)
+                    if not self._window.room(decision.documents):
+                        await self._send()
+                    await self._window_open(decision.documents)
+                    per_shard = await self._decisions_for(record.offset, decision)
+                    await self._relay.room.wait()
+                    began = time.monotonic()
+                    async with self._relay.member.working:
+                        if epoch != self._relay.epoch:
+                            break
+                        await self._sequence(record, decision, per_shard, began)
+            except StreamLshError:
+                await self._send()  # what comes before a record that stops the role
+                raise
+            await self._send()
 
     async def _decide(self, record: ConsumerRecord) -> Decision:
         """The decision on the next frame."""
@@ -196,30 +205,41 @@ class SequenceStage(Stage):
     async def _sequence(
         self, record: ConsumerRecord, decision: Decision, per_shard: Sequence[bytes], began: float
     ) -> None:  # fmt: skip
-        """Send a frame to the shards. per_shard: the decisions that are sent with it."""
+        """Add a frame to those that are sent together. per_shard: the decisions that are sent with it."""
         offset, value = record.offset, record.value or b""
         if decision.repeats:
             self.probe.ignored("repeat", decision.repeats)
         for gap in decision.gaps:
             self._warn(gap)
-        after, copies = decision.after, list[tuple[int, bytes]]()
+        after, sent = decision.after, list[bytes]()
         if decision.documents:
             if offset > self._done:
                 sent = sent_to_shards(offset, record.timestamp, value, decision, per_shard, self.settings)
-                copies = list(enumerate(sent))
                 self._window.sent(offset, decision.documents)
             after = after.passed_on(offset, decision.documents)
             if decision.log is not None:
                 self._tell_time(decision.log, decision.shift)
+        if not self._together.room(sent, self.settings.frame_bytes):
+            await self._deliver()
+        self._together.add(sent, decision.documents, (offset + 1, after))
         self._accepted = after
         self._relay.positions[0] = offset + 1
-        await self._relay.send(copies, {0: (offset + 1, after)}, decision.documents)
-        if copies:
+        if sent:
             seconds = time.monotonic() - began
             self.probe.batch(decision.documents, seconds)
             self.probe.traced(
                 seconds, decision.documents, lambda: headers_of(value, self.settings).values(), frame=offset
             )
+
+    async def _send(self) -> None:
+        """Send the frames that were added. Done before each wait for another role, and at the end of each poll."""
+        async with self._relay.member.working:
+            await self._deliver()
+
+    async def _deliver(self) -> None:
+        together, self._together = self._together, Together()
+        if together.mark is not None:
+            await self._relay.send(together.records(self.settings), {0: together.mark}, together.documents)
 
     def _tell_time(self, log: NDArray[np.int64], shift: int) -> None:
         """Report stream time after a frame, and warn if it has jumped by more than the window."""
@@ -248,6 +268,8 @@ class SequenceStage(Stage):
         places = decisions_due(self._accepted.documents, decision.documents, block)
         if places is None:
             return nothing
+        if self._log is None or self._log.decided.documents < places[1]:
+            await self._send()
         while self._log is None or self._log.decided.documents < places[1]:
             if not self._relay.positions:  # revoked meanwhile
                 return nothing
@@ -292,6 +314,7 @@ class SequenceStage(Stage):
         self.probe.clocks(0, 0)  # the member that works now reports it
         if self.settings.keeps_time:
             self.probe.stream_time(0, 0, 0)
+        self._together = Together()
         self._window = Window(self.settings.decision_lag)
 
     def _asked_for(self) -> None:

@@ -1,13 +1,14 @@
 """The role `sign`: reads documents and writes signed frames to the topic signatures.
 
-Fetching, signing and sending overlap; signing has its own thread. Two frames begin at least `linger_ms` apart: a single
-document is sent at once, and many share a frame.
+Fetching, signing and sending overlap; signing has its own thread. Between the beginnings of two frames there is a pause
+(`Pacing`), unless the next one is full: a single document is sent at once, and many share a frame.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.framing import Chunk, Framer
+from stream_lsh.kafka.sign.pacing import Pacing
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.position import (
     NOTES,
@@ -64,7 +66,10 @@ class SignStage(Stage):
         super().__init__(settings, probe)
         self.topics = topics = Topics.of(settings)
         self.log = logging.getLogger("stream_lsh.kafka.sign")
-        self._relay = Relay(settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note)
+        self._relay = Relay(
+            settings, probe, topics.documents, topics.signatures, self._begin, self._forget, self._note, self._placed
+        )
+        self._pacing = Pacing(settings.linger_ms / 1000)
         self._framer: Framer
         self._schemas: Schemas | None = None
         self._absent = Often(SAY_SECONDS)
@@ -118,6 +123,8 @@ class SignStage(Stage):
         for place in places.values():
             if place.warning:
                 self.log.warning("%s", place.warning)
+        everything = self._relay.member.consumer.partitions_for_topic(self.topics.documents) or ()
+        self._pacing.share = len(partitions) / max(len(everything), len(partitions))
         self._at_rest = Pause()  # only valid for the partitions that it was measured for
         # Written before anything is sent, so that a missing position is known to be lost.
         found = {p: place for p, place in places.items() if place.new or place.last is not None}
@@ -282,10 +289,13 @@ class SignStage(Stage):
             self._wake()
 
     def _pace(self, busy: bool) -> None:
-        """While documents arrive, let the broker gather them for the next response, at most for `linger_ms`."""
-        linger = min(self.settings.linger_ms, GATHERED_MS)
+        """While documents arrive, let the broker gather them for the next response, at most for the pause."""
+        linger = min(round(1000 * self._pacing.pause), GATHERED_MS)
         gathered = (GATHERED_BYTES, linger) if busy and linger > 0 else (1, IDLE_MS)
         private.pace(self._relay.member.consumer, *gathered)
+
+    def _placed(self, offset: int) -> None:
+        self._pacing.placed(offset, asyncio.get_running_loop().time())
 
     async def _take(self, partition: int, records: Sequence[Record]) -> None:
         begins, ends = self._relay.positions[partition], await self._relay.position(partition)
@@ -356,11 +366,10 @@ class SignStage(Stage):
 
     async def _sign_in(self, pool: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
-        linger = self.settings.linger_ms / 1000
-        began = -linger
+        began = -math.inf
         while True:
             await self._available.wait()
-            wait = began + linger - loop.time()
+            wait = began + self._pacing.pause - loop.time()
             if wait > 0:
                 waker = loop.call_later(wait, self._full.set)
                 await self._full.wait()

@@ -25,7 +25,7 @@ from stream_lsh.kafka.sign.position import pause_of
 from stream_lsh.kafka.tools.seen import Group, Member, Next, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import configs_of, output_partitions
-from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.sequenced import Sequenced, split_frames
 
 READ_SECONDS = 10.0
 FETCH_BYTES = 1 << 20  # per partition; a larger record is sent all the same
@@ -74,8 +74,8 @@ class Observer:
         records = await self._first({(self._place(r.topic, r.partition), r.next): r.end for r in readers})
         found = [(r, records.get((self._place(r.topic, r.partition), r.next))) for r in readers]
         frames = {r.partition: record for r, record in found if r.topic == "frames" and record is not None}
-        nexts = {shard: _next(record, self._settings) for shard, record in frames.items()}
         judged = _judged(commits["judge"].get(self._names["matches"], {}))
+        nexts = {shard: _next(record, judged, self._settings) for shard, record in frames.items()}
         return Seen(
             now=time.time(),
             names=self._names,
@@ -273,10 +273,12 @@ def _judged(committed: Mapping[int, tuple[int, str]]) -> Judged | None:
     return None
 
 
-def _next(record: ConsumerRecord, settings: KafkaSettings) -> Next | str:
-    """The frame in a record, or why it is unreadable."""
+def _next(record: ConsumerRecord, judged: Judged | None, settings: KafkaSettings) -> Next | str:
+    """The frame in a record that the judge waits for, else its first one; or why it is unreadable."""
     try:
-        frame = Sequenced.decode(record.value or b"", settings)
+        frames = [Sequenced.decode(frame, settings) for frame in split_frames(record.value or b"", settings)]
     except FormatError as error:
         return str(error)
+    following = [frame for frame in frames if judged is not None and frame.predecessor == judged.last]
+    frame = (following or frames)[0]
     return Next(frame.offset, frame.predecessor, frame.first)

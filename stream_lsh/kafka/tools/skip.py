@@ -20,7 +20,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Places
 from stream_lsh.wire.replies import head
-from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.sequenced import Sequenced, split_frames
 
 READ_SECONDS = 30.0
 LOST = {
@@ -88,7 +88,9 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
 
 _READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
     "signatures": lambda record, settings: Places.of(record.value or b"", settings),
-    "frames": lambda record, settings: Sequenced.decode(record.value or b"", settings),
+    "frames": lambda record, settings: [
+        Sequenced.decode(frame, settings) for frame in split_frames(record.value or b"", settings)
+    ],
     "matches": lambda record, settings: head(record.value or b"", settings),
     "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
 }

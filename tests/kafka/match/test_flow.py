@@ -19,6 +19,7 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import HAS_ROWS, Mark
+from stream_lsh.wire.sequenced import join_frames
 
 MARK = Mark(HAS_ROWS, 0, 0, 1, 1)
 
@@ -36,6 +37,7 @@ class Shard:
     shard = 3
 
     def __init__(self) -> None:
+        self.settings = KafkaSettings()
         self.erases = False
         self.bases: list[bytes] = []  # snapshot records to come
         self.confirmed: list[tuple[int | Mark, int]] = []
@@ -140,6 +142,21 @@ async def test_a_send_that_fails_ends_it(play: Play, which: int) -> None:
     assert play.shard.matched == [b"a", b"b"]
     await play.flow.close()
     assert [str(error) for error in play.failures] == ["gone"]
+
+
+async def test_a_record_of_several_frames_is_acknowledged_after_the_last(play: Play) -> None:
+    play.offer(10, join_frames([b"a", b"gap", b"b"], play.shard.settings))
+    play.offer(11, b"c")
+    await play.drained()
+    assert play.shard.matched == [b"a", b"gap", b"b", b"c"]
+    for future in play.futures[:3]:
+        future.set_result(Place(1))
+    await play.drained()
+    assert play.acknowledged == [] and not play.flow.idle
+    for future in play.futures[3:]:
+        future.set_result(Place(2))
+    await play.drained()
+    assert play.acknowledged == [10, 11] and play.flow.idle
 
 
 async def test_frames_that_are_missing_end_it(play: Play) -> None:

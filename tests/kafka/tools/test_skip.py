@@ -75,6 +75,7 @@ def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> No
 
     with pytest.raises(FormatError, match=r"offset 1: .*stream-lsh kafka skip signatures 0 1"):
         asyncio.run(sequenced())
+    assert [found.offset for found, _ in order(settings, asyncio.run(records(settings, topics.frames)))] == [0]
     found = run("signatures", 0, 1)
     assert found.exit_code == 2 and "nothing was changed; give --yes" in found.output
     assert f"{topics.signatures}, partition 0, offset 1: " in found.output

@@ -22,7 +22,7 @@ from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_line
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame
-from stream_lsh.wire.sequenced import Sequenced
+from stream_lsh.wire.sequenced import Sequenced, split_frames
 from support.indexes import take_key
 from support.kafka.feeding import Record, Source
 from support.kafka.group_play import Teller
@@ -66,13 +66,14 @@ def order(settings: KafkaSettings, records: Iterable[Record]) -> list[tuple[Sequ
     last = -1
     for record in records:
         assert record.value is not None
-        sequenced = Sequenced.decode(record.value, settings)
-        if sequenced.offset in seen:
-            assert seen[sequenced.offset] == record.value, f"frame {sequenced.offset} was sequenced in two ways"
-        elif sequenced.predecessor == last:
-            seen[sequenced.offset] = record.value
-            last = sequenced.offset
-            found.append((sequenced, Frame.decode(sequenced.frame, settings)))
+        for value in map(bytes, split_frames(record.value, settings)):
+            sequenced = Sequenced.decode(value, settings)
+            if sequenced.offset in seen:
+                assert seen[sequenced.offset] == value, f"frame {sequenced.offset} was sequenced in two ways"
+            elif sequenced.predecessor == last:
+                seen[sequenced.offset] = value
+                last = sequenced.offset
+                found.append((sequenced, Frame.decode(sequenced.frame, settings)))
     return found
 
 
