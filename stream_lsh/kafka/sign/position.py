@@ -188,13 +188,18 @@ def known(
     return found
 
 
-def recovered(position: int, note: Note, accepted: int | None) -> tuple[int, Note]:
-    """The same for a partition whose commit is lost, by its record in the topic `state`, which may be an old one.
+def recovered(records: Mapping[int, tuple[int, Note]], accepted: Mapping[int, int]) -> dict[int, tuple[int, Note]]:
+    """What is known of partitions whose commits are lost, by their records in the topic `state`. These may be old.
+    One that has no record to compare counts only if nothing was sequenced since.
 
     Args:
-        accepted: the position up to which its frames were sequenced, if there are any.
+        accepted: the positions up to which frames were sequenced.
     """
-    return max(position, accepted or 0), replace(note, paused=0)
+    return {
+        partition: (max(position, accepted.get(partition, 0)), replace(note, paused=0))
+        for partition, (position, note) in records.items()
+        if note.last is not None or accepted.get(partition, 0) <= position
+    }
 
 
 def beginning(

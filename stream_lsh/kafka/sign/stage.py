@@ -151,7 +151,7 @@ class SignStage(Stage):
         texts = {self._relay.place(p): (at, note.text()) for p, (at, note) in notes.items()}
         now = time.monotonic()
         kept = {p for p, (_, note) in notes.items() if note.begun or note.paused or now >= self._kept.get(p, now)}
-        self._kept |= dict.fromkeys(kept, now + KEPT_SECONDS)
+        self._kept |= {p: now + KEPT_SECONDS for p in kept if not notes[p][1].begun}
         producer, topic = self._relay.producer, self.topics.state
         places = {p: self._relay.place(p) for p in kept}
         sent = [
@@ -176,11 +176,8 @@ class SignStage(Stage):
         accepted = {} if known_to is None else known_to[1].positions
         if lost := set(partitions) - found.keys():
             records = (await state.recorded(self.settings, self.role)).get(source, {})
-            found |= {
-                p: recovered(at, Note.of(text, group), accepted.get(p))
-                for p, (at, text) in records.items()
-                if p in lost
-            }
+            there = {p: (at, Note.of(text, group)) for p, (at, text) in records.items() if p in lost}
+            found |= recovered(there, accepted)
         for _, note in found.values():
             given = self.settings
             note.check(given.fingerprint, given.document_format, given.partitioner, source)
