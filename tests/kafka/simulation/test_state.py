@@ -1,5 +1,7 @@
 """The state of a pipeline outlives its consumer groups: without them its outputs are the embedded engine's."""
 
+import asyncio
+
 import pytest
 from support.kafka import plain
 from support.simulation.cluster import Cluster
@@ -55,6 +57,27 @@ async def test_pipeline_continues_without_its_groups(world: World, cluster: Clus
         second.stop()
         await second.ended
         pipeline.check()
+    finally:
+        pipeline.clear()
+
+
+@simulated()
+async def test_pause_outlives_its_mark(world: World, cluster: Cluster) -> None:
+    """Brokers forget the mark after a week, while the workers run."""
+    pipeline = Pipeline(world, cluster, **plain.SURE, partitions=1, frame_documents=8)
+    history, producer = plain.history(10, 1, world.seed), world.process("producer")
+    try:
+        await pipeline.create_topics()
+        worker = pipeline.start()
+        await producer.start(feed(world, cluster, pipeline.topics.documents, history[:5], 3))
+        await pipeline.finish([worker], 300)
+        await _drain(pipeline)
+        cluster.expire_offsets(pipeline.topics.group("pause"))
+        await producer.start(feed(world, cluster, pipeline.topics.documents, history[5:], 3))
+        await asyncio.sleep(20)
+        assert len(pipeline.records("verdicts")) == 5
+        await drain.resume(pipeline.settings)
+        await pipeline.finish([worker], 300)
     finally:
         pipeline.clear()
 
