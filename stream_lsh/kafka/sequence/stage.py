@@ -140,7 +140,7 @@ class SequenceStage(Stage):
             await self._write(position, self._accepted)
         self._relay.reached({0: (position, self._accepted)})
         settings = encode_settings(self.settings)
-        await self._relay.producer.send_and_wait(self.topics.state, settings, SETTINGS.encode(), partition=0)
+        await (await self._relay.producer.send(self.topics.state, settings, key=SETTINGS.encode(), partition=0))
         self._relay.seek({0: position})
 
     async def _write(self, position: int, accepted: Accepted) -> None:

@@ -155,7 +155,7 @@ class SignStage(Stage):
         producer, topic = self._relay.producer, self.topics.state
         places = {p: self._relay.place(p) for p in kept}
         sent = [
-            await producer.send(topic, state.encode({at: texts[at]}), state.key_of(self.role, p), partition=0)
+            await producer.send(topic, state.encode({at: texts[at]}), key=state.key_of(self.role, p), partition=0)
             for p, at in places.items()
         ]
         await asyncio.gather(*sent)
