@@ -20,15 +20,17 @@ _INTERNAL_BYTES = 64 * 2**20
 _COUNTS_BYTES = 16 * 2**20
 """Size limit of the document frequencies in a change (`index.frequencies`). Counters that were all in use took 8 MB."""
 _OUTPUT_BYTES = 16 * 2**20
+_STATE = {"segment.bytes": str(4 << 20), "segment.ms": str(HOUR_MS)}
+"""Each transaction writes a record, and a role that starts may read the whole topic. Kafka compacts closed segments."""
 _REQUEST_BYTES = 100 * 2**20
 """The default of socket.request.max.bytes: a broker closes the connection if a request is larger."""
 NEEDS = {
-    "sign": ("documents", "signatures"),
-    "sequence": ("signatures", "frames", "decisions"),
+    "sign": ("documents", "signatures", "state"),
+    "sequence": ("signatures", "frames", "decisions", "state"),
     "match": ("frames", "changelog", "matches"),
-    "judge": ("documents", "matches", "verdicts", "pairs", "decisions", "memberships"),
-    "forward": ("documents", "verdicts", "unique", "dead_letters"),
-    "group": ("memberships", "groups", "alerts", "group_changelog"),
+    "judge": ("documents", "matches", "verdicts", "pairs", "decisions", "memberships", "state"),
+    "forward": ("documents", "verdicts", "unique", "dead_letters", "state"),
+    "group": ("memberships", "groups", "alerts", "group_changelog", "state"),
 }
 """The topics that each role reads and writes, as attributes of `Topics`.
 
@@ -38,7 +40,7 @@ are needed with `groups`.
 LIKE_DOCUMENTS = ("pairs", "unique", "dead_letters", "verdicts")
 """The outputs in the order in which they get new partitions. verdicts is last: forward reads it and writes others."""
 SHARDED = ("frames", "changelog")
-SINGLE = ("signatures", "matches", "decisions", "memberships", "groups", "alerts", "group_changelog")
+SINGLE = ("state", "signatures", "matches", "decisions", "memberships", "groups", "alerts", "group_changelog")
 """Topics with one partition, because their records have one total order."""
 TIMESTAMPS = "message.timestamp.type"
 
@@ -53,6 +55,7 @@ class Topics:
     pairs: str
     unique: str
     dead_letters: str
+    state: str
     signatures: str
     frames: str
     matches: str
@@ -160,6 +163,7 @@ def wanted(
         TopicSpec(topics.pairs, count, "delete", kept, _OUTPUT_BYTES, arrival),
         TopicSpec(topics.unique, count, "delete", kept, copied, unique),
         TopicSpec(topics.dead_letters, count, "delete", kept, copied, original),
+        TopicSpec(topics.state, 1, "compact", FOREVER, _OUTPUT_BYTES, arrival | _STATE),
         TopicSpec(topics.signatures, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),

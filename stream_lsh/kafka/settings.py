@@ -22,7 +22,7 @@ GROUP = "group"
 """One more with the setting `groups`."""
 OWN_TOPICS = {
     "verdicts": "verdicts", "pairs": "pairs", "unique": "unique", "dead_letters": "dead-letters",
-    "signatures": "signatures", "frames": "frames", "matches": "matches", "decisions": "decisions",
+    "state": "state", "signatures": "signatures", "frames": "frames", "matches": "matches", "decisions": "decisions",
     "memberships": "memberships", "groups": "groups", "alerts": "alerts", "group_changelog": "group-changelog",
     "changelog": "match-shards-changelog",  # as Faust calls that of the table `shards` of the application PREFIX.match
 }  # fmt: skip
@@ -42,6 +42,12 @@ MAX_FUTURE = "10m"
 
 ACCEPTED = ("accept_deleted_records", "accept_lost_position", "accept_trimmed_changelog")
 """The settings with which an operator accepts a loss. Each names the place of the loss, so it is of no effect later."""
+
+SHARED = frozenset(Settings.model_fields) - {"cache_bytes"} | {
+    "documents_topic", "partitions", "retention_hours", "erase_hours", "allow_weak_topics", "key_is_id", "partitioner",
+    "groups", "http_port",
+}  # fmt: skip
+"""The settings of the pipeline as a whole, which commands take from its topic `state` where they are not given."""
 
 INSYNC, UNCLEAN, POLICY = "min.insync.replicas", "unclean.leader.election.enable", "cleanup.policy"
 RETENTION, RETENTION_BYTES = "retention.ms", "retention.bytes"

@@ -45,11 +45,11 @@ def test_names() -> None:
 def test_what_is_wanted_follows_the_settings() -> None:
     settings = KafkaSettings(partitions=3, shards=2, compare_with="all", retention_hours=2, max_document_bytes=10**8)
     specs = {spec.name.partition(".")[2]: spec for spec in wanted(settings)}
-    assert len(specs) == 9
+    assert len(specs) == 10
     assert [specs[name].partitions for name in ("documents", "verdicts", "pairs", "unique", "dead-letters")] == [3] * 5
     assert [specs[name].partitions for name in ("signatures", "matches")] == [1, 1]
     assert [specs[name].partitions for name in ("frames", "match-shards-changelog")] == [2, 2]
-    assert {spec.cleanup_policy for spec in specs.values()} == {"delete"}
+    assert {name for name, spec in specs.items() if spec.cleanup_policy != "delete"} == {"state"}
     assert specs["verdicts"].configs["retention.ms"] == "7200000"
     changelog = specs["match-shards-changelog"].configs
     assert (changelog["retention.ms"], changelog["retention.bytes"]) == ("-1", "-1")
@@ -85,7 +85,7 @@ def test_weaknesses() -> None:
     for name in ("verdicts", "signatures", "frames", "matches", "memberships"):
         assert weak[name] == WEAK.keys()
     assert weak["match-shards-changelog"] == WEAK.keys()
-    assert weak["group-changelog"] == {*COPIES, "cleanup.policy"}
+    assert weak["group-changelog"] == weak["state"] == {*COPIES, "cleanup.policy"}
     assert not COPIES & set().union(*found(1, WEAK).values())
     assert not any(found(3, {}).values())
     strong = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false", "retention.ms": "7200000"}
@@ -128,10 +128,10 @@ async def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: st
     settings = settings_for(broker, prefix, tmp_path, shards=2, partitions=3)
     assert all(state.partitions == 0 and not state.done for state in await show(settings))
     first = await create(settings)
-    assert [state.done for state in first] == ["created"] * 9
+    assert [state.done for state in first] == ["created"] * 10
     assert all(state.partitions == state.wanted.partitions and not state.differences for state in first)
     second = await create(settings)
-    assert [state.done for state in second] == [""] * 9
+    assert [state.done for state in second] == [""] * 10
     await check(settings, ROLES)
 
 
@@ -172,7 +172,8 @@ async def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str
     settings = settings_for(broker, prefix, tmp_path)
     await add(settings, f"{prefix}.documents")
     with pytest.raises(
-        BrokerError, match=rf"does not have the topic {prefix}.signatures. `stream-lsh kafka topics create`"
+        BrokerError,
+        match=rf"does not have the topics {prefix}.signatures, {prefix}.state. `stream-lsh kafka topics create`",
     ):
         await check(settings, ["sign"])
     with pytest.raises(BrokerError, match=r"topics .*dead-letters, .*unique, .*verdicts"):

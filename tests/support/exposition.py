@@ -24,6 +24,7 @@ def exposition() -> str:
     probe.index(0, 1, 1, 1)
     probe.stream_time(1, 0, 0)
     probe.clocks(1, 0)
+    probe.checkpoint(0.1)
     probe.recovery(0, 1)
     probe.restarts.inc()
     probe.stalled("no_flow")

@@ -23,6 +23,7 @@ stream-lsh kafka drain --resume
 @pipeline_command(
     PIPELINE,
     examples=EXAMPLES,
+    recorded=True,
     help="""Let the pipeline finish what it has read, and read nothing new: before an upgrade with other formats, before
 another number of shards, before the end.
 

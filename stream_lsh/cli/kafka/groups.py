@@ -21,6 +21,7 @@ stream-lsh kafka groups --topic-prefix news 4711
 @pipeline_command(
     CONNECTION,
     examples=EXAMPLES,
+    recorded=True,
     help="""Show the groups of a pipeline whose workers have the setting `groups`, the largest first.
 
 The command reads PREFIX.group-changelog into a temporary folder. GROUP is the number of a group: the command shows its

@@ -50,6 +50,7 @@ def places(text: str) -> list[tuple[str, int]]:
 @pipeline_command(
     (*PIPELINE, "http_port", "http_host"),
     examples=EXAMPLES,
+    recorded=True,
     help="""Show the state of the pipeline on one screen: what is wrong, the worker of each role, how many documents
 wait and for how long, the shards. A terminal gets a new screen every two seconds, until Ctrl-C; a pipe gets one.
 
@@ -57,7 +58,8 @@ Groups, positions and waiting records are read from Kafka, also while workers ar
 versions are read from the workers: at http_port of each member of the groups, or at the addresses of --workers. The
 command changes nothing.
 
-Give it the settings of the workers. Each line below WRONG names an alert; its page is docs/how-to/runbook/ALERT.md.""",
+Settings that are not given are those of the pipeline. Each line below WRONG names an alert; its page is
+docs/how-to/runbook/ALERT.md.""",
     params=[
         Option(["--once"], is_flag=True, section=RUNNING, help="print one screen, also on a terminal"),
         Option(["--json", "as_json"], is_flag=True, section=RUNNING, help="print one JSON object"),

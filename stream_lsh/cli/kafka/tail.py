@@ -25,6 +25,7 @@ stream-lsh kafka tail groups | jq -c 'select(.total_members == 10)'
 @pipeline_command(
     CONNECTION,
     examples=EXAMPLES,
+    recorded=True,
     help="""Print an output of the pipeline until Ctrl-C, a line for each committed record.
 
 pairs, verdicts, groups (events of groups) and alerts are JSON lines. unique has the values of the unique documents as

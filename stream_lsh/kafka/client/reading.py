@@ -95,8 +95,11 @@ async def between(
     found: list[ConsumerRecord[bytes, bytes]] = []
     late = time.monotonic() + READ_MS / 1000
     while await consumer.position(here) < end:
-        found += (await consumer.getmany(here, timeout_ms=SLICE_MS)).get(here, ())
-        if time.monotonic() > late:
+        got = (await consumer.getmany(here, timeout_ms=SLICE_MS)).get(here, ())
+        found += got
+        if got:
+            late = time.monotonic() + READ_MS / 1000
+        elif time.monotonic() > late:
             raise KafkaTimeoutError(f"no answer for {here.topic}, partition {here.partition}")
     return [record for record in found if record.offset < end]
 

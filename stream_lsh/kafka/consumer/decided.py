@@ -20,6 +20,7 @@ from aiokafka.structs import TopicPartition
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import Deletion, consuming
 from stream_lsh.kafka.consumer.position import REBUILD, committed, facts_of
+from stream_lsh.kafka.consumer.state import known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -73,9 +74,17 @@ class Judged:
 
 async def judged_by(client: AIOKafkaAdminClient, topics: Topics) -> Judged:
     """What the judge has committed. Raises as `position.committed` and `Judged.of`."""
-    group = topics.group("judge")
-    found = (await committed(client, group, topics.matches)).get(0)
-    return Judged(-1, topics.documents, 0) if found is None else Judged.of(found[1], group)
+    return _judged(topics, (await committed(client, topics.group("judge"), topics.matches)).get(0))
+
+
+async def judged_so_far(settings: KafkaSettings) -> Judged:
+    """The same, or what the judge's record has where the commit is lost. Raises as `state.known_at` and `Judged.of`."""
+    topics = Topics.of(settings)
+    return _judged(topics, await known_at(settings, "judge", TopicPartition(topics.matches, 0)))
+
+
+def _judged(topics: Topics, found: tuple[int, str] | None) -> Judged:
+    return Judged(-1, topics.documents, 0) if found is None else Judged.of(found[1], topics.group("judge"))
 
 
 def decisions_due(first: int, documents: int, block: int) -> tuple[int, int] | None:

@@ -13,9 +13,10 @@ from aiokafka.errors import ProducerFenced, UnknownTopicOrPartitionError
 
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.clients import producing, seen
+from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.group_member import Positions
 from stream_lsh.kafka.consumer.output import Underway
-from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.names import NEEDS, Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
@@ -53,22 +54,35 @@ async def delivering(
         "transaction_timeout_ms": settings.transaction_timeout_ms,
     }  # fmt: skip
     async with producing(settings, probe.role, **options) as producer:
-        yield Delivery(settings, probe, producer, topics.group(probe.role))
+        key = state.key_of(probe.role, partition) if "state" in NEEDS.get(probe.role, ()) else None
+        yield Delivery(settings, probe, producer, topics.group(probe.role), key)
 
 
 class Delivery:
-    """Delivers records, and commits input positions of a consumer group, through one producer."""
+    """Delivers records, and commits input positions of a consumer group, through one producer.
 
-    def __init__(self, settings: KafkaSettings, probe: Probe, producer: AIOKafkaProducer, group: str) -> None:
+    Args:
+        key: of the record in the topic `state` that has the same positions; None: there is none.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, probe: Probe, producer: AIOKafkaProducer, group: str, key: bytes | None
+    ) -> None:
         self._probe = probe
         self._producer = producer
         self._underway = Underway(producer)
         self._group = group
+        self._key, self._state = key, (Topics.of(settings).state, 0)
         # The broker aborts the transaction after that time, so a longer wait is useless.
         self._seconds = settings.transaction_timeout_ms / 1000
 
-    async def __call__(self, outputs: Outputs, positions: Positions) -> dict[tuple[str, int], Placed]:
+    async def __call__(
+        self, outputs: Outputs, positions: Positions, *, commit: bool = True
+    ) -> dict[tuple[str, int], Placed]:
         """Return when everything is committed. After an error this producer can deliver nothing more.
+
+        Args:
+            commit: whether the group commits the positions. Otherwise only the record in `state` has them.
 
         Returns:
             The place of the last batch sent, by topic and partition.
@@ -77,13 +91,16 @@ class Delivery:
             UnknownTopicOrPartitionError: an output has too few partitions.
             Failed, KafkaError: the transaction may or may not be committed. Ask the broker.
         """
+        if self._key is not None:
+            outputs = {**outputs, self._state: [(self._key, state.encode(positions), [], None)]}
         await self._have_partitions(outputs)
         batches = self._batches(outputs)
         try:
             async with asyncio.timeout(self._seconds):
                 with self._probe.transaction():
                     await self._producer.begin_transaction()
-                    committing = self._producer.send_offsets_to_transaction(dict(positions), self._group)
+                    send = self._producer.send_offsets_to_transaction
+                    committing = [send(dict(positions), self._group)] if commit else []
                     # If a record is refused, aiokafka still commits the others: check each one first.
                     placed = await self._acknowledged(batches, committing)
                     await self._producer.commit_transaction()
@@ -105,15 +122,15 @@ class Delivery:
         return first + later
 
     async def _acknowledged(
-        self, batches: Sequence[tuple[str, int, Any]], committing: Awaitable[None]
+        self, batches: Sequence[tuple[str, int, Any]], committing: Sequence[Awaitable[None]]
     ) -> dict[tuple[str, int], Placed]:
         """Send everything, and wait until the broker has acknowledged it and the positions. Returns the place of each
         partition's last batch."""
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(committing)]
+        waiting: list[asyncio.Future[Any]] = [*map(asyncio.ensure_future, committing)]
         try:
             for topic, partition, batch in batches:
                 waiting.append(await self._underway.send_batch(topic, partition, batch))
-            _, *found = await asyncio.gather(*waiting)
+            found = (await asyncio.gather(*waiting))[len(committing) :]
             now = round(1000 * time.time())
             return {
                 (topic, partition): Placed(sent.offset, sent.timestamp if sent.timestamp > 0 else now)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
-from aiokafka import ConsumerRecord, TopicPartition, errors
+from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition, errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from stream_lsh.kafka.client.clients import consuming, producing, seen, unless
@@ -47,9 +47,11 @@ class Relay:
         positions: the source partitions of this member, each with the position up to which it has read.
         epoch: counts how often partitions were revoked. Results from records of an earlier epoch must not be sent.
         room: is set while more may be sent.
+        producer: for records that belong to no mark.
     """
 
     admin: AIOKafkaAdminClient
+    producer: AIOKafkaProducer
 
     def __init__(
         self,
@@ -113,7 +115,8 @@ class Relay:
         for topic in (self._source, self._target):
             if topic not in there:
                 raise errors.UnknownTopicOrPartitionError(topic)
-        self._underway = Underway(await stack.enter_async_context(producing(settings, role)))
+        self.producer = await stack.enter_async_context(producing(settings, role))
+        self._underway = Underway(self.producer)
         self._order = InOrder(self._underway.send, self._done, self._fail)
         self.member.consumer = await stack.enter_async_context(consuming(settings, role, isolation_level=isolation))
 

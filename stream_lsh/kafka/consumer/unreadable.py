@@ -17,6 +17,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 from stream_lsh.embedded.often import Often
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import committed
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import FOREIGN, Probe
@@ -34,9 +35,11 @@ async def named(client: AIOKafkaAdminClient, settings: KafkaSettings, topic: str
     """The offsets that an operator has named, ascending.
 
     Raises:
-        KafkaError: as `position.all_committed`.
+        KafkaError, StoreError: as `position.all_committed` and `state.read`.
     """
     found = (await committed(client, Topics.of(settings).group(GROUP), topic)).get(partition)
+    if found is None:  # there was none, or the commit is lost
+        found = (await state.recorded(settings, GROUP)).get(topic, {}).get(partition)
     offsets: list[int] = [] if found is None else orjson.loads(found[1])
     return offsets
 

@@ -84,7 +84,7 @@ class SourcePartition:
         self._most_bytes = most_bytes
         self._pause = pause
         self._moved = moved
-        self._committed = 0, 0
+        self._committed = -1, -1
         self._lost = self._compacted = 0
         self._wake = asyncio.Event()
         self._closing = False
@@ -92,9 +92,9 @@ class SourcePartition:
     async def start(self, documents: int, verdicts: int, *, commit: bool) -> None:
         """Begin at these positions; `commit` them first. Raises as `Delivery`."""
         self.join = Join(documents, verdicts)
-        self._committed = documents, verdicts
         if commit:
             await self._deliver([])
+        self._wake.set()  # a commit may be lost, or without a record
         self.task = asyncio.create_task(self._run(), name=f"forward-{self.partition}")
         self.task.add_done_callback(seen)  # if several fail, the stage raises the first error
 

@@ -22,6 +22,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
+from stream_lsh.kafka.consumer.state import Commits, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
@@ -149,24 +150,38 @@ class ForwardStage(Stage):
         deliveries = await self._deliveries(partitions)
         most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
-        async with admin(self.settings) as client:
-            places = await all_committed(client, self._group)
+        known = await self._known(partitions)
         for partition in sorted(partitions):
-            found = [places.get(topic, {}).get(partition) for topic in (topics.documents, topics.verdicts)]
             source = SourcePartition(
                 partition, self.settings, deliveries[partition], self.probe, most_bytes, pause, self._balance
             )
             self._sources[partition] = source
-            documents, verdicts = found
-            if documents is not None and verdicts is not None:
-                positions = documents[0], verdicts[0]
-            else:
-                positions = await self._beginning(source)
+            positions = known.get(partition) or await self._beginning(source)
             consumer.seek(source.documents, positions[0])
             consumer.seek(source.verdicts, positions[1])
-            await source.start(*positions, commit=documents is None)
+            await source.start(*positions, commit=partition not in known)
         listed = ", ".join(f"{p} from {source.join.position}" for p, source in sorted(self._sources.items()))
         log.info("forwarding %s, partition %s", topics.documents, listed)
+
+    async def _known(self, partitions: set[int]) -> dict[int, tuple[int, int]]:
+        """The positions in documents and verdicts, by their commits, or where these are lost by the records."""
+        async with admin(self.settings) as client:
+            found = self._pairs(await all_committed(client, self._group))
+        if lost := partitions - found.keys():
+            there = self._pairs(await recorded(self.settings, self.role))
+            for partition in sorted(lost & there.keys()):
+                log.warning(
+                    "the consumer group %s has no committed offsets for partition %d: continuing at those that %s has",
+                    self._group, partition, self._topics.state,
+                )  # fmt: skip
+            found = there | found
+        return found
+
+    def _pairs(self, commits: Commits) -> dict[int, tuple[int, int]]:
+        documents, verdicts = (commits.get(topic, {}) for topic in (self._topics.documents, self._topics.verdicts))
+        return {
+            partition: (at[0], verdicts[partition][0]) for partition, at in documents.items() if partition in verdicts
+        }
 
     async def _deliveries(self, partitions: set[int]) -> dict[int, Delivery]:
         found: dict[int, Delivery] = {}

@@ -26,7 +26,8 @@ from stream_lsh.kafka.client.clients import consuming
 from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.output_headers import ALERT, GROUP, EventHeaders
-from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
+from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, offset_lost
+from stream_lsh.kafka.consumer.state import known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.groups.folding import GAP, Folding, Round
 from stream_lsh.kafka.groups.store import FOLDER, Folded, LocalStore
@@ -122,12 +123,13 @@ class GroupStage(Stage):
         settings, group = self.settings, self._topics.group(self.role)
         # First: it fences the producer of the member before, so that nothing more is committed after this.
         self._delivery = await self._open.enter_async_context(delivering(settings, self.probe))
-        found = await committed_at(settings, group, self._input)
+        found = await known_at(settings, self.role, self._input)
         if found is None:
             found = 0, await self._begin()
         position, folded = found[0], Folded.of(found[1], group)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
         READING.missing(self._input, position, bounds[self._input])
+        await self._delivery({}, {self._input: found})  # a commit may be lost, or without a record
         self._position, self._folded = position, folded
         self._member.consumer.seek(self._input, position)
         limit_cache(settings.cache_bytes)
@@ -174,7 +176,7 @@ class GroupStage(Stage):
         log.info("folding from offset %d of %s on, after frame %d", *where)
 
     async def _begin(self) -> str:
-        """The very first start: commit the beginning, to distinguish it from a lost offset.
+        """The metadata of the very first start. They are committed, to distinguish it from a lost offset.
 
         Raises:
             Failed: another member has taken over, and has begun.
@@ -187,9 +189,7 @@ class GroupStage(Stage):
             what = f"{self._input.topic} begins at offset {start}" if start else "there are groups already"
             group = self._topics.group(self.role)
             raise await offset_lost(self.settings, group, self._input, f", but {what}", "repeat events or miss some")
-        said = Folded.nothing().metadata()
-        await self._delivery({}, {self._input: (0, said)})
-        return said
+        return Folded.nothing().metadata()
 
     async def _give_up(self) -> None:
         self._delivery = self._folding = self._restoring = None

@@ -20,9 +20,10 @@ from aiokafka import ConsumerRecord, TopicPartition
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.consumer.decided import DecisionLog, Judged
-from stream_lsh.kafka.consumer.delivery import Delivery, Row, delivering
+from stream_lsh.kafka.consumer.delivery import Delivery, Outputs, Row, delivering
 from stream_lsh.kafka.consumer.group_member import GroupMember
-from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, committed_at, offset_lost
+from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, offset_lost
+from stream_lsh.kafka.consumer.state import known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
@@ -42,6 +43,7 @@ ROUND_SECONDS, ROUND_REPLIES = 0.01, 32 << 10  # time between the starts of two 
 ROUND_DOCUMENTS, ROUND_BYTES = 10_000, 8 << 20  # limits of a transaction; its last frame may exceed them
 BLOCKING_BYTES = 128 << 10  # replies to a frame larger than this are processed in a thread
 WAIT_SECONDS = 10.0  # how long a frame may wait for a shard before it is logged
+QUIET_SECONDS = 3.0  # after which a position is committed that only repeats have moved
 STUCK_SECONDS = 30.0  # how long a gap in the replies may last before it is logged
 
 
@@ -61,7 +63,8 @@ class JudgeStage(Stage):
         self._deciding: Deciding | None = None  # with several shards and `compare_with = "kept"`
         self._due = 0.0  # when the next round may begin, by the monotonic clock
         self._waiting = 0  # bytes of the replies since the last one
-        self._position = 0  # offset after the last reply that was read
+        self._position = self._committed = 0  # offset after the last reply that was read; the one last committed
+        self._moved = 0.0  # when the last reply arrived, by the monotonic clock
         self._decided = 0  # documents that have a verdict
         self._gap: tuple[int, int, float] | None = None  # shard, its last frame, since when its next reply is missing
         self._waits: tuple[int, float] | None = None  # the frame that waits for a shard, and since when
@@ -79,9 +82,11 @@ class JudgeStage(Stage):
                     self.probe.idle()  # another member judges
                 return
             if found:
+                self._moved = time.monotonic()
                 await self._read(found[self._input])
             elif found is not None:
                 self.probe.idle()
+                await self._pass_repeats()
             if self._gather is not None and self._gather.ready and not self._patience():
                 await self._judge()
             self.probe.lag(0, self._member.lag(self._input, self._position))
@@ -109,17 +114,19 @@ class JudgeStage(Stage):
         settings, group = self.settings, self._topics.group(self.role)
         # First: it fences the producer of the judge before, so that nothing more is committed after this.
         self._delivery = await self._open.enter_async_context(delivering(settings, self.probe))
-        found = await committed_at(settings, group, self._input)
+        found = await known_at(settings, self.role, self._input)
         if found is None:
             found = 0, await self._begin()
         position, judged = found[0], Judged.of(found[1], group, self._topics.documents)
         bounds = await bounds_of(self._member.consumer, {self._input: position})
         READING.missing(self._input, position, bounds[self._input])
+        await self._commit({}, position, judged)  # a commit may be lost, or without a record
         self._decided = judged.documents
         self._gather = Gather(settings.shards, judged.last)
         if settings.late:
             self._deciding = await self._decided_before(judged.last, judged.documents)
         self._position, self._gap, self._waits = position, None, None
+        self._moved = time.monotonic()
         self._member.consumer.seek(self._input, position)
         log.info("judging from offset %d of %s on, after frame %d", position, self._input.topic, judged.last)
 
@@ -131,7 +138,7 @@ class JudgeStage(Stage):
         return Deciding(settings, log.decided.since((documents // block - 1) * block, last), documents)
 
     async def _begin(self) -> str:
-        """The very first start: commit the beginning, to distinguish it from a lost offset. Returns its metadata.
+        """The metadata of the very first start. They are committed, to distinguish it from a lost offset.
 
         Raises:
             Failed: another member has taken over, and has begun.
@@ -146,9 +153,7 @@ class JudgeStage(Stage):
             what = f"{self._input.topic} begins at offset {start}" if start else "there are verdicts already"
             group = self._topics.group(self.role)
             raise await offset_lost(self.settings, group, self._input, f", but {what}", "repeat verdicts or miss some")
-        said = Judged(-1, self._topics.documents, 0).metadata()
-        await self._delivery({}, {self._input: (0, said)})
-        return said
+        return Judged(-1, self._topics.documents, 0).metadata()
 
     async def _give_up(self) -> None:
         self._delivery = self._gather = self._deciding = None
@@ -179,8 +184,8 @@ class JudgeStage(Stage):
 
     async def _judge(self) -> None:
         """Judge all complete frames, in rounds."""
-        gather, delivery = self._gather, self._delivery
-        assert gather is not None and delivery is not None
+        gather = self._gather
+        assert gather is not None
         self._due, self._waiting = time.monotonic() + ROUND_SECONDS, 0
         while gather.ready:
             began = time.perf_counter()
@@ -202,11 +207,25 @@ class JudgeStage(Stage):
                 outputs[self._topics.decisions, 0] = [(None, value, [], None) for value in records.decisions]
             if records.memberships:
                 outputs[self._topics.memberships, 0] = [(None, value, [], None) for value in records.memberships]
-            position = gather.needed(self._position)
             self._decided += records.documents
-            said = Judged(gather.last, self._topics.documents, self._decided).metadata()
-            await delivery(outputs, {self._input: (position, said)})
+            said = Judged(gather.last, self._topics.documents, self._decided)
+            await self._commit(outputs, gather.needed(self._position), said)
             self._count(records, time.perf_counter() - began)
+
+    async def _commit(self, outputs: Outputs, position: int, judged: Judged) -> None:
+        assert self._delivery is not None
+        await self._delivery(outputs, {self._input: (position, judged.metadata())})
+        self._committed = position
+
+    async def _pass_repeats(self) -> None:
+        """Commit the position after trailing repeats. Otherwise they count as unread replies, and if retention empties
+        the topic this looks like a loss."""
+        gather = self._gather
+        if gather is None or time.monotonic() < self._moved + QUIET_SECONDS:
+            return
+        position = gather.needed(self._position)
+        if position != self._committed:
+            await self._commit({}, position, Judged(gather.last, self._topics.documents, self._decided))
 
     def _decide(self, records: Records, replies: Sequence[bytes]) -> None:
         records.judge(replies, self._deciding, self._topics.documents, self.settings)

@@ -240,6 +240,8 @@ class MatchApp(Host):
             return {}
         found = {tp: offset or 0 for tp, offset in committed.items()}
         for tp, bounds in (await self.consumer.bounds(found)).items():
+            if not committed[tp]:  # a first start, or the commit is lost: the chain of frames says what is missing
+                found[tp] = bounds[0]
             READING.missing(tp, found[tp], bounds)
             self._positions[tp.partition] = found[tp]
         return found

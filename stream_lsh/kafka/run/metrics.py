@@ -80,6 +80,10 @@ class Registry:
         self.clocks = gauge(
             "clock_difference_seconds", "From a frame's time of signing to its append time, by two clocks."
         )
+        self.checkpoint = gauge(
+            "checkpoint_age_ratio",
+            "Age of the sequencer's checkpoint, if it lacks frames, as a share of retention_hours.",
+        )
         self.oldest = gauge(
             "oldest_segment_timestamp_seconds", "Stream time of the oldest segment of a shard.", "shard"
         )
@@ -230,6 +234,10 @@ class Probe:
     def clocks(self, appended: int, signed: int) -> None:
         """Append time and time of signing of a frame (ms)."""
         self.registry.clocks.labels(self.role).set((appended - signed) / 1000)
+
+    def checkpoint(self, age: float) -> None:
+        """The age of the sequencer's checkpoint, as a share of `retention_hours`. 0: it lacks nothing."""
+        self.registry.checkpoint.labels(self.role).set(age)
 
     def ignored(self, reason: str, number: int = 1) -> None:
         """`number` records were not applied, for a reason of a fixed set."""

@@ -2,6 +2,10 @@
 
 The same signatures give the same frames, from any committed position on: the accepted positions and the key of the
 index are committed with the offset. The very first start creates and commits the key. Signers wait for it.
+
+A checkpoint in the topic `state` outlives these commits. It has only frames that the judge has completed: later ones
+are sent again. A sequencer that takes over first starts the transactional producer, and only then reads the checkpoint:
+an earlier one can write none after that.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import ClassVar
 
 import numpy as np
@@ -22,14 +27,16 @@ from stream_lsh.errors import FormatError, StoreError, StreamLshError
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.index.segments.stream_time import BEFORE, StreamTime, jumps, shown
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged_by
+from stream_lsh.kafka.consumer.decided import DecisionLog, decisions_due, judged_by, judged_so_far
+from stream_lsh.kafka.consumer.delivery import Delivery, delivering
 from stream_lsh.kafka.consumer.position import Reading
 from stream_lsh.kafka.consumer.relay import LOOK_SECONDS, Relay
+from stream_lsh.kafka.consumer.state import SETTINGS, encode_settings, known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
-from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sent_to_shards, sequenced
+from stream_lsh.kafka.sequence.order import Accepted, Decision, Gap, sent_to_shards
 from stream_lsh.kafka.sequence.together import Together
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.envelope import kind_of
@@ -93,6 +100,12 @@ class SequenceStage(Stage):
         self._warned: dict[int, float] = {}
         self._unreadable = Unreadable(settings, probe)
         self._done = -1  # offset of the last frame that every shard had answered at the start of this run
+        self._judged = -1  # offset of the last frame that the judge has completed, as far as is known
+        self._delivery: Delivery | None = None  # of checkpoints
+        self._open = AsyncExitStack()
+        self._kept = -1  # position of the last checkpoint
+        self._since = 0.0  # since when it may lack frames, by the monotonic clock
+        self._next: tuple[int, Accepted, float] | None = None  # the next one, for which the judge must have all frames
         self._log: DecisionLog | None = None  # with several shards and `compare_with = "kept"`
         self._decided = asyncio.Event()
         if settings.keeps_time:
@@ -100,11 +113,16 @@ class SequenceStage(Stage):
 
     async def run(self, stop: asyncio.Event) -> None:
         following = [self._follow] if self.settings.late else []
-        await self._relay.run(stop, self._work, self._look, *following)
+        async with self._open:
+            await self._relay.run(stop, self._work, self._look, self._keep_checkpoints, *following)
 
     async def _begin(self, partitions: list[int]) -> None:
         source = self.topics.signatures
-        position, known = await sequenced(self._relay.admin, self.topics) or (0, None)
+        self._since = time.monotonic()
+        await self._open.aclose()
+        self._delivery = await self._open.enter_async_context(delivering(self.settings, self.probe))
+        found = await known_at(self.settings, self.role, self._relay.place(0))
+        position, known = (0, None) if found is None else (found[0], Accepted.of(found[1]))
         bounds = (await self._relay.bounds({0: position}))[0]
         self._accepted = known or self._first(bounds[1])
         self._show_time(self._accepted)
@@ -116,13 +134,40 @@ class SequenceStage(Stage):
             )  # fmt: skip
             position += missing
         self._window = Window(self.settings.decision_lag)
-        judged = await judged_by(self._relay.admin, self.topics)
-        self._done = judged.last
+        judged = await judged_so_far(self.settings)
+        self._done = self._judged = judged.last
         if judged.last < self._accepted.last:  # an earlier run has sent frames that are not judged yet
             self._window.sent(self._accepted.last, self._accepted.documents - judged.documents)
-        if known is None:  # signers wait for this commit
-            self._relay.reached({0: (position, self._accepted)})
+        if known is None:  # before the commit, which signers wait for: there is one key
+            await self._write(position, self._accepted)
+        self._relay.reached({0: (position, self._accepted)})
+        settings = encode_settings(self.settings)
+        await (await self._relay.producer.send(self.topics.state, settings, key=SETTINGS.encode(), partition=0))
         self._relay.seek({0: position})
+
+    async def _write(self, position: int, accepted: Accepted) -> None:
+        assert self._delivery is not None
+        place = self._relay.place(0)
+        await self._delivery({}, {place: (position, accepted.metadata())}, commit=False)
+        self._kept = position
+
+    async def _keep_checkpoints(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            async with self._relay.member.working:
+                if self._relay.positions:
+                    await self._keep_checkpoint(self._relay.positions[0], time.monotonic())
+
+    async def _keep_checkpoint(self, position: int, now: float) -> None:
+        if self._next is None and position == self._kept:
+            self._since = now
+        elif self._next is None:
+            self._next = position, self._accepted, now
+        if self._next is not None and self._next[1].last <= self._judged:
+            kept, accepted, self._since = self._next
+            self._next = None
+            await self._write(kept, accepted)
+        self.probe.checkpoint((now - self._since) / (3600 * self.settings.retention_hours))
 
     def _first(self, end: int) -> Accepted:
         """The very first start: create the key.
@@ -311,6 +356,8 @@ class SequenceStage(Stage):
             self.probe.in_flight(len(self._window))
 
     def _forget(self) -> None:
+        self._next, self._kept, self._since = None, -1, time.monotonic()
+        self.probe.checkpoint(0)
         self.probe.clocks(0, 0)  # the member that works now reports it
         if self.settings.keeps_time:
             self.probe.stream_time(0, 0, 0)
@@ -343,4 +390,5 @@ class SequenceStage(Stage):
         self._asked = time.monotonic()
         self._relay.idle()  # while it waits for the judge, the role has nothing to do
         if epoch == self._relay.epoch:
+            self._judged = judged.last
             self._window.complete(judged.last)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer.position import Reading, committed, place_of
+from stream_lsh.kafka.consumer.state import recorded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
@@ -187,6 +188,20 @@ def known(
     return found
 
 
+def recovered(records: Mapping[int, tuple[int, Note]], accepted: Mapping[int, int]) -> dict[int, tuple[int, Note]]:
+    """What is known of partitions whose commits are lost, by their records in the topic `state`. These may be old.
+    One that has no record to compare counts only if nothing was sequenced since.
+
+    Args:
+        accepted: the positions up to which frames were sequenced.
+    """
+    return {
+        partition: (max(position, accepted.get(partition, 0)), replace(note, paused=0))
+        for partition, (position, note) in records.items()
+        if note.last is not None or accepted.get(partition, 0) <= position
+    }
+
+
 def beginning(
     partition: TopicPartition, committed: tuple[int, Note] | None, accepted: int | None, bounds: tuple[int, int],
     settings: KafkaSettings,
@@ -280,6 +295,11 @@ class Pause:
         """The text for an offset commit."""
         return orjson.dumps({"by": self.by, "since": self.since}).decode()
 
+    @classmethod
+    def of(cls, text: str) -> Pause:
+        """Parse a text of `metadata`."""
+        return cls(**orjson.loads(text))
+
 
 async def check_partitioner(client: AIOKafkaAdminClient, settings: KafkaSettings) -> None:
     """Check that a pipeline has the partitioner of these settings, as far as its notes may be read.
@@ -295,8 +315,9 @@ async def check_partitioner(client: AIOKafkaAdminClient, settings: KafkaSettings
             Note.of(text, group).check_partitioner(settings.partitioner, topics.documents)
 
 
-async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause:
-    """The current pause. Without the permission to read the mark there is none: it cannot have been written either.
+async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause | None:
+    """The current pause; None if there was none, or its mark is lost. Without the permission to read the mark there is
+    none: it cannot have been written either.
 
     Raises:
         KafkaError: as `position.all_committed`.
@@ -305,4 +326,10 @@ async def pause_of(client: AIOKafkaAdminClient, topics: Topics) -> Pause:
         found = (await committed(client, topics.group(PAUSE), topics.documents)).get(0)
     except GroupAuthorizationFailedError:
         return Pause()
-    return Pause() if found is None else Pause(**orjson.loads(found[1]))
+    return None if found is None else Pause.of(found[1])
+
+
+async def recorded_pause(settings: KafkaSettings) -> Pause | None:
+    """The pause in the topic `state`, which outlives the mark. Raises as `state.read`."""
+    found = (await recorded(settings, PAUSE)).get(Topics.of(settings).documents, {}).get(0)
+    return None if found is None else Pause.of(found[1])

@@ -20,6 +20,7 @@ from stream_lsh.embedded.often import Often
 from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
+from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
 from stream_lsh.kafka.names import Topics, largest_frame
@@ -33,6 +34,7 @@ from stream_lsh.kafka.sign.pacing import Pacing
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.position import (
     NOTES,
+    PAUSE,
     Beginning,
     Last,
     Note,
@@ -41,6 +43,8 @@ from stream_lsh.kafka.sign.position import (
     beginning,
     known,
     pause_of,
+    recorded_pause,
+    recovered,
 )  # fmt: skip
 from stream_lsh.kafka.topics import configs_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
@@ -53,6 +57,7 @@ WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # limits of what is fetched but not
 HOLD_SECONDS = 5.0  # for which a partition with unread records holds up others while Kafka returns none of them
 HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of the outputs
 NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
+KEPT_SECONDS = 10.0  # between two notes of a partition in the topic `state`, unless it has begun or pauses
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
 REGISTRY, REGISTRY_SECONDS = "registry", (0.1, 5.0)  # reason of stalls; shortest and longest pause between attempts
 
@@ -87,6 +92,7 @@ class SignStage(Stage):
         self._signing = False
         self._lasts: dict[int, Last] = {}  # last record sent, by partition
         self._notes: dict[int, tuple[int, Note]] = {}  # as last written
+        self._kept: dict[int, float] = {}  # when they are next written in the topic `state`, by the monotonic clock
         self._again: dict[int, Last] = {}  # records read before, to be read again and compared
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -129,7 +135,7 @@ class SignStage(Stage):
         # Written before anything is sent, so that a missing position is known to be lost.
         found = {p: place for p, place in places.items() if place.new or place.last is not None}
         await self._note({p: (place.position, self._noted(place.last, begun=place.new)) for p, place in found.items()})
-        pause = await pause_of(self._relay.admin, self.topics)
+        pause = await self._paused(lost=True)
         have = await output_partitions(self._relay.admin, self.settings)
         self._lasts = {partition: place.last for partition, place in places.items() if place.last is not None}
         self._again = {partition: self._lasts[partition] for partition, place in places.items() if place.again}
@@ -146,9 +152,20 @@ class SignStage(Stage):
         self._wake()
 
     async def _note(self, marks: Marks) -> None:
-        """Write the notes for these positions."""
+        """Write the notes for these positions, in the topic `state` less often: an old one there has signed again what
+        the sequencer has not accepted."""
         self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
         texts = {self._relay.place(p): (at, note.text()) for p, (at, note) in notes.items()}
+        now = time.monotonic()
+        kept = {p for p, (_, note) in notes.items() if note.begun or note.paused or now >= self._kept.get(p, now)}
+        self._kept |= {p: now + KEPT_SECONDS for p in kept if not notes[p][1].begun}
+        producer, topic = self._relay.producer, self.topics.state
+        places = {p: self._relay.place(p) for p in kept}
+        sent = [
+            await producer.send(topic, state.encode({at: texts[at]}), key=state.key_of(self.role, p), partition=0)
+            for p, at in places.items()
+        ]
+        await asyncio.gather(*sent)
         if texts:
             await commit_alone(self._relay.admin, self.topics.group(NOTES), texts)
 
@@ -162,11 +179,15 @@ class SignStage(Stage):
             commits.get(source, {}),
             {partition: (at, Note.of(text, group)) for partition, (at, text) in notes.get(source, {}).items()},
         )
+        known_to = await sequenced(self._relay.admin, self.topics)
+        accepted = {} if known_to is None else known_to[1].positions
+        if lost := set(partitions) - found.keys():
+            records = (await state.recorded(self.settings, self.role)).get(source, {})
+            there = {p: (at, Note.of(text, group)) for p, (at, text) in records.items() if p in lost}
+            found |= recovered(there, accepted)
         for _, note in found.values():
             given = self.settings
             note.check(given.fingerprint, given.document_format, given.partitioner, source)
-        known_to = await sequenced(self._relay.admin, self.topics)
-        accepted = {} if known_to is None else known_to[1].positions
         reached = {**accepted, **{partition: offset for partition, (offset, _) in found.items()}}
         bounds = await self._relay.bounds({p: reached.get(p, 0) for p in partitions})
         return {
@@ -204,11 +225,19 @@ class SignStage(Stage):
         while True:
             await asyncio.sleep(HELD_SECONDS)
             epoch, have = self._relay.epoch, max(self._relay.positions, default=0) + 1
-            pause = await pause_of(self._relay.admin, self.topics)
+            pause = await self._paused(lost=bool(self._pause))
             if self._excluded:
                 have = await output_partitions(self._relay.admin, self.settings)
             if epoch == self._relay.epoch:
                 self._hold(have, pause)
+
+    async def _paused(self, *, lost: bool) -> Pause:
+        """The current pause. lost: whether its mark may be lost; it is written again."""
+        found = await pause_of(self._relay.admin, self.topics)
+        if found is None and lost and (found := await recorded_pause(self.settings)) is not None:
+            mark = {self._relay.place(0): (0, found.metadata())}
+            await commit_alone(self._relay.admin, self.topics.group(PAUSE), mark)
+        return found or Pause()
 
     async def _rest(self) -> None:
         """In a pause: commit this with the positions, once everything read is delivered."""
@@ -223,7 +252,7 @@ class SignStage(Stage):
             )
 
     def _forget(self) -> None:
-        self._excluded, self._notes, self._unread = set(), {}, {}
+        self._excluded, self._notes, self._unread, self._kept = set(), {}, {}, {}
         self._pending.clear()
         self._available.clear()
         self._full.clear()

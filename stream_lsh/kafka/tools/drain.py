@@ -14,13 +14,14 @@ from aiokafka.admin import AIOKafkaAdminClient
 from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import partitions_of, passed, read_from, reading
+from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.decided import judged_by
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import NOTES, PAUSE, Note, Pause, known, pause_of
+from stream_lsh.kafka.sign.position import NOTES, PAUSE, Note, Pause, known, pause_of, recorded_pause
 from stream_lsh.kafka.tools.observer import group_of
 from stream_lsh.kafka.topics import check
 from stream_lsh.wording import count
@@ -45,6 +46,7 @@ class Standing:
         decided: number of documents with a verdict.
         forward: None if it has never run.
         folded: the last frame that is folded into groups; None without groups.
+        kept: the position of the sequencer's checkpoint, -1 before the first; None if it does not matter.
     """
 
     reading: tuple[int, ...] = ()
@@ -56,6 +58,7 @@ class Standing:
     decided: int = 0
     forward: Mapping[int, Way] | None = None
     folded: int | None = None
+    kept: int | None = None
 
     @property
     def documents(self) -> int:
@@ -76,6 +79,8 @@ class Standing:
             found.append(f"sequence has {count(end - at, 'frame')} to read")
         elif missing:
             found.append(f"sequence has not read all signed documents of partition {_listed(missing)}")
+        elif self.kept is not None and self.kept < at and self.accepted is not None:
+            found.append("sequence has not written its checkpoint yet")
         for shard, (at, end) in sorted(self.match.items()):
             if at < end:
                 found.append(f"match has {count(end - at, 'frame')} of shard {shard} to answer")
@@ -94,13 +99,16 @@ def _listed(partitions: tuple[int, ...] | list[int]) -> str:
     return ", ".join(map(str, sorted(partitions)))
 
 
-async def mark(client: AIOKafkaAdminClient, topics: Topics, pause: Pause) -> None:
-    """Write the mark for the signers. Raises as `commit_alone`."""
-    await commit_alone(client, topics.group(PAUSE), {TopicPartition(topics.documents, 0): (0, pause.metadata())})
+async def mark(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Pause) -> None:
+    """Write the mark for the signers. Raises as `state.write` and `commit_alone`."""
+    topics = Topics.of(settings)
+    found = {TopicPartition(topics.documents, 0): (0, pause.metadata())}
+    await state.write(settings, PAUSE, found)  # first: it outlives the commit
+    await commit_alone(client, topics.group(PAUSE), found)
 
 
 async def _drained_by_us(client: AIOKafkaAdminClient, settings: KafkaSettings) -> Pause:
-    found = await pause_of(client, Topics.of(settings))
+    found = await pause_of(client, Topics.of(settings)) or await recorded_pause(settings) or Pause()
     if found and found.by != BY:
         raise StoreError(
             f"the signers of {settings.topic_prefix} pause for {found.by}: finish that command, which resumes them"
@@ -120,7 +128,7 @@ async def begin(settings: KafkaSettings) -> Pause:
         found = await _drained_by_us(client, settings)
         if not found:
             found = Pause(BY, time.time_ns() // 1_000_000)
-            await mark(client, Topics.of(settings), found)
+            await mark(client, settings, found)
     return found
 
 
@@ -129,7 +137,7 @@ async def resume(settings: KafkaSettings) -> bool:
     async with admin(settings) as client:
         found = await _drained_by_us(client, settings)
         if found:
-            await mark(client, Topics.of(settings), Pause())
+            await mark(client, settings, Pause())
     return bool(found)
 
 
@@ -179,8 +187,8 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
         found = await committed(client, topics.group(role), topic)
         # Includes open transactions, whose markers are still to be written.
         async with reading(settings, isolation_level="read_uncommitted") as consumer:
-            ends = await consumer.end_offsets(places)
-        return {place.partition: (found.get(place.partition, (0, ""))[0], ends[place]) for place in places}
+            begins, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+        return {at.partition: (found.get(at.partition, (begins[at], ""))[0], ends[at]) for at in places}
 
     group, noted = topics.group("sign"), topics.group(NOTES)
     sources = [place.partition for place in await partitions_of(client, topics.documents)]
@@ -195,6 +203,7 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
     # The end is read first: what is sent meanwhile is not from the signers that have stopped.
     ways_in = await ways(topics.signatures, "sequence")
     _, accepted = await sequenced(client, topics) or (0, None)
+    kept = (await state.recorded(settings, "sequence")).get(topics.signatures, {}).get(0, (-1, ""))[0]
     match = await ways(topics.frames, "match")
     judged = await judged_by(client, topics)
     forward: dict[int, Way] | None = None
@@ -205,7 +214,7 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
         name = topics.group("group")
         grouped = await committed(client, name, topics.memberships)
         folded = Folded.of(grouped[0][1], name).last if 0 in grouped else -1
-    return Standing(reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward, folded)
+    return Standing(reads, signed, ways_in[0], accepted, match, judged.last, judged.documents, forward, folded, kept)
 
 
 async def _forward(settings: KafkaSettings, ways: Mapping[int, Way]) -> dict[int, Way]:

@@ -30,6 +30,7 @@ from stream_lsh.kafka.client.reading import SLICE_MS, partitions_of, read_from, 
 from stream_lsh.kafka.consumer.decided import judged_by
 from stream_lsh.kafka.consumer.output import Underway
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
+from stream_lsh.kafka.consumer.state import recorded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted, sequenced
 from stream_lsh.kafka.settings import KafkaSettings
@@ -132,11 +133,11 @@ async def _claim(
         f"the prefix {new.topic_prefix} is in use, or was rebuilt already: start its workers, or give another "
         "--to-prefix"
     )
-    if (await pause_of(client, topics)).by != _by(old):
+    if (await pause_of(client, topics) or Pause()).by != _by(old):
         for role in new.roles:
-            if await all_committed(client, topics.group(role)):
+            if await all_committed(client, topics.group(role)) or await recorded(new, role):
                 raise used
-        await mark(client, topics, Pause(_by(old), time.time_ns() // 1_000_000))
+        await mark(client, new, Pause(_by(old), time.time_ns() // 1_000_000))
     async with reading(old, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
         changes = await Chains(consumer, old, ends).following(asyncio.Event())
     if not changes:
@@ -270,7 +271,7 @@ class _Restoring:
         forwarded = {documents[partition]: (to, "") for partition, to in positions.items()}
         forwarded |= {place: (end, "") for place, end in ends.items()}
         await commit_alone(self._client, topics.group("forward"), forwarded)
-        await mark(self._client, topics, Pause())
+        await mark(self._client, self._new, Pause())
 
 
 class Chains:

@@ -21,7 +21,7 @@ from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import pause_of
+from stream_lsh.kafka.sign.position import Pause, pause_of
 from stream_lsh.kafka.tools.seen import Group, Member, Next, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import configs_of, output_partitions
@@ -91,7 +91,7 @@ class Observer:
             sources=len(partitions["documents"]),
             outputs=await output_partitions(self._client, self._settings),
             answers=await self._answers(groups),
-            pause=await pause_of(self._client, self._topics),
+            pause=await pause_of(self._client, self._topics) or Pause(),
         )
 
     def _place(self, topic: str, partition: int) -> TopicPartition:

@@ -13,6 +13,7 @@ from aiokafka import ConsumerRecord, TopicPartition, errors
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import partitions_of, read_from, reading
+from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import commit_alone, committed, place_of
 from stream_lsh.kafka.consumer.unreadable import GROUP, SKIPPABLE, named
 from stream_lsh.kafka.forward.partition import read_verdict
@@ -126,4 +127,10 @@ async def skip(settings: KafkaSettings, unread: Unread) -> None:
         position = 0 if found is None else found[0]
         offsets = sorted({unread.offset, *(offset for offset in before if offset >= position)})
         mark = unread.offset, orjson.dumps(offsets).decode()
+        recorded = {
+            TopicPartition(topic, partition): at
+            for topic, marks in (await state.recorded(settings, GROUP)).items()
+            for partition, at in marks.items()
+        }
+        await state.write(settings, GROUP, {**recorded, place: mark})  # first: it outlives the commit
         await commit_alone(client, topics.group(GROUP), {place: mark})

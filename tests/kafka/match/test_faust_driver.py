@@ -297,11 +297,12 @@ async def test_the_changelog_is_fetched_as_long_as_there_is_room_in_bytes() -> N
 
 @pytest.mark.parametrize(
     ("start", "end", "offset", "begins"),
-    [(0, 9, None, 0), (0, 9, 4, 4), (3, 9, 3, 3), (3, 9, 9, 9), (3, 9, None, None), (3, 9, 2, None), (3, 9, 10, None)],
+    [(0, 9, None, 0), (0, 9, 4, 4), (3, 9, 3, 3), (3, 9, 9, 9), (3, 9, None, 3), (3, 9, 2, None), (3, 9, 10, None)],
 )
 async def test_frames_that_were_deleted_are_noticed_whatever_the_shard_holds(
     start: int, end: int, offset: int | None, begins: int | None
 ) -> None:  # fmt: skip
+    """Without a commit the chain of frames says what is missing."""
     place = TP("frames", 0)
     app: Any = SimpleNamespace(consumer=Log(start, end), _positions={})
     if begins is None:

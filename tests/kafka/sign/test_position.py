@@ -1,5 +1,7 @@
 """Where a signer begins, by what is committed, sequenced and still there."""
 
+from dataclasses import replace
+
 import pytest
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning, known
+from stream_lsh.kafka.sign.position import Beginning, Last, Note, another_topic, beginning, known, recovered
 from stream_lsh.wire.frames import CONTINUES, JUMPS, STARTS
 
 PRINT = KafkaSettings().fingerprint
@@ -79,6 +81,20 @@ def test_a_note_counts_at_its_own_position() -> None:
     assert known({3: (4, PRINT)}, {3: (4, BEGUN)}) == {3: (4, Note(PRINT, "json", "murmur2"))}
     # Kafka has forgotten the position.
     assert known({}, {3: (10, READ)}) == {}
+
+
+def test_recovered_position_needs_a_record_to_compare_or_nothing_sequenced_since() -> None:
+    records = {
+        0: (10, READ),
+        1: (10, READ),
+        2: (0, BEGUN),
+        3: (0, BEGUN),
+        4: (0, BEGUN),
+        5: (10, replace(READ, paused=7)),
+    }
+    assert recovered(records, {0: 10, 1: 12, 2: 5, 3: 0}) == {
+        0: (10, READ), 1: (12, READ), 3: (0, BEGUN), 4: (0, BEGUN), 5: (10, READ),
+    }  # fmt: skip
 
 
 def test_other_settings_are_refused() -> None:

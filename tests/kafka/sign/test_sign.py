@@ -189,9 +189,9 @@ async def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Ma
     await sign_ten(settings)
     await make_again(settings)
     await produce(settings, [line(100 + i) for i in range(documents)], 1)
-    # The broker drops the commits with the topic; the sequencer's are there as long as its topic is.
+    # The broker drops the commits with the topic; those of the sequencer, and the records in `state`, are there.
     await commit(settings, "sequence", topics.signatures, 1, Accepted(KEY, {0: 10}, 0).metadata())
-    await refused(settings, rf"{topics.documents}, partition 0, .*up to offset 10.*created again.*another topic_prefix")
+    await refused(settings, rf"{topics.documents}, partition 0, .*deleted and made again.*another topic_prefix")
 
 
 @pytest.mark.parametrize("documents", [10, 20])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from aiokafka.protocol.admin import DeleteGroupsRequest
 from click.testing import CliRunner, Result
 from support import commands
 from support.kafka.brokers import settings_for
@@ -14,9 +15,12 @@ from support.kafka.harness import Pipeline, until
 from support.kafka.stages import positions
 
 from stream_lsh.cli import main
+from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import admin
+from stream_lsh.kafka.consumer.state import with_recorded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
+from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last, Note, Pause, pause_of
 from stream_lsh.kafka.tools.drain import Standing, mark
 from stream_lsh.kafka.tools.topics import create
@@ -40,7 +44,8 @@ def test_who_still_has_what() -> None:
     # What was signed and never came to the sequencer is under way, too.
     lost = Standing((), {0: 11, 1: 20, 2: 3}, (8, 8), accepted, {}, 7)
     assert lost.left() == ["sequence has not read all signed documents of partition 0, 2"]
-    assert replace(done, folded=7).left() == []
+    assert replace(done, folded=7).left() == replace(done, kept=8).left() == []
+    assert replace(done, kept=7).left() == ["sequence has not written its checkpoint yet"]
     assert replace(done, folded=5).left() == ["group has frames to fold, after frame 5"]
     assert Standing(accepted=accepted).left() == ["judge has 30 documents without a verdict, after frame -1"]
 
@@ -112,13 +117,50 @@ def test_a_feed_is_stopped_and_goes_on(broker: Any, prefix: str, tmp_path: Path,
         )
 
 
+def test_drained_pipeline_continues_without_its_groups(
+    broker: Any, prefix: str, tmp_path: Path, shared_data: Path
+) -> None:
+    """Commands read its settings from the topic `state`."""
+    values = feed_of(lines(shared_data, "posts-120k.jsonl.xz", 600), 5)
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, groups=True) as pipeline:
+        worker, settings = pipeline.worker(), pipeline.settings
+        pipeline.produce(records_of(values[:300], 2, 1))
+        pipeline.wait_for(300)
+        connection = {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": prefix}
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in connection.items()]
+        commands.run("kafka", "drain", *options)
+        recorded = pipeline.run(with_recorded(KafkaSettings(**connection)))
+        assert (recorded.shards, recorded.groups, recorded.fingerprint) == (2, True, settings.fingerprint)
+        worker.terminate()
+        assert worker.wait() == 0
+        pipeline.run(delete_groups(settings))
+        worker.start()
+        assert commands.run("kafka", "drain", *options, "--resume").output == "the signers read again\n"
+        pipeline.produce(records_of(values[300:], 2, 2))
+        pipeline.finish()
+        worker.terminate()
+        assert worker.wait() == 0, pipeline.report()
+        pipeline.check()
+
+
+async def delete_groups(settings: KafkaSettings) -> None:
+    """Delete all consumer groups of a pipeline, once they have no members."""
+    async with admin(settings) as client:
+        found = [name for name, _ in await client.list_consumer_groups() if name.startswith(settings.topic_prefix)]
+        assert len(found) > 6
+        for name in found:
+            node = await client.find_coordinator(name)
+            response = await private.ask(client, DeleteGroupsRequest([name]), node)
+            assert [code for _, code in response.results] == [0]
+
+
 def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
     asyncio.run(create(settings))
 
     async def pause() -> None:
         async with admin(settings) as client:
-            await mark(client, Topics.of(settings), Pause("stream-lsh kafka reindex", 7))
+            await mark(client, settings, Pause("stream-lsh kafka reindex", 7))
 
     asyncio.run(pause())
     words = ["kafka", "drain", "--topic-prefix", prefix, "--bootstrap-servers", settings.bootstrap_servers]

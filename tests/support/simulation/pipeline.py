@@ -21,6 +21,7 @@ from stream_lsh.kafka.tools.topics import create
 from support.kafka.feeding import Record
 from support.kafka.harness import OUTPUTS, passed_on
 from support.kafka.oracle import Outputs, answers, check, order
+from support.kafka.stages import delete_before
 from support.simulation.clock import Clock
 from support.simulation.cluster import Cluster
 from support.simulation.world import Process, World
@@ -65,6 +66,7 @@ class Pipeline:
             "unique_timestamps": "CreateTime", **given,
         }  # fmt: skip
         self._started = 0
+        self._deleted: dict[str, list[Record]] = {}
         self.settings = self._settings(self._folder / "nobody")
         self.topics = Topics.of(self.settings)
 
@@ -85,13 +87,22 @@ class Pipeline:
         return Worker(self, f"worker-{self._started}", self._settings(own, **given), roles or ROLES)
 
     def records(self, name: str) -> list[Record]:
-        """The committed records of a topic (an attribute of Topics), in order within a partition."""
+        """The committed records of a topic (an attribute of Topics), in order within a partition, deleted ones, too."""
         topic = self.cluster.topics.get(getattr(self.topics, name))
-        return [
+        found = [
             Record(partition, record.key, record.value, tuple(record.headers), record.timestamp, record.offset)
             for partition, log in enumerate(topic.logs if topic else ())
             for record in log.committed()
         ]
+        return self._deleted.get(name, []) + found
+
+    async def delete_records(self, *names: str) -> None:
+        """Delete all records of topics, as retention does."""
+        for name in names:
+            self._deleted[name] = self.records(name)
+            topic = getattr(self.topics, name)
+            for partition in range(len(self.cluster.topics[topic].logs)):
+                await delete_before(self.settings, topic, -1, partition)
 
     async def finish(self, workers: Sequence[Worker], seconds: float) -> None:
         """Wait until every document has its verdict and has been passed on.
@@ -120,7 +131,8 @@ class Pipeline:
         """Compare all outputs with what the embedded engine says to the recorded order, line for line."""
         documents = self.records("documents")
         recorded = order(self.settings, (record for record in self.records("frames") if record.partition == 0))
-        found = Outputs(documents, **{name: self.records(name) for name in OUTPUTS})
+        outputs = (*OUTPUTS, "groups", "alerts") if self.settings.groups else OUTPUTS
+        found = Outputs(documents, **{name: self.records(name) for name in outputs})
         check(found, answers(self.settings, self._folder / "oracle", recorded, documents), self.topics.documents)
 
     def clear(self) -> None:

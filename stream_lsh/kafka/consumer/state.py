@@ -1,0 +1,137 @@
+"""What the roles know, as records of the compacted topic PREFIX.state.
+
+Kafka deletes the commits of a consumer group `offsets.retention.minutes` after its last member has left, and with a
+group that an operator deletes. So each commit has a record here, with the same positions and metadata. A role whose
+group has no commit any more continues from its record, and commits it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import orjson
+from aiokafka import TopicPartition
+
+from stream_lsh.errors import StoreError
+from stream_lsh.kafka.client.clients import producing
+from stream_lsh.kafka.client.reading import between, reading
+from stream_lsh.kafka.consumer.position import committed_at
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import SHARED, KafkaSettings
+
+VERSION = 1
+SETTINGS = "settings"
+"""The key of the record with the pipeline's settings, which the sequencer writes."""
+
+Commits = dict[str, dict[int, tuple[int, str]]]
+"""Topic -> partition -> offset and metadata, as `position.all_committed`."""
+
+log = logging.getLogger("stream_lsh.kafka.consumer.state")
+
+
+def key_of(role: str, partition: int | None = None) -> bytes:
+    """The key of a role's record. With `partition`: of its record for that source partition."""
+    return (role if partition is None else f"{role}/{partition}").encode()
+
+
+def encode(positions: Mapping[TopicPartition, tuple[int, str]]) -> bytes:
+    """The value of a record with these positions and their metadata."""
+    listed = [[*place, *found] for place, found in positions.items()]
+    return orjson.dumps({"version": VERSION, "positions": listed})
+
+
+def decode(value: bytes) -> dict[str, Any] | None:
+    """The fields of a value; None if it is of another program.
+
+    Raises:
+        StoreError: a newer version has written it.
+    """
+    with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+        found: dict[str, Any] = orjson.loads(value)
+        if found["version"] > VERSION:
+            raise StoreError(f"it was written by version {found['version']}, this is {VERSION}: upgrade this worker")
+        return found
+    return None
+
+
+async def read(settings: KafkaSettings, isolation: str = "read_committed") -> dict[str, dict[str, Any]]:
+    """The latest records of the topic by key; none if there is no such topic.
+
+    Args:
+        isolation: `read_committed` waits for open transactions to end; `read_uncommitted` suffices for records that are
+            written without one.
+
+    Raises:
+        StoreError: a newer version has written one.
+        KafkaTimeoutError: the broker does not answer, or a transaction stays open.
+        KafkaError, OSError: as `connection.admin`.
+    """
+    topic = Topics.of(settings).state
+    place = TopicPartition(topic, 0)
+    async with reading(settings, isolation_level="read_uncommitted") as consumer:
+        if topic not in await consumer.topics():
+            return {}
+        end = (await consumer.end_offsets([place]))[place]  # includes what open transactions have written
+    found: dict[str, dict[str, Any]] = {}
+    async with reading(settings, isolation_level=isolation) as consumer:
+        for record in await between(consumer, place, 0, end):
+            key = (record.key or b"").decode(errors="replace")
+            try:
+                fields = decode(record.value or b"")
+            except StoreError as error:
+                raise StoreError(f"{topic}, offset {record.offset}: {error}") from None
+            if fields is None:
+                log.warning("%s, offset %d, has no record of a role, and is passed over", topic, record.offset)
+                continue
+            found[key] = fields
+    return found
+
+
+async def write(settings: KafkaSettings, role: str, positions: Mapping[TopicPartition, tuple[int, str]]) -> None:
+    """Write the record of a role without members. Raises KafkaError, OSError: as `clients.producing`."""
+    async with producing(settings, role) as producer:
+        await producer.send_and_wait(Topics.of(settings).state, encode(positions), key_of(role), partition=0)
+
+
+async def recorded(settings: KafkaSettings, role: str) -> Commits:
+    """The positions in a role's records. Raises as `read`."""
+    found: Commits = {}
+    for key, fields in (await read(settings)).items():
+        if key.partition("/")[0] == role:
+            for topic, partition, offset, metadata in fields["positions"]:
+                found.setdefault(topic, {})[partition] = offset, metadata
+    return found
+
+
+def encode_settings(settings: KafkaSettings) -> bytes:
+    """The value of the record with the pipeline's settings: those of `SHARED` that were given."""
+    given = settings.model_dump(mode="json", include=set(SHARED & settings.model_fields_set))
+    return orjson.dumps({"version": VERSION, "settings": given})
+
+
+async def with_recorded(settings: KafkaSettings) -> KafkaSettings:
+    """These settings, and where they were not given those of the pipeline, as far as they are recorded.
+
+    Raises:
+        UsageError: they do not go together.
+        StoreError, KafkaError, OSError: as `read`.
+    """
+    found = (await read(settings, "read_uncommitted")).get(SETTINGS, {}).get("settings", {})
+    return settings.where_not_given(**{name: value for name, value in found.items() if name in SHARED})
+
+
+async def known_at(settings: KafkaSettings, role: str, place: TopicPartition) -> tuple[int, str] | None:
+    """What a role's group has committed for a partition, or where that is lost what the role's record has: offset and
+    metadata. Raises as `position.committed_at` and `read`."""
+    topics = Topics.of(settings)
+    if (found := await committed_at(settings, topics.group(role), place)) is not None:
+        return found
+    if (found := (await recorded(settings, role)).get(place.topic, {}).get(place.partition)) is not None:
+        log.warning(
+            "the consumer group %s has no committed offset for %s, partition %d: %s has offset %d", topics.group(role),
+            *place, topics.state, found[0],
+        )  # fmt: skip
+    return found
