@@ -18,6 +18,7 @@ from support.kafka.oracle import json_of
 from support.kafka.recorded import scraped
 from support.kafka.stages import records, running, until_signed
 from support.poison import WORDS, poison
+from support.simulation.runner import simulated
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.consumer.delivery import Delivery
@@ -122,6 +123,7 @@ def sent(settings: KafkaSettings, partition: int) -> list[Any]:
     return [(r.key, r.value, list(r.headers), r.timestamp) for r in found]
 
 
+@simulated()
 def test_each_once_by_reason_and_time(settings: KafkaSettings, run: Run) -> None:
     trace = "traceparent", b"t"
     asyncio.run(
@@ -160,6 +162,7 @@ class Killed(BaseException):
     """Nothing is done about it."""
 
 
+@simulated()
 def test_killed_anywhere_each_is_sent_once(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "LETTERS", 3)
     letters = [letter(number, b"%d" % number, "not_json" if number % 2 else "empty") for number in range(20)]
@@ -191,6 +194,7 @@ def test_killed_anywhere_each_is_sent_once(settings: KafkaSettings, monkeypatch:
     assert [value for _, value, *_ in sent(settings, 0)] == [b"%d" % number for number in range(20)]
 
 
+@simulated()
 def test_another_one_takes_over(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "LETTERS", 1)
     asyncio.run(write(settings, 0, [letter(number, b"%d" % number, "empty") for number in range(3)]))
