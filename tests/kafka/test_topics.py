@@ -94,7 +94,7 @@ def test_weaknesses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "broker", "expected"),
+    ("replicas", "of_broker", "expected"),
     [
         (None, {}, {}),
         (1, {"default.replication.factor": "3"}, {}),
@@ -104,8 +104,8 @@ def test_weaknesses() -> None:
         (None, {"unclean.leader.election.enable": "true"}, {"unclean.leader.election.enable": "false"}),
     ],
 )
-def test_new_topics_are_strong(replicas: int | None, broker: dict[str, str], expected: dict[str, str]) -> None:
-    assert safe_settings(replicas, broker) == expected
+def test_new_topics_are_strong(replicas: int | None, of_broker: dict[str, str], expected: dict[str, str]) -> None:
+    assert safe_settings(replicas, of_broker) == expected
 
 
 @simulated()

@@ -17,6 +17,7 @@ from support.kafka.harness import Pipeline
 from support.kafka.proxy import Proxied
 from support.kafka.sequence_play import frame
 from support.kafka.stages import PATIENCE, commit, delete_before, send, transaction, until
+from support.long_form import rotating
 from support.simulation.runner import simulated
 
 from stream_lsh.demo.feed import feed_lines
@@ -222,8 +223,7 @@ async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pyte
     assert await _anything(settings, Goal({0: 0}, {0: 100}), {0: 0}, stop)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM], 1))
 async def test_a_second_signal_ends_it_without_an_answer(
     proxied: Proxied, prefix: str, tmp_path: Path, number: int
 ) -> None:
