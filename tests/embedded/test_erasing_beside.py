@@ -87,7 +87,7 @@ def test_the_journal_goes(tmp_path: Path, feed: list[Path]) -> None:
     assert b"victim-text" in whole.read_bytes() and not left(state)
 
 
-@pytest.mark.parametrize("at_end", [True, False])
+@pytest.mark.parametrize("at_end", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_program_erases_what_a_run_has_left(tmp_path: Path, at_end: bool) -> None:
     """A run keeps lines of its outputs in the index, to write them again."""
     state, names = tmp_path / "state", ("unique", "verdicts", "pairs")

@@ -78,7 +78,7 @@ def test_a_table_and_its_lines_have_one_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "suffix", [".parquet", *(pytest.param(suffix, marks=pytest.mark.long) for suffix in (".arrow", ".csv.gz"))]
+    "suffix", [pytest.param(suffix, marks=pytest.mark.long) for suffix in (".parquet", ".arrow", ".csv.gz")]
 )
 def test_killed_runs_resume_to_the_row(tmp_path: Path, suffix: str) -> None:
     rows = tables.table(3000)

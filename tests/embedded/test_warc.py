@@ -138,6 +138,7 @@ def test_resuming_from_every_record(tmp_path: Path, suffix: str) -> None:
         assert rows(read(path, batch.position)) == everything[i + 1 :]
 
 
+@pytest.mark.long
 def test_killed_run_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     path = write(tmp_path / "crawl.warc.gz", *crawl(150), b"rubbish\r\n\r\n", record(b"x", 400, http="image/png"))
     outputs = ("unique", "verdicts", "dead-letters")

@@ -42,7 +42,11 @@ def ranked(documents: list[Document], chance: random.Random) -> list[Document]:
     ]
 
 
-WAYS = [*((keep, False) for keep in KEEP), ("first", True), ("best", True), ("newest", True)]
+WAYS = [
+    ("longest", False),
+    ("best", True),
+    *rotating([*((keep, False) for keep in KEEP if keep != "longest"), ("first", True), ("newest", True)], 2),
+]
 
 
 @pytest.mark.parametrize(("keep", "per_source"), WAYS)

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kafka.brokers import VERSION, Make, settings_for
+from support.kafka.brokers import VERSION, Make, making
 from support.kafka.proxy import Proxied, proxied_broker
 from support.kafka.shared_broker import SharedBroker, shared_broker
 from support.missing import missing
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.tools.topics import create
 
 # Brokers live for minutes here, or seconds: what Java's second compiler would do for them takes longer than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -88,10 +86,4 @@ def prefix() -> str:
 @pytest.fixture
 def make(broker: Any, prefix: str, tmp_path: Path) -> Make:
     """Settings of a pipeline of this test alone, whose topics are there: `await make(shards=2)`."""
-
-    async def made(**given: Any) -> KafkaSettings:
-        settings = settings_for(broker, prefix, tmp_path, **given)
-        await create(settings)
-        return settings
-
-    return made
+    return making(broker, prefix, tmp_path)

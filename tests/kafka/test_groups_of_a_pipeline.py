@@ -60,7 +60,7 @@ UPDATED = {"on_conflict": "update", "key_is_id": "string"}
 
 @pytest.mark.parametrize(
     ("shards", "more"),
-    [(1, {}), *rotating([(1, {**UPDATED, "window": "5m"}), (3, UPDATED), (3, {"window": "2m"}), (1, UPDATED)], 1)],
+    rotating([(1, {}), (1, {**UPDATED, "window": "5m"}), (3, UPDATED), (3, {"window": "2m"}), (1, UPDATED)], 1),
 )
 def test_groups_and_alerts_are_as_embedded(
     broker: Any, prefix: str, tmp_path: Path, shards: int, more: dict[str, Any]

@@ -13,7 +13,7 @@ from support.kafka.feeding import Record
 from support.kafka.harness import Pipeline, until
 from support.kafka.match_play import log_ends
 from support.kafka.oracle import json_of
-from support.long_form import rotating
+from support.long_form import only_long, rotating
 
 from stream_lsh.index.segments.segment import FOLDER
 from stream_lsh.wire.changes import Change
@@ -104,6 +104,7 @@ def rows_left(pipeline: Pipeline) -> int:
     return sum(changes[-1].last - changes[0].first for changes in found.values())
 
 
+@only_long
 def test_a_backlog_is_read_by_time(broker: Any, prefix: str, tmp_path: Path) -> None:
     """Every fourth document is the copy of one within the window, in any of four partitions; all wait when a worker
     begins. Partitions that are read one far ahead of the other lose these pairs."""

@@ -1,7 +1,6 @@
 """What does not fit, what is not there, what is away: clear words, retries with limits, no lost document."""
 
 import random
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from support.kafka.chaos import documents
 from support.kafka.feeding import Record, records_of
-from support.kafka.harness import Pipeline, until
+from support.kafka.harness import Pipeline
 from support.kafka.header_play import Name, send
-from support.kafka.stages import grow
+from support.long_form import rotating
 
 from stream_lsh.embedded.warming import warm_up
 from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.tools.topics import create
 
 pytestmark = pytest.mark.long
 
@@ -72,34 +70,7 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
     assert b"Traceback" not in worker.log.read_bytes()
 
 
-def test_source_partitions_are_added_while_running(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """Documents are in the new ones before anybody knows them, and before the outputs have as many."""
-
-    def some(name: str, n: int, partitions: int) -> list[Record]:
-        values = [post(f"{name}{i}", f"text number {i % 40} of a few that come again {i % 40}") for i in range(n)]
-        return records_of(values, partitions, 1)
-
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2) as pipeline:
-        workers = [pipeline.worker(), pipeline.worker()]
-        pipeline.produce(some("a", 200, 2))
-        pipeline.finish()
-
-        pipeline.run(grow(pipeline.settings, pipeline.topics.documents, 5))
-        pipeline.produce(some("b", 400, 5))
-        until(lambda: "which the outputs do not have" in workers[0].said() + workers[1].said())
-        time.sleep(20)  # longer than any stage would have put up with it
-        assert all(worker.running for worker in workers), pipeline.report()
-        pipeline.run(create(pipeline.settings))
-        pipeline.produce(some("c", 200, 5))
-        pipeline.finish()
-        for worker in workers:
-            worker.terminate()
-        assert [worker.wait() for worker in workers] == [0, 0], pipeline.report()
-        found = pipeline.check()
-    assert {record.partition for record in found.verdicts} == set(range(5))
-
-
-@pytest.mark.parametrize(("role", "largest"), [("match", 400_000), ("group", 40_000)])
+@pytest.mark.parametrize(("role", "largest"), rotating([("match", 400_000), ("group", 40_000)], 1))
 def test_a_full_disk(
     broker: Any, prefix: str, shared_data: Path, tmp_path: Path, role: str, largest: int
 ) -> None:  # fmt: skip

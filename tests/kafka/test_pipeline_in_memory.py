@@ -11,6 +11,7 @@ from support.kafka import plain
 from support.kafka.feeding import Record
 from support.kafka.group_play import RULES
 from support.kafka.harness import OUTPUTS, Pipeline
+from support.long_form import rotating
 
 from stream_lsh import testing
 
@@ -44,12 +45,16 @@ def published(records: Iterable[Any], *, timed: bool) -> dict[int, list[tuple[ob
 
 @pytest.mark.parametrize(
     "given",
-    [
-        pytest.param({"window": "8m", "shards": 1}, id="a window"),
-        pytest.param(
-            {"compare_with": "kept", "shards": 2, "decision_lag": 60, "cloudevents_source": "/tests"}, id="two shards"
-        ),
-    ],
+    rotating(
+        [
+            pytest.param({"window": "8m", "shards": 1}, id="a window"),
+            pytest.param(
+                {"compare_with": "kept", "shards": 2, "decision_lag": 60, "cloudevents_source": "/tests"},
+                id="two shards",
+            ),
+        ],
+        1,
+    ),
 )
 def test_records_are_those_of_workers(broker: Any, prefix: str, tmp_path: Path, given: dict[str, Any]) -> None:
     rules = tmp_path / "rules.toml"

@@ -10,6 +10,7 @@ from support import commands, jobs
 from support.kafka.feeding import Record
 from support.kafka.harness import Pipeline
 from support.kafka.oracle import json_of
+from support.long_form import rotating
 
 from stream_lsh import Settings
 from stream_lsh.documents.times import moment
@@ -21,7 +22,9 @@ RULES = '[[rule]]\nname = "grows"\nkind = "growth"\nmembers = 2\nwithin = "4h"\n
 
 
 @pytest.mark.parametrize(
-    "given", [{"window": "2h", "shards": 2, "compare_with": "kept"}, {"shards": 1}], ids=["window", "alerts"]
+    "given",
+    rotating([{"window": "2h", "shards": 2, "compare_with": "kept"}, {"shards": 1}], 1),
+    ids=["window", "alerts"],
 )
 def test_after_it_the_outputs_are_those_without_a_jump(
     broker: Any, prefix: str, tmp_path: Path, given: dict[str, Any]

@@ -8,6 +8,7 @@ import pytest
 from aiokafka.admin import NewTopic
 from support.kafka.brokers import settings_for
 from support.kafka.stages import grow
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.connection import admin, explained
@@ -93,7 +94,7 @@ def test_weaknesses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "broker", "expected"),
+    ("replicas", "of_broker", "expected"),
     [
         (None, {}, {}),
         (1, {"default.replication.factor": "3"}, {}),
@@ -103,10 +104,11 @@ def test_weaknesses() -> None:
         (None, {"unclean.leader.election.enable": "true"}, {"unclean.leader.election.enable": "false"}),
     ],
 )
-def test_new_topics_are_strong(replicas: int | None, broker: dict[str, str], expected: dict[str, str]) -> None:
-    assert safe_settings(replicas, broker) == expected
+def test_new_topics_are_strong(replicas: int | None, of_broker: dict[str, str], expected: dict[str, str]) -> None:
+    assert safe_settings(replicas, of_broker) == expected
 
 
+@simulated()
 async def test_weak_topics_are_refused_unless_allowed(
     broker: Any, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,6 +126,7 @@ async def test_weak_topics_are_refused_unless_allowed(
     assert f"{prefix}.matches has retention.ms = 3600000, which is allowed" in caplog.text
 
 
+@simulated()
 async def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, shards=2, partitions=3)
     assert all(state.partitions == 0 and not state.done for state in await show(settings))
@@ -135,6 +138,7 @@ async def test_create_makes_them_all_and_may_be_repeated(broker: Any, prefix: st
     await check(settings, ROLES)
 
 
+@simulated()
 async def test_outputs_follow_the_documents_topic_that_is_there(broker: Any, prefix: str, tmp_path: Path) -> None:
     source = f"{prefix}-source"
     settings = settings_for(broker, prefix, tmp_path, documents_topic=source, partitions=2)
@@ -149,6 +153,7 @@ async def test_outputs_follow_the_documents_topic_that_is_there(broker: Any, pre
     await check(settings, ROLES)
 
 
+@simulated()
 async def test_partitions_added_to_documents_are_followed(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=2)
     await create(settings)
@@ -168,6 +173,7 @@ async def test_partitions_added_to_documents_are_followed(broker: Any, prefix: s
         await check(settings, ["judge"])
 
 
+@simulated()
 async def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     await add(settings, f"{prefix}.documents")
@@ -180,12 +186,14 @@ async def test_what_is_missing_is_named_with_the_remedy(broker: Any, prefix: str
         await check(settings, ["forward"])
 
 
+@simulated()
 async def test_another_number_of_shards_is_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     await create(settings_for(broker, prefix, tmp_path, shards=2))
     with pytest.raises(BrokerError, match=r"frames has 2 partitions, but shards = 4.*topic_prefix"):
         await check(settings_for(broker, prefix, tmp_path, shards=4), ["match"])
 
 
+@simulated()
 async def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, shards=1)
     await add(settings, f"{prefix}.match-shards-changelog", cleanup_policy="compact")
@@ -199,6 +207,7 @@ async def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: s
         await check(settings, ["sign"])
 
 
+@simulated()
 async def test_how_documents_are_kept_is_their_owners_business(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
     await add(settings, f"{prefix}.documents", cleanup_policy="compact")
@@ -207,6 +216,7 @@ async def test_how_documents_are_kept_is_their_owners_business(broker: Any, pref
     await check(settings, ROLES)
 
 
+@simulated()
 async def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     topics = Topics.of(settings)
@@ -229,6 +239,7 @@ async def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: An
     assert any(f"set it to {more}, so that it takes what {topics.documents} takes" in problem for problem in said)
 
 
+@simulated()
 async def test_too_many_copies_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, replication_factor=7)
     with pytest.raises(BrokerError, match="replication_factor = 7"), explained(settings):

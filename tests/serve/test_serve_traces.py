@@ -20,7 +20,7 @@ def post(serving: Serving, source: str) -> None:
     assert serving.client.post("/v1/documents", headers=headers, content=json.dumps(document)).status_code == 200
 
 
-@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize("on", [pytest.param(False, marks=pytest.mark.long), True])
 def test_trace_of_a_request_reaches_the_webhook(on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rules.toml").write_text(RULES)
     given: list[Any] = ["--source-field", "from", "--time-field", "ts", "--rules", str(tmp_path / "rules.toml")]

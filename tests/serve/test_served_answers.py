@@ -72,7 +72,7 @@ def clients(url: str, lines: Sequence[bytes], after: Callable[[int], None] = lam
     return answered
 
 
-@pytest.mark.parametrize("keep", ["first", "newest"])
+@pytest.mark.parametrize("keep", ["first", pytest.param("newest", marks=pytest.mark.long)])
 async def test_lines_are_answered_as_dedup_answers_them(tmp_path: Path, keep: str) -> None:
     lines = [line.rstrip(b"\n") for line in feed_lines(1500, 5)]
     async with (

@@ -1,4 +1,4 @@
-"""The log of what was decided, on a real broker: read from wherever it begins, shortened, and never guessed at."""
+"""The log of decisions: read from its first record on, shortened, and never guessed."""
 
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 from support.kafka.brokers import settings_for
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import StoreError
 from stream_lsh.index.resolution import States
 from stream_lsh.kafka.client.connection import admin, client_options
-from stream_lsh.kafka.consumer.decided import BEHIND, DecisionLog
+from stream_lsh.kafka.consumer.decided import BEHIND, Decided, DecisionLog
 from stream_lsh.kafka.names import Topics, wanted
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
@@ -41,6 +42,7 @@ async def begins(settings: KafkaSettings, log: DecisionLog) -> int:
     return found[place]
 
 
+@simulated()
 async def test_it_is_read_and_shortened(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(
         broker,
@@ -81,3 +83,38 @@ def test_the_topic_is_there_only_where_it_is_needed() -> None:
     assert (spec.partitions, spec.cleanup_policy, spec.retention_ms) == (1, "delete", -1)
     for settings in (KafkaSettings(), KafkaSettings(shards=2, compare_with="all")):
         assert not [spec for spec in wanted(settings) if spec.name.endswith(".decisions")]
+
+
+FRAMES = (1, 2, 1, 2, 2)  # documents of the frames: blocks of two begin within them and between them
+FIRST = [sum(FRAMES[:i]) for i in range(len(FRAMES) + 1)]
+
+
+def decided(frame: int, names: tuple[str, ...]) -> Decisions:
+    """All documents of a frame were dropped; the names say all that was known when it was decided."""
+    n, places = FRAMES[frame], np.arange(FIRST[frame], FIRST[frame + 1])
+    states = States(places, places, np.ones(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
+    return Decisions(
+        frame, frame - 1, FIRST[frame + 1], states, (places % 2).astype(np.uint16), [name.encode() for name in names]
+    )
+
+
+def test_missing_decisions_are_noticed() -> None:
+    log = Decided("decisions")
+    for frame in range(2, 5):  # the first ones were deleted
+        log.add(frame, decided(frame, ("x",) * FRAMES[frame]))
+    assert [found.offset for found in log.since(FIRST[3])] == [3, 4]
+    with pytest.raises(StoreError, match="does not have the decisions on documents from number 2 on"):
+        log.since(2)
+
+
+def test_what_is_trimmed_is_not_needed() -> None:
+    log = Decided("decisions")
+    for frame in range(len(FRAMES)):
+        log.add(10 + frame, decided(frame, ("x",) * FRAMES[frame]))
+        again = max(0, frame - 1)
+        log.add(100, decided(again, ("x",) * FRAMES[again]))
+    assert [found.offset for found in log.since(0)] == [0, 1, 2, 3, 4]
+    assert log.trim(4) == 13  # documents up to the fourth are not asked for any more
+    assert [found.offset for found in log.since(6)] == [4]
+    with pytest.raises(StoreError):
+        log.since(0)

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.sender import Sender
 from support.kafka.brokers import Make, local_broker, settings_for
 from support.kafka.stages import PATIENCE, begun, line, records, running, send, until, until_sequenced, until_signed
+from support.simulation.runner import simulated
 
 from stream_lsh.kafka.client import clients
 from stream_lsh.kafka.consumer import group_member
@@ -98,6 +99,7 @@ async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_lar
     assert all([record.value for record in found] == [record.value for record in copies[0]] for found in copies)
 
 
+@simulated()
 async def test_a_failed_reader_ends_the_run(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     probe = Probe("sign")
 
@@ -111,6 +113,7 @@ async def test_a_failed_reader_ends_the_run(settings: KafkaSettings, monkeypatch
             await ended(task)
 
 
+@simulated()
 async def test_a_producer_that_gets_no_number_is_not_waited_for(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Forward against a real broker: the unique documents, unchanged, in order and once; the bad ones with their reason."""
+"""Forward in a simulated Kafka, and killed on a real one: unique documents, unchanged, in order and once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from support.kafka.brokers import Make
 from support.kafka.forward_play import OPTIONS, PARTITIONS, check, until_forwarded, write_documents, write_verdicts
 from support.kafka.last_steps import DEATHS, Victim
 from support.kafka.stages import ended, positions, running, send, until
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -31,6 +32,7 @@ def make(make: Make) -> Make:
     return partial(make, **OPTIONS)
 
 
+@simulated()
 async def test_unchanged_in_order_and_once_over_several_runs(make: Make) -> None:
     settings, probe = await make(), Probe("forward")
     first = await write_documents(settings, 400)
@@ -50,6 +52,7 @@ async def test_unchanged_in_order_and_once_over_several_runs(make: Make) -> None
     assert rejected == sum(verdict.kind == "rejected" for verdict in first + second) > 0
 
 
+@simulated()
 async def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = await make()
     monkeypatch.setattr(forward, "WAITING_BYTES", 30_000)
@@ -78,11 +81,10 @@ async def test_memory_is_bounded_whoever_is_ahead(make: Make, monkeypatch: pytes
     assert most[1] < 250
 
 
-@pytest.mark.parametrize(("moment", "number"), [("send", 4), ("commit", 5), ("after", 5)])
-async def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> None:
+async def test_killed_in_a_transaction(make: Make) -> None:
     settings = await make(**DEATHS)
     # Commits 1 to 3 are those of the beginnings.
-    victim = Victim("forward", settings, "die", moment, number)
+    victim = Victim("forward", settings, 5)
     documents = await write_documents(settings, 600)
     await write_verdicts(settings, documents)
     await asyncio.to_thread(victim.wait_until_dead)
@@ -91,6 +93,7 @@ async def test_killed_in_a_transaction(make: Make, moment: str, number: int) -> 
     await check(settings, documents)
 
 
+@simulated()
 async def test_a_quiet_partition_is_committed_to_its_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention may empty it then, and nothing is missing."""
     settings = await make(partitions=1)
@@ -122,6 +125,7 @@ async def write(settings: KafkaSettings, *values: bytes | None) -> None:
     await send(settings, Topics.of(settings).verdicts, values, key=b"k")
 
 
+@simulated()
 async def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> None:
     settings = await make(partitions=1)
     probe = Probe("forward")
@@ -137,6 +141,7 @@ async def test_what_is_no_verdict_is_passed_over(make: Make, caplog: Any) -> Non
     assert "verdicts, partition 0, offset 0 is passed over: a record is no verdict" in caplog.text
 
 
+@simulated()
 async def test_a_verdict_on_another_topic_ends_the_role_until_it_is_skipped(make: Make) -> None:
     settings = await make(partitions=1)
     probe = Probe("forward")

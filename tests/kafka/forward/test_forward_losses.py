@@ -28,6 +28,8 @@ from support.kafka.stages import (
     send,
     until,
 )
+from support.simulation.cluster import Cluster
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.forward.stage import ForwardStage
@@ -57,6 +59,7 @@ async def scene(make: Make, lost: str) -> tuple[KafkaSettings, list[Written], st
     return settings, plain_documents(12), getattr(Topics.of(settings), lost)
 
 
+@simulated()
 @pytest.mark.parametrize("lost", ["documents", "verdicts"])
 async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepted(
     make: Make, lost: str, caplog: pytest.LogCaptureFixture
@@ -77,6 +80,7 @@ async def test_what_was_deleted_too_early_is_an_error_unless_the_loss_is_accepte
     await check(settings, documents[:3] + documents[7:], 1)
 
 
+@simulated()
 @pytest.mark.parametrize("lost", ["documents", "verdicts"])
 async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, caplog: pytest.LogCaptureFixture) -> None:
     """Every time, as long as the loss is not accepted: where it begins was committed by the first run."""
@@ -99,6 +103,7 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
     await check(settings, documents[7:], 1)
 
 
+@simulated()
 async def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None:
     settings = await make(partitions=1)
     documents = plain_documents(5)
@@ -110,6 +115,7 @@ async def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None
     await check(settings, documents[3:], 1)
 
 
+@simulated()
 async def test_a_topic_that_was_made_anew(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
@@ -151,10 +157,14 @@ async def compacted(settings: KafkaSettings, documents: Sequence[Written]) -> li
     return [document for document in documents if document.offset in left]
 
 
-async def test_documents_that_were_compacted_before_they_were_forwarded(settings: KafkaSettings) -> None:
+@simulated()
+async def test_documents_that_were_compacted_before_they_were_forwarded(
+    cluster: Cluster, settings: KafkaSettings
+) -> None:
     probe, documents = Probe("forward"), few_keys()
     await write_plain(settings, documents)
     await write_verdicts(settings, documents)
+    cluster.clean(active=True)
     left = await compacted(settings, documents)
     async with running(ForwardStage, settings, probe):
         await until_forwarded(settings, documents)

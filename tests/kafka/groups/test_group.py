@@ -1,4 +1,4 @@
-"""The role group against a real broker: each event and alert once, whoever is killed, and whatever disk is left."""
+"""The role group in a simulated Kafka, and killed on a real one: each event and alert once, whatever disk is left."""
 
 import asyncio
 import errno
@@ -17,6 +17,7 @@ from support.kafka.group_play import RULES, embedded_lines, memberships
 from support.kafka.judge_play import PARTITIONS
 from support.kafka.last_steps import DEATHS, Victim
 from support.kafka.stages import COMPACTED, commit, ended, make_topics, records, running, send, until, until_committed
+from support.simulation.runner import simulated
 
 from stream_lsh.alerts.rules import read_rules
 from stream_lsh.embedded.group_table import table
@@ -97,23 +98,15 @@ def row_of(event: bytes) -> dict[str, Any]:
     return {name: value for name, value in json.loads(event).items() if name not in ("event", "seq", "id")}
 
 
-@pytest.mark.parametrize(
-    ("moment", "number", "disk"), [("send", 7, "kept"), ("commit", 3, "lost"), ("after", 3, "kept"), ("after", 4, "")]
-)
-async def test_killed_in_a_transaction(make: Make, tmp_path: Path, moment: str, number: int, disk: str) -> None:
-    """Who takes over has the victim's disk, none, or one of his own from long before."""
+async def test_killed_in_a_transaction(make: Make, tmp_path: Path) -> None:
+    """The one that takes over has no disk."""
     settings = await make(**DEATHS)
     said, _ = memberships(settings, tmp_path, 900)
-    other = settings if disk == "kept" else elsewhere(settings, tmp_path / "other")
-    begin = 0
-    if not disk:
-        begin = 20
-        async with running(GroupStage, other):
-            await feed(settings, said, 0, begin, None)
-    victim = Victim("group", settings, "die", moment, number)
-    await until_folded(settings, begin)
-    await feed(settings, said, begin, len(said), victim)
+    victim = Victim("group", settings, 3)
+    await until_folded(settings, 0)
+    await feed(settings, said, 0, len(said), victim)
     await asyncio.to_thread(victim.wait_until_dead)
+    other = elsewhere(settings, tmp_path / "other")
     probe = Probe("group")
     async with running(GroupStage, other, probe):
         await until_folded(settings, len(said))
@@ -158,6 +151,7 @@ async def test_compaction_leaves_the_table_and_all_that_is_needed_to_go_on(
     assert [record.value for record in await committed_records(settings, topics.alerts)] == alerts
 
 
+@simulated()
 async def test_what_is_not_there_is_said(make: Make, tmp_path: Path) -> None:
     settings = await make()
     said, frames = memberships(settings, tmp_path, 200)
@@ -182,6 +176,7 @@ def test_full_disk_names_folder_and_remedy(tmp_path: Path, monkeypatch: pytest.M
         LocalStore.of(tmp_path / FOLDER, "these", 0)
 
 
+@simulated()
 async def test_a_store_that_is_lost_is_read_again(make: Make, tmp_path: Path) -> None:
     """Another pipeline's store, or one that cannot be read."""
     settings = await make()
@@ -206,6 +201,7 @@ async def test_a_store_that_is_lost_is_read_again(make: Make, tmp_path: Path) ->
     assert [record.value for record in await committed_records(settings, topics.groups)] == events
 
 
+@simulated()
 @pytest.mark.parametrize(("kept", "rebuilt"), [("0", True), ("86400000", False)])
 async def test_store_older_than_tombstones_is_read_again(
     broker: Any, prefix: str, make: Make, tmp_path: Path, kept: str, rebuilt: bool

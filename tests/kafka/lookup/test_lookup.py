@@ -14,6 +14,7 @@ from support.kafka.brokers import Make
 from support.kafka.pipe import BLOCK, Pipe
 from support.kafka.replica_play import UPDATES, each_frame, feed_of, frames
 from support.kafka.stages import commit, delete_before, send, transaction, until
+from support.simulation.runner import simulated
 
 from stream_lsh.documents.builder import columns
 from stream_lsh.embedded.engine import checked
@@ -98,6 +99,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "SHARE", 0.0)
 
 
+@simulated()
 async def test_answers_follow_the_pipeline(make: Make, tmp_path: Path) -> None:
     """Not before the decisions on a frame are committed, and not before all shards have it."""
     settings = await make(**GIVEN)
@@ -123,6 +125,7 @@ async def test_answers_follow_the_pipeline(make: Make, tmp_path: Path) -> None:
         await play.is_as_of(copy, 11)
 
 
+@simulated()
 async def test_folder_is_kept_and_rebuilt(make: Make, tmp_path: Path) -> None:
     """A copy continues where it ended; one that was lost is built again; two processes do not share one."""
     settings = await make(**GIVEN)
@@ -141,6 +144,7 @@ async def test_folder_is_kept_and_rebuilt(make: Make, tmp_path: Path) -> None:
         await Lookup(settings, tmp_path / "embedded").follow(lambda _: None)
 
 
+@simulated()
 async def test_records_outside_of_the_chain_change_nothing(make: Make, tmp_path: Path) -> None:
     """Repeated changes, changes of a worker that others have replaced, and foreign bytes."""
     settings = await make(**{**GIVEN, "shards": 1, "decision_lag": 16384})
@@ -152,6 +156,7 @@ async def test_records_outside_of_the_chain_change_nothing(make: Make, tmp_path:
         await play.is_as_of(copy, 8)
 
 
+@simulated()
 @pytest.mark.parametrize("reason", ["settings", "key", "shards", "trimmed"])
 async def test_what_does_not_fit_is_refused(make: Make, tmp_path: Path, reason: str) -> None:
     settings = await make(**GIVEN)
@@ -174,6 +179,7 @@ async def test_what_does_not_fit_is_refused(make: Make, tmp_path: Path, reason: 
         await asyncio.wait_for(Lookup(settings, tmp_path / "copy").follow(lambda _: None), 60)
 
 
+@simulated()
 async def test_full_disk_is_tried_again(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = await make(**GIVEN)
     play, copy = Play(settings, tmp_path, 200), Lookup(settings, tmp_path / "copy")

@@ -402,7 +402,7 @@ async def test_time_without_frames_counts_over_restarts_and_rebalances(tmp_path:
     ("disk", "measure"),
     [
         ("behind", "jaccard"),
-        ("none", "tf-idf"),
+        *rotating([("none", "tf-idf")], 1),
         *rotating([(disk, "jaccard") for disk in ("none", "damaged", "followed")], 1),
     ],
 )

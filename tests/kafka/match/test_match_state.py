@@ -15,10 +15,12 @@ from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
 from support.kafka.replica_play import stream
 from support.kafka.stages import until, warm
+from support.simulation.pipeline import InOwnLoop
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import client_options
-from stream_lsh.kafka.match.faust_driver import Consumer
+from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
@@ -32,6 +34,11 @@ pytestmark = pytest.mark.long
 SIZE = 16
 PATIENT = {"session_timeout_ms": 60_000}
 """Settings where offsets are exact: on a slow machine a member may seem dead, and what it does again counts twice."""
+
+
+@pytest.fixture(autouse=True)
+def in_own_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConsumerThread, "Worker", InOwnLoop)
 
 
 async def with_match(
@@ -60,6 +67,7 @@ async def feed(settings: KafkaSettings, log: list[bytes], replies: Replies) -> N
     await all_committed(settings, n)
 
 
+@simulated()
 async def test_changelog_records_that_faust_loses_are_read_again(
     broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
 ) -> None:  # fmt: skip
@@ -89,6 +97,7 @@ async def test_changelog_records_that_faust_loses_are_read_again(
     assert replies.found == expected(settings, log, tmp_path)
 
 
+@simulated()
 async def test_recovered_shard_answers_while_another_reads(
     broker: Any, prefix: str, tmp_path: Path, monkeypatch: Any
 ) -> None:  # fmt: skip
@@ -129,6 +138,7 @@ def counted(probe: Probe, reason: str) -> float:
     return value
 
 
+@simulated()
 async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, prefix: str, tmp_path: Path) -> None:
     """With a disk and without; everything else is answered as if it had never been."""
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)
@@ -163,6 +173,7 @@ async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any
     assert replies.found == expected(settings, log, tmp_path)
 
 
+@simulated()
 async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     broker: Any, prefix: str, tmp_path: Path
 ) -> None:  # fmt: skip

@@ -41,7 +41,6 @@ THREE = {**ANY, "shards": 3}
 SHAPES: list[tuple[int, dict[str, object]]] = [
     (300, {"compare_with": "all", "shards": 3, **FEW, **SMALL}),
     (500, {**UPDATES}),
-    (400, {**UPDATES, **TF_IDF, **WINDOW}),
 ]
 LONG: list[tuple[int, dict[str, object]]] = [
     (1200, {**UPDATES, **ANY}), (1200, {**UPDATES, **THREE}), (1200, {**UPDATES}),
@@ -49,7 +48,7 @@ LONG: list[tuple[int, dict[str, object]]] = [
     *((1500, {**given, **size}) for given in ({}, SIGNATURE, {"max_matches": 1, "max_verified_matches": 3}, THREE,
       {**THREE, "max_matches": 2}, {**ANY, **SIGNATURE}, {"compare_with": "all", "shards": 3, **FEW})
       for size in (LARGE, SMALL)),
-    (1500, {**WINDOW}), (1500, {**UPDATES, **TF_IDF, **WINDOW}),
+    (1500, {**WINDOW}), (400, {**UPDATES, **TF_IDF, **WINDOW}), (1500, {**UPDATES, **TF_IDF, **WINDOW}),
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 from support.kafka.brokers import settings_for
 from support.kafka.proxy import Proxied, Proxy
 from support.kafka.stages import running, until
+from support.long_form import rotating
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.consumer import group_member
@@ -24,7 +25,7 @@ def proxy(proxied: Proxied) -> Proxy:
     return proxied.proxies[1]
 
 
-@pytest.mark.parametrize("role", ["judge", "forward"])
+@pytest.mark.parametrize("role", rotating(["judge", "forward"], 1))
 async def test_who_stands_by_notices_that_the_brokers_are_away(
     proxied: Proxied, proxy: Proxy, prefix: str, tmp_path: Path, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support.long_form import LONG, seeds
+from support.long_form import seeds
 
 from stream_lsh.documents.times import LAST_TIME, NO_TIME
 from stream_lsh.errors import FormatError, StoreError
@@ -158,97 +158,3 @@ def test_metadata_of_somebody_else_is_refused(metadata: str) -> None:
 def test_metadata_of_the_version_before_is_refused_with_the_remedy() -> None:
     with pytest.raises(StoreError, match=r"written by version 1, this is 2: start under a new topic_prefix.*reindex"):
         Accepted.of("1:AQI=")
-
-
-# Random signers: frames over holes, restarts of the sequencer from its commits, retention.
-
-
-class Signer:
-    """A run of a signer over several partitions, from what is committed."""
-
-    def __init__(self, committed: dict[int, int], partitions: list[int]) -> None:
-        self.positions = {p: committed.get(p, 0) for p in partitions}
-        self.unstarted = {p for p in partitions if p not in committed}
-        self.acked: dict[int, int] = {}
-        self.broken = self.zombie = False
-
-    def frame(self, numbers: random.Random, most: int) -> tuple[Segment, ...]:
-        segments = []
-        for p, begins in self.positions.items():
-            ends = min(most, begins + numbers.choice([0, 0, 1, 2, 5]))
-            if ends > begins or p in self.unstarted:
-                segments.append((p, begins, ends, STARTS if p in self.unstarted else CONTINUES))
-                self.positions[p] = ends
-                self.unstarted.discard(p)
-        return tuple(segments)
-
-
-@settings(max_examples=20_000 if LONG else 300, deadline=None)
-@given(st.integers(0, 2**32))
-def test_documents_are_passed_on_once_and_in_order_whatever_happens(seed: int) -> None:
-    numbers = random.Random(seed)
-    partitions, most = numbers.choice([1, 2, 3]), 12
-    missing = frozenset((p, o) for p in range(partitions) for o in range(most) if numbers.random() < 0.15)
-    log: list[tuple[Segment, ...]] = []
-    committed: dict[int, int] = {}
-    signers: list[Signer] = []
-
-    def send(signer: Signer) -> None:
-        segments = signer.frame(numbers, most)
-        if not segments:
-            return
-        if numbers.random() < 0.15:
-            signer.broken = True
-            return
-        log.append(segments)
-        if not signer.broken:
-            signer.acked.update({p: ends for p, _, ends, _ in segments})
-
-    for _ in range(numbers.randrange(5, 80)):
-        action = numbers.random()
-        if not signers or action < 0.1:
-            mine = [p for p in range(partitions) if numbers.random() < 0.7]
-            for signer in signers:
-                signer.zombie |= any(p in signer.positions for p in mine)
-            signers.append(Signer(committed, mine))
-        elif action < 0.2:
-            signers.remove(numbers.choice(signers))
-        elif action < 0.3:
-            signer = numbers.choice(signers)
-            if not signer.zombie:
-                committed.update(signer.acked)
-        else:
-            send(numbers.choice(signers))
-    last = Signer(committed, list(range(partitions)))
-    while any(position < most for position in last.positions.values()) or last.unstarted:
-        log.append(last.frame(numbers, most))
-
-    def sequence(crashes: bool) -> list[tuple[int, int, tuple[tuple[int, int], ...]]]:
-        """The frames passed on: offset, predecessor, documents; a crash goes back to the last commit."""
-        passed: dict[int, tuple[int, int, tuple[tuple[int, int], ...]]] = {}
-        accepted, at = Accepted(KEY), 0
-        commit = 0, accepted.metadata()
-        while at < len(log):
-            if crashes and numbers.random() < 0.1:
-                at, accepted = commit[0], Accepted.of(commit[1])
-            decision = accept(accepted, *log[at], missing=missing)
-            rows = [(p, o) for p, a, b, _ in log[at] for o in range(a, b) if (p, o) not in missing]
-            if decision.mask is not None:
-                rows = [row for row, yes in zip(rows, decision.mask, strict=True) if yes]
-            assert len(rows) == decision.documents
-            accepted, predecessor = decision.after, decision.after.last
-            if rows:
-                frame = at, predecessor, tuple(rows)
-                assert passed.setdefault(at, frame) == frame  # whoever sends it: the same
-                accepted = accepted.passed_on(at, len(rows))
-            at += 1
-            if numbers.random() < 0.3:
-                commit = at, accepted.metadata()
-        return [passed[offset] for offset in sorted(passed)]
-
-    found = sequence(crashes=False)
-    assert sequence(crashes=True) == found
-    assert [predecessor for _, predecessor, _ in found] == [-1, *[offset for offset, _, _ in found]][: len(found)]
-    documents = [row for _, _, rows in found for row in rows]
-    for p in range(partitions):
-        assert [o for q, o in documents if q == p] == [o for o in range(most) if (p, o) not in missing]

@@ -1,4 +1,4 @@
-"""The sequencing stage against a real broker."""
+"""The sequencing stage in a simulated Kafka."""
 
 import asyncio
 import logging
@@ -31,6 +31,7 @@ from support.kafka.stages import (
     until_sequenced,
     until_signed,
 )
+from support.simulation.runner import simulated
 
 from stream_lsh.documents.times import moment
 from stream_lsh.errors import StoreError
@@ -76,6 +77,7 @@ def offsets(settings: KafkaSettings, copies: Sequence[Any]) -> list[tuple[int, i
     return found
 
 
+@simulated()
 async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) -> None:
     settings = await make()
     topics, probe = Topics.of(settings), Probe("sequence")
@@ -108,6 +110,7 @@ async def test_every_shard_gets_what_counts_in_the_order_of_the_log(make: Make) 
     assert probe.commits > 0
 
 
+@simulated()
 async def test_event_times_are_bounded_by_the_append_time(make: Make) -> None:
     """Signers' clocks are years ahead, and so are the times of the documents: stream time is not."""
     settings, ahead = await make(window="1h", max_future="10s", time_field="ts", shards=1), 4 * 10**12
@@ -122,6 +125,7 @@ async def test_event_times_are_bounded_by_the_append_time(make: Make) -> None:
     assert (found.appended, signed.timestamp_type) == (signed.timestamp, 1)  # LogAppendTime
 
 
+@simulated()
 async def test_stream_time_is_set_back_at_its_place_in_the_log(make: Make) -> None:
     """By a command; a second order counts anew, and a restart changes nothing."""
     settings = await make(window="1h", max_future="2d", time_field="ts", shards=1)
@@ -159,6 +163,7 @@ async def test_a_sequencer_without_its_partition_shows_no_stream_time() -> None:
     assert [gauge.labels("sequence")._value.get() for gauge in gauges] == [0, 0]
 
 
+@simulated()
 async def test_it_waits_for_the_judge(make: Make) -> None:
     settings = await make(partitions=1, decision_lag=6)
     topics = Topics.of(settings)
@@ -206,6 +211,7 @@ def test_the_window_counts_documents() -> None:
     assert (window.half, window.documents) == (False, 10)
 
 
+@simulated()
 async def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> None:
     settings = await make(decision_lag=2)
     await commit(settings, "judge", Topics.of(settings).matches, 3, "hello")
@@ -213,6 +219,7 @@ async def test_a_commit_of_the_judge_that_is_none_is_an_error(make: Make) -> Non
         await ended(SequenceStage, settings)
 
 
+@simulated()
 async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +250,7 @@ async def test_a_send_that_fails_ends_the_life_and_the_next_one_sends_it_again(
         assert offsets(settings, copies) == [(0, offset) for offset in range(60)]
 
 
+@simulated()
 async def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_again(make: Make) -> None:
     settings = await make(partitions=1, frame_documents=5)
     topics = Topics.of(settings)
@@ -268,6 +276,7 @@ async def test_frames_deleted_unread_are_an_error_and_the_signers_can_make_them_
     assert found == [(0, offset) for offset in range(40)]
 
 
+@simulated()
 @pytest.mark.parametrize("deleted", [0, 2])
 async def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: Make, deleted: int) -> None:
     settings = await make(partitions=1, begin=False)
@@ -282,6 +291,7 @@ async def test_without_a_commit_it_begins_at_the_beginning_or_not_at_all(make: M
     assert await positions(settings, "sequence", topics.signatures) == {}
 
 
+@simulated()
 async def test_the_first_start_makes_the_key_for_which_signers_wait(make: Make, caplog: Any) -> None:
     """Whoever begins later keeps it, and every frame has it."""
     settings = await make(partitions=1, shards=1, begin=False)

@@ -1,4 +1,4 @@
-"""The signing stage against a real broker."""
+"""The signing stage in a simulated Kafka."""
 
 import asyncio
 import threading
@@ -28,6 +28,7 @@ from support.kafka.stages import (
     until_committed,
     until_signed,
 )
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -63,6 +64,7 @@ def complete(settings: KafkaSettings, found: list[tuple[int, int]], counts: dict
     assert len(found) == sum(counts.values())
 
 
+@simulated()
 async def test_documents_become_frames_and_the_next_life_goes_on_behind_them(make: Make) -> None:
     settings = await make()
     topics, probe = Topics.of(settings), Probe("sign")
@@ -89,12 +91,14 @@ async def test_documents_become_frames_and_the_next_life_goes_on_behind_them(mak
     assert not any(frame.segments[:, FIRST].any() for frame in new)
 
 
+@simulated()
 async def test_a_partition_without_documents_is_committed_at_its_beginning(make: Make) -> None:
     settings = await make()
     async with running(SignStage, settings):
         await until_committed(settings, "sign", Topics.of(settings).documents, lambda found: found == {0: 0, 1: 0})
 
 
+@simulated()
 async def test_raw_text_and_trace_headers(make: Make) -> None:
     settings = await make(document_format="text", partitions=1)
     topics = Topics.of(settings)
@@ -110,6 +114,7 @@ async def test_raw_text_and_trace_headers(make: Make) -> None:
     assert [h for frame in found for h in frame.source.headers.values()] == [[("traceparent", b"00-1")]]
 
 
+@simulated()
 async def test_transactions_that_were_given_up_are_not_read_and_their_markers_are_passed(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
@@ -128,6 +133,7 @@ async def test_transactions_that_were_given_up_are_not_read_and_their_markers_ar
     assert accepted == [(0, 0), (0, 4), (0, 8)]
 
 
+@simulated()
 async def test_documents_deleted_unread_are_an_error_until_it_is_accepted(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
@@ -181,6 +187,7 @@ async def note(settings: KafkaSettings) -> tuple[int, str]:
         return (await commits(client, topics.group(NOTES), topics.documents))[0]
 
 
+@simulated()
 @pytest.mark.parametrize("documents", [5, 20])
 async def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Make, documents: int) -> None:
     """Whether it has fewer documents than were read of the old one, or more."""
@@ -194,6 +201,7 @@ async def test_a_topic_made_again_is_not_read_as_if_it_were_the_old_one(make: Ma
     await refused(settings, rf"{topics.documents}, partition 0, .*deleted and made again.*another topic_prefix")
 
 
+@simulated()
 @pytest.mark.parametrize("documents", [10, 20])
 async def test_other_records_in_the_places_of_those_that_were_read(make: Make, documents: int) -> None:
     """As brokers leave it that have lost the end of a topic, and take other documents afterwards."""
@@ -212,6 +220,7 @@ async def test_other_records_in_the_places_of_those_that_were_read(make: Make, d
     assert len(accepted_documents(settings, await records(settings, topics.signatures))) == 10
 
 
+@simulated()
 async def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make, caplog: Any) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
@@ -238,6 +247,7 @@ async def test_a_last_record_that_is_in_no_topic_but_a_compacted_one(make: Make,
         assert "compacted" in caplog.text
 
 
+@simulated()
 async def test_another_documents_topic_is_not_read_from_the_positions_of_the_first(make: Make, prefix: str) -> None:
     settings = await make(partitions=1)
     other = settings.model_copy(update={"documents_topic": f"{prefix}.others"})
@@ -251,6 +261,7 @@ async def test_another_documents_topic_is_not_read_from_the_positions_of_the_fir
     assert len(await records(settings, topics.signatures)) == signed
 
 
+@simulated()
 async def test_commits_of_version_0_1_are_resumed(make: Make) -> None:
     settings = await make(partitions=1)
     topics = Topics.of(settings)
@@ -267,6 +278,7 @@ async def test_commits_of_version_0_1_are_resumed(make: Make) -> None:
     await refused(settings, rf"other settings.*{other}")
 
 
+@simulated()
 async def test_that_it_has_begun_is_committed_before_anything_is_sent(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +298,7 @@ async def test_that_it_has_begun_is_committed_before_anything_is_sent(
     assert not Note.of((await note(settings))[1], "g").begun
 
 
+@simulated()
 async def test_a_partition_of_which_all_frames_were_lost_is_signed_again_from_its_beginning(make: Make) -> None:
     """Its first frame had the mark without which the sequencer takes nothing of a partition."""
     settings = await make(partitions=2)

@@ -1,4 +1,4 @@
-"""Events on a real broker: what follows a deletion is passed over, and an absent Schema Registry is waited for."""
+"""Events in a simulated Kafka: what follows a deletion is passed over, and an absent Schema Registry is waited for."""
 
 import asyncio
 import json
@@ -9,6 +9,7 @@ from support.kafka.brokers import Make
 from support.kafka.forward_play import OPTIONS
 from support.kafka.stages import begun, positions, records, running, send, until, until_signed
 from support.schema_registry import encoded, schema_registry
+from support.simulation.runner import simulated
 
 from stream_lsh.kafka.forward.stage import ForwardStage
 from stream_lsh.kafka.names import Topics
@@ -20,6 +21,7 @@ ROW = {"id": 1, "text": "The council has voted for the new bridge over the river
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": name, "type": "string"} for name in ("id", "text")]}
 
 
+@simulated()
 async def test_a_tombstone_of_a_change_has_no_verdict(make: Make) -> None:
     given: dict[str, Any] = {"envelope": "debezium", "on_conflict": "update", "partitions": 1}
     settings = await make(**given)
@@ -40,6 +42,7 @@ async def test_a_tombstone_of_a_change_has_no_verdict(make: Make) -> None:
     assert not any(frame.source.rejected for frame in found)
 
 
+@simulated()
 async def test_forward_waits_for_no_verdict_of_a_tombstone(make: Make) -> None:
     settings = await make(**{**OPTIONS, "envelope": "debezium", "on_conflict": "update", "partitions": 1})
     topics, values = Topics.of(settings), [json.dumps({"op": "c", "after": ROW}).encode(), None, None]
@@ -57,6 +60,7 @@ async def test_forward_waits_for_no_verdict_of_a_tombstone(make: Make) -> None:
     assert b'reason="compacted"' not in probe.registry.exposition()[0]
 
 
+@simulated()
 async def test_an_absent_registry_is_waited_for(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     with schema_registry() as registry:
         registry.crime = "failure"

@@ -29,6 +29,27 @@ async def test_a_worker_that_has_not_begun_is_stopped(world: World, cluster: Clu
         pipeline.clear()
 
 
+@pytest.mark.long
+@simulated(most=20)
+async def test_partitions_that_are_added_wait_for_the_outputs(world: World, cluster: Cluster) -> None:
+    """Documents are in them before the workers know them, and before the outputs have as many."""
+    pipeline = Pipeline(world, cluster, **plain.SURE, **UPDATES, partitions=PARTITIONS, frame_documents=8)
+    try:
+        await pipeline.create_topics()
+        workers, documents = [pipeline.start(), pipeline.start()], pipeline.topics.documents
+        await feed(world, cluster, documents, plain.history(N // 2, PARTITIONS, world.seed), 20)
+        cluster.grow(documents, 2 * PARTITIONS)
+        await feed(world, cluster, documents, plain.history(N, 2 * PARTITIONS, world.seed + 1), 20)
+        await asyncio.sleep(20)  # longer than any stage would bear it
+        assert any("which the outputs do not have" in line for line in world.warnings)
+        await pipeline.create_topics()
+        await pipeline.finish(workers, 300)
+        assert {record.partition for record in pipeline.records("verdicts")} == set(range(2 * PARTITIONS))
+        pipeline.check()
+    finally:
+        pipeline.clear()
+
+
 @only_long  # a seed takes up to two minutes among other tests
 @pytest.mark.long
 @pytest.mark.limit(1800)

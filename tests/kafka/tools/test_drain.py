@@ -13,6 +13,7 @@ from support.kafka.brokers import settings_for
 from support.kafka.feeding import Feed, feed_of, lines, records_of
 from support.kafka.harness import Pipeline, until
 from support.kafka.stages import positions
+from support.simulation.runner import simulated
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.client import private
@@ -154,6 +155,7 @@ async def delete_groups(settings: KafkaSettings) -> None:
             assert [code for _, code in response.results] == [0]
 
 
+@simulated()
 def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, partitions=1)
     asyncio.run(create(settings))
@@ -174,6 +176,7 @@ def test_a_pause_for_something_else(broker: Any, prefix: str, tmp_path: Path) ->
     assert asyncio.run(found()) == Pause("stream-lsh kafka reindex", 7)
 
 
+@simulated()
 def test_it_needs_the_topics(broker: Any, prefix: str) -> None:
     result = CliRunner().invoke(
         main, ["kafka", "drain", "--topic-prefix", prefix, "--bootstrap-servers", broker.bootstrap]

@@ -16,6 +16,7 @@ from support.kafka.harness import PATIENCE, Pipeline, until
 from support.kafka.oracle import Outputs, json_of, strip
 from support.kafka.stages import KEY, commit, delete_before, send, until_committed
 from support.long_form import rotating
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.kafka.client.connection import admin
@@ -169,6 +170,7 @@ async def _forwarded(pipeline: Pipeline) -> None:
     )  # fmt: skip
 
 
+@simulated()
 async def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) -> None:
     old = settings_for(broker, prefix, tmp_path, partitions=1, shards=2)
     topics = Topics.of(old)
@@ -193,6 +195,7 @@ async def test_what_cannot_be_rebuilt(broker: Any, prefix: str, tmp_path: Path) 
         await refused()
 
 
+@simulated()
 async def test_the_chain_rule_decides_what_counts(broker: Any, prefix: str, tmp_path: Path) -> None:
     """Repeats, what came too early, and what is no change at all; and two shards that do not belong together."""
     old = settings_for(broker, prefix, tmp_path, partitions=1, shards=2)

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from support.kafka.brokers import settings_for
 from support.kafka.harness import Pipeline, until
 from support.kafka.stages import line, produce
+from support.simulation.runner import simulated
 
 from stream_lsh import __version__
 from stream_lsh.cli import main
@@ -123,6 +124,7 @@ def test_a_pipeline_from_before_its_start_to_after_its_end(
         assert said.index("CRITICAL") < said.index("warning") < said.index("without a verdict")
 
 
+@simulated()
 def test_topics_that_are_missing(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     found = run(settings)

@@ -13,6 +13,7 @@ import pytest
 from support.kafka.brokers import settings_for
 from support.kafka.proxy import Proxied, Proxy
 from support.kafka.stages import PATIENCE
+from support.long_form import rotating
 
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -45,7 +46,7 @@ def cut(proxy: Proxy) -> None:
     proxy.cut()
 
 
-@pytest.mark.parametrize("away", [cut, Proxy.freeze])
+@pytest.mark.parametrize("away", rotating([cut, Proxy.freeze], 1))
 def test_a_broker_that_goes_away_is_given_up(
     proxy: Proxy, settings: KafkaSettings, tmp_path: Path, away: object
 ) -> None:
@@ -62,7 +63,7 @@ def test_a_broker_that_goes_away_is_given_up(
     assert 0 < feeder.sent < 100_000
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM], 1))
 def test_a_signal_ends_it_all_the_same(proxy: Proxy, settings: KafkaSettings, number: int) -> None:
     environment = os.environ | {"STREAM_LSH_TOPIC_PREFIX": settings.topic_prefix}
     words = ["kafka", "produce", "-", "--bootstrap-servers", settings.bootstrap_servers, "-X", "give_up_seconds=3600"]

@@ -1,19 +1,12 @@
 """Entries of web feeds onto the documents topic: each once, over restarts and failures."""
 
-import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.feed_server import FeedServer, item, rss, serving_feeds
-from support.json_lines import read_lines
-from support.kafka.brokers import Make
-from support.kafka.stages import records
 
 from stream_lsh.errors import BrokerError
-from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools import produce_feeds
 from stream_lsh.kafka.tools.produce import Feeder, Sent
@@ -60,16 +53,3 @@ def test_restart_sends_what_was_not_acknowledged_and_nothing_else(
     server.shows("/", rss(item(4)))
     send(settings, server, tmp_path)
     assert taken[2:] == ["n3 3", "n4 4"]
-
-
-async def test_entries_are_on_the_topic_once(server: FeedServer, tmp_path: Path, make: Make) -> None:
-    settings = await make(partitions=3)
-    for last in (3, 5):
-        server.shows("/", rss(*(item(number) for number in reversed(range(last)))))
-        await asyncio.to_thread(send, settings, server, tmp_path)
-    topic = Topics.of(settings).documents
-    found: list[Any] = [record for partition in range(3) for record in await records(settings, topic, partition)]
-    assert sorted(json.loads(record.value)["id"] for record in found) == [
-        entry["id"] for entry in read_lines(tmp_path / "log")
-    ]
-    assert all(record.key.decode() == json.loads(record.value)["id"] for record in found)

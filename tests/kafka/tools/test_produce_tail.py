@@ -20,6 +20,7 @@ from support.kafka.brokers import Make, settings_for
 from support.kafka.stages import PATIENCE, make_topics, send, settled
 from support.kafka.stages import records as partition_records
 from support.long_form import rotating
+from support.simulation.runner import simulated
 
 from stream_lsh.errors import BrokerError, InputError, StoreError
 from stream_lsh.kafka.client.connection import admin, client_options
@@ -55,6 +56,7 @@ def lines(first: int, count: int) -> list[bytes]:
     return [json.dumps({"id": f"d{n}", "text": f"text {n}"}).encode() for n in range(first, first + count)]
 
 
+@simulated()
 async def test_lines_become_records_with_their_ids_as_keys_in_order(settings: KafkaSettings, tmp_path: Path) -> None:
     plain, packed, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz", tmp_path / "c.jsonl.zst"
     plain.write_bytes(b"\n".join(lines(0, 1000)))
@@ -75,6 +77,7 @@ async def test_lines_become_records_with_their_ids_as_keys_in_order(settings: Ka
     assert all(placed == sorted(placed) and len(placed) > 900 for placed in numbers.values())
 
 
+@simulated()
 async def test_what_is_no_document_is_sent_without_a_key(settings: KafkaSettings, tmp_path: Path) -> None:
     source = tmp_path / "a.jsonl"
     source.write_bytes(b'{"id": 17, "text": "x"}\nnonsense\n[1]\n{"text": "y"}\n{"id": [1]}\n\xff\n{"id": "\\ud800"}')
@@ -111,6 +114,7 @@ def test_rows_of_a_table_are_sent_as_json(tmp_path: Path) -> None:
     assert left_out.messages == [f"{tmp_path}/a.csv, line 2: the row has 1 cells, and the header 2"]
 
 
+@simulated()
 async def test_quota_is_said(
     settings: KafkaSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
@@ -128,6 +132,7 @@ async def test_quota_is_said(
     assert f"(client id {settings.topic_prefix}.produce) back by a quota, here for 1.5 s" in caplog.text
 
 
+@simulated()
 async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None:
     settings = await make(partitions=3, document_format="text", text_field=("title", "text"))
     source = tmp_path / "a.jsonl"
@@ -140,6 +145,7 @@ async def test_as_text_the_value_is_the_text(make: Make, tmp_path: Path) -> None
     assert feeder.excluded.messages[1].startswith(f"{source}, line 3: ")
 
 
+@simulated()
 async def test_large_documents_and_lines_that_are_too_large(make: Make, tmp_path: Path) -> None:
     settings = await make(partitions=3, max_document_bytes=3_000_000)
     source = tmp_path / "a.jsonl"
@@ -151,6 +157,7 @@ async def test_large_documents_and_lines_that_are_too_large(make: Make, tmp_path
     assert large in {record.value for record in await records(settings, 7)}
 
 
+@simulated()
 async def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     await make_topics(settings, {"max.message.bytes": "2000"}, f"{prefix}.documents")
@@ -160,6 +167,7 @@ async def test_lines_that_the_broker_refuses_are_named(broker: Any, prefix: str,
         await feed(settings, source)
 
 
+@simulated()
 async def test_batches_fit_a_topic_with_a_small_limit(make: Make, tmp_path: Path) -> None:
     """`topics create` sets the limit from max_document_bytes, 74 KB here."""
     settings = await make(partitions=1, max_document_bytes=10_000)
@@ -171,6 +179,7 @@ async def test_batches_fit_a_topic_with_a_small_limit(make: Make, tmp_path: Path
     assert [record.value for record in found] == sent
 
 
+@simulated()
 async def test_other_producers_and_ours_meet_in_one_partition(make: Make, tmp_path: Path) -> None:
     settings = await make(partitions=5, on_conflict="update", key_is_id="string")
     ids, topic = [f"d{n}" for n in range(60)], Topics.of(settings).documents
@@ -190,6 +199,7 @@ async def test_other_producers_and_ours_meet_in_one_partition(make: Make, tmp_pa
     assert len({places[0] for places in found.values()}) == 5
 
 
+@simulated()
 async def test_another_partitioner_than_the_pipelines_is_refused(settings: KafkaSettings, tmp_path: Path) -> None:
     topics = Topics.of(settings)
     note = Note(settings.fingerprint, "json", "murmur2").text()
@@ -203,6 +213,7 @@ async def test_another_partitioner_than_the_pipelines_is_refused(settings: Kafka
     await records(settings, 3)
 
 
+@simulated()
 async def test_without_the_topic_or_the_file_it_says_so(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     with pytest.raises(InputError, match=r"none\.jsonl"):
@@ -252,6 +263,7 @@ async def put(settings: KafkaSettings) -> None:
     await settled(settings.bootstrap_servers, topics.verdicts, topics.unique, topics.dead_letters)
 
 
+@simulated()
 async def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
     assert await collect(settings, "verdicts") == []
     await put(settings)
@@ -270,6 +282,7 @@ async def test_outputs_show_what_was_committed(settings: KafkaSettings) -> None:
     assert letters[2]["original"] is None
 
 
+@simulated()
 async def test_without_from_beginning_only_what_comes(settings: KafkaSettings) -> None:
     await put(settings)
     found, topic = tail(settings, "pairs"), Topics.of(settings).pairs

@@ -17,6 +17,8 @@ from support.kafka.harness import Pipeline
 from support.kafka.proxy import Proxied
 from support.kafka.sequence_play import frame
 from support.kafka.stages import PATIENCE, commit, delete_before, send, transaction, until
+from support.long_form import rotating
+from support.simulation.runner import simulated
 
 from stream_lsh.demo.feed import feed_lines
 from stream_lsh.errors import StoreError, UsageError
@@ -88,6 +90,7 @@ def old(broker: Any, prefix: str) -> KafkaSettings:
     return settings
 
 
+@simulated()
 async def test_the_topics_are_made_and_the_work_is_known(old: KafkaSettings) -> None:
     new = target(old, f"{old.topic_prefix}-2", None)
     await send(old, Topics.of(old).documents, [b"{}"] * 5, partition=1)
@@ -98,6 +101,7 @@ async def test_the_topics_are_made_and_the_work_is_known(old: KafkaSettings) -> 
     assert await prepare(new) == goal  # again, as after an interruption
 
 
+@simulated()
 async def test_it_is_done_when_everything_is_passed_on(old: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a transaction takes an offset, too: nobody ever gets there."""
     monkeypatch.setattr(reindex, "LOOK", 0.05)
@@ -122,6 +126,7 @@ async def test_it_is_done_when_everything_is_passed_on(old: KafkaSettings, monke
     assert done[0] == 0 and done[-1] == 7
 
 
+@simulated()
 async def test_it_can_be_stopped(old: KafkaSettings) -> None:
     new = target(old, f"{old.topic_prefix}-2", None)
     await send(old, Topics.of(old).documents, [b"{}"])
@@ -129,6 +134,7 @@ async def test_it_can_be_stopped(old: KafkaSettings) -> None:
     assert not await follow(new, await prepare(new), stop, lambda done: stop.set())
 
 
+@simulated()
 async def test_other_work_under_the_prefix_is_refused(old: KafkaSettings) -> None:
     new = target(old, f"{old.topic_prefix}-2", None)
     await prepare(new)
@@ -144,6 +150,7 @@ async def test_other_work_under_the_prefix_is_refused(old: KafkaSettings) -> Non
         await prepare(other)
 
 
+@simulated()
 def test_without_documents(broker: Any, prefix: str) -> None:
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap, topic_prefix=prefix)
     with pytest.raises(StoreError, match=f"no topic {prefix}.documents"):
@@ -159,6 +166,7 @@ async def anything(settings: KafkaSettings, goal: Goal, positions: dict[int, int
     return await _anything(settings, goal, positions, asyncio.Event())
 
 
+@simulated()
 async def test_marks_are_no_documents(settings: KafkaSettings) -> None:
     await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b")
     await transaction(settings, Topics.of(settings).documents, 1, b"c")
@@ -169,6 +177,7 @@ async def test_marks_are_no_documents(settings: KafkaSettings) -> None:
     assert not await anything(settings, Goal({0: 0}, {0: 1}), {0: 1})
 
 
+@simulated()
 async def test_no_answer_is_not_the_end(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a partition without a leader: nothing comes, and no error."""
     await transaction(settings, Topics.of(settings).documents, 0, b"a", b"b")
@@ -182,6 +191,7 @@ async def test_no_answer_is_not_the_end(settings: KafkaSettings, monkeypatch: py
     assert await anything(settings, Goal({0: 0}, {0: 3}), {0: 0})
 
 
+@simulated()
 async def test_deleted_documents_are_reported_and_are_not_the_end(
     settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +209,7 @@ async def test_deleted_documents_are_reported_and_are_not_the_end(
     assert f"{settings.topic_prefix}.documents at offset 0 of partition 0 were deleted" in caplog.text
 
 
+@simulated()
 async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reindex, "READ_MS", 3_600_000)
     await transaction(settings, Topics.of(settings).documents, 0, b"a")
@@ -212,8 +223,7 @@ async def test_looking_can_be_stopped(settings: KafkaSettings, monkeypatch: pyte
     assert await _anything(settings, Goal({0: 0}, {0: 100}), {0: 0}, stop)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", rotating([signal.SIGINT, signal.SIGTERM], 1))
 async def test_a_second_signal_ends_it_without_an_answer(
     proxied: Proxied, prefix: str, tmp_path: Path, number: int
 ) -> None:

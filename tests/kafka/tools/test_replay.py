@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from click.testing import CliRunner, Result
-from support import commands
 from support.kafka.brokers import Make
-from support.kafka.feeding import Record, records_of
+from support.kafka.feeding import records_of
 from support.kafka.harness import Pipeline, until
-from support.kafka.oracle import json_of
 from support.kafka.recorded import scraped
 from support.kafka.stages import records, running, until_signed
 from support.poison import WORDS, poison
+from support.simulation.runner import simulated
 
 from stream_lsh.cli import main
 from stream_lsh.kafka.consumer.delivery import Delivery
@@ -122,6 +121,7 @@ def sent(settings: KafkaSettings, partition: int) -> list[Any]:
     return [(r.key, r.value, list(r.headers), r.timestamp) for r in found]
 
 
+@simulated()
 def test_each_once_by_reason_and_time(settings: KafkaSettings, run: Run) -> None:
     trace = "traceparent", b"t"
     asyncio.run(
@@ -160,6 +160,7 @@ class Killed(BaseException):
     """Nothing is done about it."""
 
 
+@simulated()
 def test_killed_anywhere_each_is_sent_once(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "LETTERS", 3)
     letters = [letter(number, b"%d" % number, "not_json" if number % 2 else "empty") for number in range(20)]
@@ -191,6 +192,7 @@ def test_killed_anywhere_each_is_sent_once(settings: KafkaSettings, monkeypatch:
     assert [value for _, value, *_ in sent(settings, 0)] == [b"%d" % number for number in range(20)]
 
 
+@simulated()
 def test_another_one_takes_over(settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "LETTERS", 1)
     asyncio.run(write(settings, 0, [letter(number, b"%d" % number, "empty") for number in range(3)]))
@@ -205,35 +207,6 @@ def test_another_one_takes_over(settings: KafkaSettings, monkeypatch: pytest.Mon
     with pytest.raises(tool.BrokerError, match=r"fenced this one\. If no other replay is running"):
         asyncio.run(replay(settings, Wanted()))
     assert [value for _, value, *_ in sent(settings, 0)] == [b"0", b"1", b"2"]
-
-
-def test_after_a_larger_limit(broker: Any, prefix: str, tmp_path: Path) -> None:
-    """What was too large is judged, and passed on; what is no JSON is rejected again, until it was sent too often."""
-    values = [
-        b'{"id":"a","title":"t","text":"%b"}' % (b"word " * 100),
-        b"no JSON",
-        b'{"id":"b","title":"t","text":"short"}',
-    ]
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1) as pipeline:
-        worker = pipeline.worker(max_document_bytes=200)
-        pipeline.produce([Record(0, r.key, r.value, r.headers, r.timestamp) for r in records_of(values, 1, 1)])
-        pipeline.finish()
-        worker.terminate()
-        assert worker.wait() == 0
-        worker = pipeline.worker()
-        command = ["kafka", "replay", "--config", str(worker.config), "--most", "2"]
-        for output, unique, dead in (("2 documents", 1, 2), ("1 document", 2, 3), ("0 documents", 2, 4)):
-            until(lambda: _passed_on(pipeline) == (unique, dead), why=pipeline.report())  # noqa: B023
-            found = commands.run(*command)
-            assert found.output.startswith(f"{output} sent again"), found.output
-        worker.terminate()
-        assert worker.wait() == 0, pipeline.report()
-        outputs = pipeline.outputs()
-        verdicts = [json_of(record.value) for record in outputs.verdicts]
-        reasons = ["too_large", "not_json", None, None, "not_json", "not_json"]
-        assert [verdict.get("reason") for verdict in verdicts] == reasons
-        assert [record.value for record in outputs.unique] == [values[2], values[0]]
-        assert outputs.unique[1].headers[-1] == (HEADER, b"1")
 
 
 def test_after_a_fault_of_the_engine(

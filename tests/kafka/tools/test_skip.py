@@ -13,6 +13,7 @@ from support.kafka.brokers import settings_for
 from support.kafka.oracle import order
 from support.kafka.sequence_play import frame
 from support.kafka.stages import begun, commit, records, running, until_sequenced
+from support.simulation.runner import simulated
 
 from stream_lsh.cli import main
 from stream_lsh.errors import FormatError
@@ -64,6 +65,7 @@ async def offsets(settings: KafkaSettings) -> list[int]:
         return await named(client, settings, Topics.of(settings).signatures, 0)
 
 
+@simulated()
 def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> None:
     topics, probe = Topics.of(settings), Probe("sequence")
 
@@ -95,6 +97,7 @@ def test_a_record_that_stops_its_reader(settings: KafkaSettings, run: Run) -> No
     assert ignored.labels("sequence", "foreign")._value.get() >= 1
 
 
+@simulated()
 def test_offsets_behind_the_reader_are_forgotten(settings: KafkaSettings, run: Run) -> None:
     topics = Topics.of(settings)
     assert run("signatures", 0, 4, "--yes").exit_code == 0
@@ -105,6 +108,7 @@ def test_offsets_behind_the_reader_are_forgotten(settings: KafkaSettings, run: R
     assert asyncio.run(offsets(settings)) == [4]
 
 
+@simulated()
 def test_what_it_refuses(settings: KafkaSettings, run: Run) -> None:
     topics = Topics.of(settings)
     for words, says in (

@@ -12,6 +12,7 @@ from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.broker import PROPERTIES, KafkaBroker, free_port
 from stream_lsh.kafka.tools.libraries import VERSIONS, java, libraries
+from stream_lsh.kafka.tools.topics import create
 from support.missing import missing
 
 Make = Callable[..., Awaitable[KafkaSettings]]  # of the fixture `make`
@@ -94,6 +95,17 @@ def settings_for(broker: Any, prefix: str, tmp_path: Path, **given: Any) -> Kafk
         "unique_timestamps": "CreateTime",
     }
     return KafkaSettings(**{**values, **several_shards(given), **given})
+
+
+def making(broker: Any, prefix: str, tmp_path: Path, **before: Any) -> Make:
+    """The fixture `make`; before: settings that every call gives."""
+
+    async def made(**given: Any) -> KafkaSettings:
+        settings = settings_for(broker, prefix, tmp_path, **{**before, **given})
+        await create(settings)
+        return settings
+
+    return made
 
 
 def several_shards(given: dict[str, Any]) -> dict[str, Any]:

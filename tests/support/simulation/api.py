@@ -219,7 +219,7 @@ class Api:
     def _delete_topics(self, node: Node, ask: Fields, reply: Reply, head: wire.Head) -> None:
         found = []
         for name in ask["topics"]:
-            known = self._cluster.topics.pop(name, None)
+            known = self._cluster.delete(name)
             found.append({"topic": name, "error_code": Error.NONE if known else Error.UNKNOWN_TOPIC_OR_PARTITION})
         reply({"topic_error_codes": found})
 

@@ -78,8 +78,8 @@ SUBSTITUTES: tuple[tuple[str, str, Any], ...] = (
     ("uuid", "uuid4", _uuid4),
     ("concurrent.futures", "ThreadPoolExecutor", Inline),
 )
-"""Module, name and substitute of everything that is replaced while a simulation runs. Besides, `world.World` installs
-its own policy of event loops."""
+"""Module, name and substitute of everything that is replaced while a simulation runs. Besides, `world.World` has
+its own policy of event loops, and its own `asyncio.run`."""
 
 WATCHED = ("time", "os", "random", "uuid", "concurrent.futures", "asyncio", "threading", "socket")
 """Modules in which nothing else may differ."""

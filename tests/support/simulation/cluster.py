@@ -110,6 +110,14 @@ class Cluster:
         topic = self.topics[name] = Topic(given, [self._leader(name, number) for number in range(partitions)])
         return topic
 
+    def delete(self, name: str) -> Topic | None:
+        """Delete a topic, and what groups have committed of it."""
+        for group in self.groups.values():
+            committed = group.offsets.committed
+            for place in [place for place in committed if place[0] == name]:
+                del committed[place]
+        return self.topics.pop(name, None)
+
     def grow(self, name: str, partitions: int) -> None:
         """More partitions for a topic."""
         topic = self.topics[name]
@@ -179,10 +187,12 @@ class Cluster:
         log.lose(max(log.start, log.end - records))
         self.world.note("partition", *place, "now ends at", log.end)
 
-    def clean(self) -> None:
-        """Let retention and compaction run everywhere, over all segments but the active ones."""
+    def clean(self, active: bool = False) -> None:
+        """Let retention and compaction run everywhere, over all segments but the active ones, or over those, too."""
         for topic in self.topics.values():
             for log in topic.logs:
+                if active:
+                    log.roll()
                 log.clean(self.world.now_ms)
 
     def expire_offsets(self, group: str) -> None:

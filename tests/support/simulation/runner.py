@@ -3,6 +3,13 @@
     @simulated(seeds=5, and_schedules=[Schedule(12, left_out=(0, 3), documents=7)])
     async def test_a_record_arrives(world: World, cluster: Cluster) -> None: ...
 
+    @simulated()
+    @pytest.mark.parametrize("shards", [1, 2])
+    async def test_a_topic_is_made(make: Make, tmp_path: Path, shards: int) -> None: ...
+
+A scenario names what it takes, as a test names its fixtures: `fixtures.given`, those of its module, and parameters,
+which have to be values of JSON.
+
 Each seed runs in a process that a server forks: one that has substituted the clock (`clock`), imported everything, and
 gone no further. So a start costs nothing, and a seed finds the same memory each time. As a program, this module is the
 server. With SIMULATION_TRACE set, a trace has every request.
@@ -14,6 +21,7 @@ import ast
 import faulthandler
 import functools
 import gc
+import inspect
 import json
 import logging
 import os
@@ -22,20 +30,25 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from support.long_form import LONG, ROTATION
+from support.simulation.fixtures import Fixtures, given
 from support.simulation.shrinking import Schedule
 
 if TYPE_CHECKING:
+    from support.simulation.cluster import Cluster
     from support.simulation.world import World
 
-Scenario = Callable[..., Coroutine[Any, Any, Any]]
+Scenario = Callable[..., Any]
+Work = Callable[["World", "Cluster"], Any]
 AT_ONCE = 2
 REAL_SECONDS = 600  # that a seed may take
 LAST_LINES = 60  # of a trace that failed
@@ -44,8 +57,9 @@ _server: subprocess.Popen[str] | None = None
 
 def simulated(
     seeds: int = 1, most: int | None = None, and_schedules: Sequence[Schedule] = (), **options: Any
-) -> Callable[[Scenario], Callable[[], None]]:
-    """A test of a scenario, an asynchronous function of a world and a cluster, which runs once for each seed.
+) -> Callable[[Scenario], Callable[..., None]]:
+    """A test of a scenario, a function, asynchronous or not, which runs once for each seed. It is long if it takes
+    more than a world and a cluster.
 
     Args:
         seeds: how many of them.
@@ -57,21 +71,32 @@ def simulated(
     chosen = range(most) if LONG else sorted({(ROTATION * seeds + number) % most for number in range(seeds)})
     schedules = [*and_schedules, *map(Schedule, chosen)]
 
-    def decorated(scenario: Scenario) -> Callable[[], None]:
-        def test() -> None:
-            for schedule, result in zip(schedules, run(scenario, schedules, **options), strict=True):
+    def decorated(scenario: Scenario) -> Callable[..., None]:
+        def test(**parameters: Any) -> None:
+            for schedule, result in zip(schedules, run(scenario, schedules, parameters, **options), strict=True):
                 assert result["error"] is None, f"{schedule}:\n{result['error']}"
 
         functools.update_wrapper(test, scenario)
-        del test.__wrapped__  # type: ignore[attr-defined]  # pytest would take its arguments for fixtures
+        marks = getattr(scenario, "pytestmark", [])
+        names = [name for mark in marks if mark.name == "parametrize" for name in _names(mark.args[0])]
+        parameters = inspect.signature(scenario).parameters
+        test.__signature__ = inspect.Signature([parameters[name] for name in names])  # type: ignore[attr-defined]
         test.scenario = scenario  # type: ignore[attr-defined]
-        return test
+        return test if set(parameters) <= {"world", "cluster"} else pytest.mark.long(test)
 
     return decorated
 
 
-def run(scenario: Scenario, schedules: Iterable[int | Schedule], **options: Any) -> list[dict[str, Any]]:
-    """Run a scenario of a test's module by these seeds or schedules.
+def _names(names: str | Sequence[str]) -> Sequence[str]:
+    """Of parameters, as pytest takes them."""
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+
+
+def run(
+    scenario: Scenario, schedules: Iterable[int | Schedule], parameters: Mapping[str, Any] | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Run a scenario of a test's module by these seeds or schedules, with these parameters of the test and options of
+    the cluster.
 
     Returns:
         For each: seed, error (None, or a traceback with the end of the trace), digest (None if it took too long: the
@@ -89,8 +114,8 @@ def run(scenario: Scenario, schedules: Iterable[int | Schedule], **options: Any)
             env=environment | {"PYTHONHASHSEED": "0", "AIOKAFKA_NO_EXTENSIONS": "1", "PYTHONPATH": folders},
         )
     assert _server.stdin is not None and _server.stdout is not None
-    given = [asdict(Schedule(one) if isinstance(one, int) else one) for one in schedules]
-    job = [scenario.__code__.co_filename, scenario.__name__, given, options]
+    asked = [asdict(Schedule(one) if isinstance(one, int) else one) for one in schedules]
+    job = [scenario.__code__.co_filename, scenario.__name__, asked, dict(parameters or {}), options]
     print(json.dumps(job), file=_server.stdin, flush=True)
     answer = _server.stdout.readline()
     assert answer, "the server of the simulations has ended"
@@ -116,20 +141,27 @@ def main() -> None:
     clock.install()
     import aiokafka.admin  # bind the virtual clock
 
+    from support.kafka import brokers
     from support.simulation import cluster
 
-    assert aiokafka and cluster
+    assert aiokafka and brokers and cluster  # what a seed imports itself could take from its randomness
     logging.getLogger().addHandler(logging.NullHandler())
     warnings.simplefilter("ignore")
-    modules: dict[str, ModuleType] = {}
+    modules: dict[str, tuple[ModuleType, Fixtures]] = {}
     while line := sys.stdin.readline():
-        path, name, given, options = json.loads(line)
+        path, name, asked, parameters, options = json.loads(line)
         if path not in modules:
-            modules[path] = _module(path)
-        print(
-            json.dumps(_forked(getattr(modules[path], name).scenario, [Schedule(**one) for one in given], options)),
-            flush=True,
-        )
+            found = Fixtures()
+            with found.collecting():
+                modules[path] = _module(path), found
+        module, fixtures = modules[path]
+        work = functools.partial(_run, getattr(module, name).scenario, fixtures, parameters)
+        print(json.dumps(_forked(work, [Schedule(**one) for one in asked], options)), flush=True)
+
+
+def _run(scenario: Scenario, fixtures: Fixtures, parameters: dict[str, Any], world: World, cluster: Cluster) -> Any:
+    with given(world, cluster) as values:
+        return fixtures.call(scenario, world, values | parameters)
 
 
 def _module(path: str) -> ModuleType:
@@ -145,8 +177,8 @@ def _module(path: str) -> ModuleType:
     return module
 
 
-def _forked(scenario: Scenario, schedules: list[Schedule], options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run each schedule in a child, some at once. The results, in their order."""
+def _forked(work: Work, schedules: list[Schedule], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Do the work of each schedule in a child, some at once. The results, in their order."""
     gc.collect()
     gc.freeze()
     waiting, results, running = list(enumerate(schedules)), dict[int, dict[str, Any]](), dict[int, tuple[int, int]]()
@@ -157,7 +189,7 @@ def _forked(scenario: Scenario, schedules: list[Schedule], options: dict[str, An
             pid = os.fork()
             if not pid:
                 os.close(end)
-                _child(scenario, schedule, options, other)
+                _child(work, schedule, options, other)
             os.close(other)
             running[place] = pid, end
         place, (pid, end) = next(iter(running.items()))
@@ -192,7 +224,7 @@ def _limit(world: World) -> None:
     signal.alarm(REAL_SECONDS)
 
 
-def _child(scenario: Scenario, schedule: Schedule, options: dict[str, Any], end: int) -> None:
+def _child(work: Work, schedule: Schedule, options: dict[str, Any], end: int) -> None:
     from support.simulation.clock import REAL_CLOCK, START, Clock
     from support.simulation.cluster import Cluster
     from support.simulation.world import World
@@ -206,7 +238,7 @@ def _child(scenario: Scenario, schedule: Schedule, options: dict[str, Any], end:
     logging.getLogger("stream_lsh").addHandler(_Warnings(world))
     try:
         cluster = Cluster(world, **options)
-        value = world.run(scenario(world, cluster))
+        value = work(world, cluster)
     except BaseException:
         error = "\n".join([traceback.format_exc(), *world.trace[-LAST_LINES:], *world.warnings[-LAST_LINES:]])
     result = {

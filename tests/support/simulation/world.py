@@ -203,6 +203,7 @@ class World:
         self._numbers = 0
         self._hash = hashlib.sha256()
         asyncio.set_event_loop_policy(_Policy(self))
+        asyncio.run = lambda work, **_: self.run(work)
         self.main = Process(self, "main")
         self._current = self.main
 
