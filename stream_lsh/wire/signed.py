@@ -49,9 +49,10 @@ class TextShingles:
 
     def with_document(self, i: int) -> ShingleSets:
         missing = i + np.flatnonzero(self._valid[i:] & ~self._sets.have[i:])[: self._ahead]
-        self._ahead *= 2
+        ahead, self._ahead = self._ahead, 1  # after an exception: without the documents behind it
         texts = [self._take(k) for k in missing.tolist()]
         shingles, offsets = self._signer.shingle(b"".join(texts), ends_of(texts))
+        self._ahead = 2 * ahead
         if self._scopes is not None:
             shingles = scoped(shingles, offsets, self._scopes[missing])
         self._add(missing, shingles, offsets)

@@ -8,23 +8,26 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.embedded.often import Often
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.output import InOrder, Record, Send
 from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
+from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
-from stream_lsh.wire.frames import headers_of
+from stream_lsh.wire.frames import Frame, headers_of
 from stream_lsh.wire.sequenced import Sequenced
 from stream_lsh.wire.source import Headers
 
@@ -106,6 +109,7 @@ class Flow:
         self._probe = probe
         self._unreadable = unreadable
         self._elsewhere = elsewhere
+        self._engine_errors = EngineErrors(log)
         self._order: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
         self._waiting: deque[tuple[Taken, bytes]] = deque()
         self._confirmed: list[tuple[int | Mark, int]] = []
@@ -226,9 +230,19 @@ class Flow:
             self._probe.traced(matched.seconds, answer.documents, lambda: self._headers(value), **facts)
             self._probe.documents.inc(answer.documents)
         self._elsewhere.add(answer.elsewhere)
+        if any(answer.failed):
+            self._report(answer, value)
         frame.changed = None if answer.change is None else answer.offset
         records = (self._changelog, self.held.shard, answer.change), (self._matches, 0, answer.reply)
         return [(topic, partition, value) for topic, partition, value in records if value is not None]
+
+    def _report(self, answer: Answer, value: bytes) -> None:
+        """Log documents with which matching has failed."""
+        settings, (mine, others) = self.held.settings, answer.failed
+        source = Frame.decode(Sequenced.decode(value, settings).frame, settings).source
+        name = partial(source.place, Topics.of(settings).documents)
+        self._engine_errors.look(mine, name)
+        self._engine_errors.look(others, name, f"not compared with shard {self.held.shard}")
 
     def _headers(self, value: bytes) -> Iterable[Headers]:
         settings = self.held.settings

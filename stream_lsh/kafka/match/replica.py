@@ -6,7 +6,7 @@ sent. After any crash the shard has all of a frame or nothing, and can send both
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from stream_lsh.documents.columns import Rejection
 from stream_lsh.errors import ForeignError, FormatError
 from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
 from stream_lsh.index.batch import Shingles, parts
@@ -26,7 +27,7 @@ from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.rows.deleted_rows import newly_deleted
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import ID_REUSED, PARTITION_MASK, REDELIVERED
+from stream_lsh.index.rows.layout import FAILED, ID_REUSED, PARTITION_MASK, REDELIVERED
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
@@ -62,6 +63,7 @@ class Answer:
         documents: how many were matched just now, 0 for a repeated answer.
         elsewhere: int64[k, 3], the updates and deletions matched just now that arrived from another partition than
             their document: partition, offset, and the document's partition (its low byte).
+        failed: why matching has just failed with documents that this shard rejects; with documents of other shards.
     """
 
     offset: int
@@ -69,6 +71,7 @@ class Answer:
     reply: bytes | None
     documents: int = field(default=0, compare=False)
     elsewhere: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64), compare=False)
+    failed: tuple[Mapping[int, Rejection], Mapping[int, Rejection]] = field(default=({}, {}), compare=False)
 
 
 class Replica(Copy):
@@ -278,7 +281,9 @@ class Replica(Copy):
         if shard.full:
             shard.flush()
         elsewhere = _elsewhere(step.partitions(), matches.status, frame.source)
-        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch), elsewhere)
+        mine = {i: why for i, why in matches.failed.items() if matches.status[i] == FAILED}
+        failed = mine, {i: why for i, why in matches.failed.items() if i not in mine}
+        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch), elsewhere, failed)
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Drop expired segments from the shard. They remain on disk until the next manifest."""

@@ -1,0 +1,95 @@
+"""Documents on which matching fails: each costs itself, and what the others get is as if it were not there."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kafka.pipe import BLOCK, Pipe
+from support.kafka.replica_play import ANY, UPDATES, WINDOW, feed_of, frames, oracle, settings_of
+from support.poison import POISON, poison_matching
+
+from stream_lsh.documents.document import Document
+from stream_lsh.errors import DamagedError, StoreError
+from stream_lsh.index.rows.layout import FAILED, NEW
+from stream_lsh.settings.model import Settings
+from stream_lsh.wire.replies import Reply
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    ANY,
+    {**UPDATES, **WINDOW},
+    {"measure": "containment", "threshold": 0.8},
+    {**UPDATES, "shards": 3},
+    {**ANY, "shards": 2},
+]
+
+
+def poisoned(settings: Settings, n: int, text: str) -> list[Document]:
+    """A feed in which every 30th document has this text, also as another version of an older one."""
+    documents, chance = feed_of(settings, n), random.Random(1)
+    for i in range(30, n, 30):
+        id = documents[i].id if chance.random() < 0.5 else documents[i - 20].id
+        documents[i] = replace(documents[i], id=id, text=text, deleted=False, time=None)
+    return documents
+
+
+def replied(pipe: Pipe) -> list[Sequence[Reply]]:
+    return [[Reply.decode(data, pipe.settings) for data in replies] for replies in pipe.replies]
+
+
+def said(settings: Settings, documents: Sequence[Document], folder: Path) -> tuple[bytes, list[Sequence[Reply]]]:
+    """The verdicts of a pipeline of shards that begin again now and then, and their replies."""
+    pipe, chance = Pipe(settings, frames(settings, documents), folder), random.Random(5)
+    for number, sequenced in enumerate(pipe.log):
+        pipe.step(sequenced)
+        if settings.late and number > 3 and chance.random() < 0.5:
+            pipe.trouble(chance)
+    pipe.close()
+    return b"\n".join(pipe.said), replied(pipe)
+
+
+@pytest.mark.parametrize("given", SETTINGS)
+def test_a_document_that_raises_costs_itself(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_memory: None
+) -> None:
+    settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
+    bad, empty = poisoned(settings, 300, POISON), poisoned(settings, 300, "")
+    expected = oracle(settings, frames(settings, empty), tmp_path / "oracle", empty)
+    poison_matching(monkeypatch)
+    assert oracle(settings, frames(settings, bad), tmp_path / "embedded", bad) == expected
+    verdicts, replies = said(settings, bad, tmp_path / "kafka")
+    assert verdicts == expected
+    failed = [why for found in replies for reply in found for why in reply.matches.failed.values()]
+    assert len(failed) >= 5 and {why.reason for why in failed} == {"engine_error"}
+    assert failed[0].detail.startswith("the engine raised ValueError in stream_lsh.index.batch_run, line ")
+
+
+@pytest.mark.parametrize("given", [{"shards": 2}, {**ANY, "shards": 2}])
+def test_another_shard_that_raises_has_not_compared_the_document(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the shard that stores a document can reject it."""
+    settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
+    documents = poisoned(settings, 200, POISON)
+    poison_matching(monkeypatch, where=lambda work: work.shard == 1)
+    verdicts, replies = said(settings, documents, tmp_path / "kafka")
+    assert verdicts == oracle(settings, frames(settings, documents), tmp_path / "embedded", documents)
+    statuses = {int(reply.matches.status[i]) for found in replies for reply in found for i in reply.matches.failed}
+    assert statuses == {FAILED, NEW}
+    kinds = [json.loads(line) for line in verdicts.splitlines() if b"duplicate_of" in line]
+    assert {(v["kind"], "not_compared" in v) for v in kinds} >= {("rejected", False), ("unique", True)}
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("the disk"), StoreError("RocksDB")])
+def test_errors_of_the_machine_are_no_fault_of_a_document(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of()
+    documents = poisoned(settings, 100, POISON)
+    poison_matching(monkeypatch, error)
+    with pytest.raises((type(error), DamagedError)):
+        said(settings, documents, tmp_path)
