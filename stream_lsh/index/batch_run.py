@@ -120,11 +120,15 @@ class BatchRun:
             shard.memory.reserve(int(self._documents.starts[stop] - self._documents.starts[start]) + 2 * (stop - start))
         work = self._work()
         while start < stop:
+            if start in self._failed:
+                start += 1
+                continue
             try:
-                start, work = self._match(start, stop, work)
+                start, work = self._match(start, min([stop, *(i for i in self._failed if i > start)]), work)
             except Exception as error:
                 shard.scratch = Scratch.of(0, 0, 0, 0, 0)  # the document has left rows in it
                 start, work = self._after(error, start), self._work()
+        self._results.progress[PLACE] = -1  # what follows is no document's fault
 
     def _match(self, start: int, stop: int, work: Work) -> tuple[int, Work]:
         """Start the kernel, and provide what it lacks. Returns how far it is, and its next arguments."""

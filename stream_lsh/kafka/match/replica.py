@@ -16,13 +16,14 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.errors import ForeignError, FormatError
+from stream_lsh.errors import ForeignError, FormatError, StreamLshError
 from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
 from stream_lsh.index.batch import Shingles, parts
 from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.erasure.eraser import Erasing, left_by
 from stream_lsh.index.erasure.queue import latest_deletion
 from stream_lsh.index.evidence import explained
+from stream_lsh.index.kernel.work import Results
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.rows.deleted_rows import newly_deleted
@@ -34,6 +35,7 @@ from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
 from stream_lsh.index.source_positions import ShardSourcePositions
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.rocksdb import DELETED_MARKS, name_key
+from stream_lsh.kafka.match.attempts import Attempts
 from stream_lsh.kafka.match.cleaning import Cleaning
 from stream_lsh.kafka.match.copy import Copy
 from stream_lsh.kafka.match.forgetting import Forgetting
@@ -83,6 +85,7 @@ class Replica(Copy):
     ) -> None:  # fmt: skip
         super().__init__(settings, shard, folder, erase_after=erase_after, foreign=foreign)
         self._activated = False
+        self._attempts = Attempts(folder, self.store)
         self._in_files = Manifest(self.store, shard, self._base).in_files
         self._cleaning: Cleaning | None = None
         self._appended = 0.0  # append time of the last frame, as far as it is known, in seconds since 1970
@@ -128,6 +131,7 @@ class Replica(Copy):
         except BaseException:
             workers.close()
             raise
+        shard.results = Results.of(0, self._attempts.progress)
         self._places = ShardSourcePositions(shard, self.store)
         if self._erase_after is not None:
             erasing = Erasing(
@@ -223,6 +227,17 @@ class Replica(Copy):
             return self._again(sequenced.offset)
         if sequenced.predecessor != self.last:
             return None
+        left_out = self._attempts.begin(sequenced.offset)
+        try:
+            answer = self._match(sequenced, left_out)
+        except (StreamLshError, MemoryError, OSError):
+            self._attempts.end()
+            raise
+        self._attempts.end()
+        return answer
+
+    def _match(self, sequenced: Sequenced, left_out: Mapping[int, Rejection]) -> Answer:
+        """Match and store the next frame. left_out: documents of it that are not matched."""
         self._appended = sequenced.appended / 1000
         shard = self._active()
         frame = Frame.decode(sequenced.frame, self.settings)
@@ -231,6 +246,8 @@ class Replica(Copy):
         self._torn = True  # no other write until the one below: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = BatchRun(shard, batch), sequenced.places(len(batch)), self.settings.block
+        for i, why in left_out.items():
+            step.leave_out(i, why)
         forgetting, expired, seen = self.forgetting, dict[int, list[Segment]](), None
         if forgetting is None:
             segments = places // self.settings.documents_of_a_segment
