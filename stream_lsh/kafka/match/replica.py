@@ -246,7 +246,8 @@ class Replica(Copy):
         self._torn = True  # no other write until the one below: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = BatchRun(shard, batch), sequenced.places(len(batch)), self.settings.block
-        for i, why in left_out.items():
+        shingled = {i: why for i, why in batch.rejected.items() if i not in frame.source.rejected}
+        for i, why in {**shingled, **left_out}.items():
             step.leave_out(i, why)
         forgetting, expired, seen = self.forgetting, dict[int, list[Segment]](), None
         if forgetting is None:

@@ -25,10 +25,12 @@ from support.kafka.replica_play import (
     undisturbed,
     verdicts,
 )
+from support.kafka.stages import KEY
 from support.poison import POISON, poison_matching
 
 from stream_lsh.documents.document import Document
 from stream_lsh.errors import DamagedError, StoreError
+from stream_lsh.families.family import signer_of
 from stream_lsh.index.rows.layout import FAILED, NEW
 from stream_lsh.kafka.match.copy import OtherChange
 from stream_lsh.kafka.match.replica import Replica
@@ -58,9 +60,9 @@ def replied(pipe: Pipe) -> list[Sequence[Reply]]:
     return [[Reply.decode(data, pipe.settings) for data in replies] for replies in pipe.replies]
 
 
-def said(settings: Settings, documents: Sequence[Document], folder: Path) -> tuple[bytes, list[Sequence[Reply]]]:
+def said(settings: Settings, log: list[bytes], folder: Path) -> tuple[bytes, list[Sequence[Reply]]]:
     """The verdicts of a pipeline of shards that begin again now and then, and their replies."""
-    pipe, chance = Pipe(settings, frames(settings, documents), folder), random.Random(5)
+    pipe, chance = Pipe(settings, log, folder), random.Random(5)
     for number, sequenced in enumerate(pipe.log):
         pipe.step(sequenced)
         if settings.late and number > 3 and chance.random() < 0.5:
@@ -78,11 +80,32 @@ def test_a_document_that_raises_costs_itself(
     expected = oracle(settings, frames(settings, empty), tmp_path / "oracle", empty)
     poison_matching(monkeypatch)
     assert oracle(settings, frames(settings, bad), tmp_path / "embedded", bad) == expected
-    found, replies = said(settings, bad, tmp_path / "kafka")
+    found, replies = said(settings, frames(settings, bad), tmp_path / "kafka")
     assert found == expected
     failed = [why for parts in replies for reply in parts for why in reply.matches.failed.values()]
     assert len(failed) >= 5 and {why.reason for why in failed} == {"engine_error"}
     assert failed[0].detail.startswith("the engine raised ValueError in stream_lsh.index.batch_run, line ")
+
+
+def test_a_text_that_cannot_be_shingled_again_costs_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under `containment` all texts of a frame are shingled before its first document is matched."""
+    settings = settings_of(measure="containment", threshold=0.8)
+    bad, empty = poisoned(settings, 200, POISON), poisoned(settings, 200, "")
+    expected = oracle(settings, frames(settings, empty), tmp_path / "oracle", empty)
+    real = signer_of(settings.signing, KEY).__class__.shingle
+
+    def shingle(signer: Any, text: bytes, ends: Any) -> Any:
+        if POISON.encode() in text:
+            raise ValueError
+        return real(signer, text, ends)
+
+    log = frames(settings, bad)
+    monkeypatch.setattr(signer_of(settings.signing, KEY).__class__, "shingle", shingle)
+    found, replies = said(settings, log, tmp_path / "kafka")
+    failed = {why.reason for parts in replies for reply in parts for why in reply.matches.failed.values()}
+    assert failed == {"engine_error"} and found == expected
 
 
 @pytest.mark.parametrize("given", [{"shards": 2}, {**ANY, "shards": 2}])
@@ -93,7 +116,7 @@ def test_another_shard_that_raises_has_not_compared_the_document(
     settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
     documents = poisoned(settings, 200, POISON)
     poison_matching(monkeypatch, where=lambda work: work.shard == 1)
-    found, replies = said(settings, documents, tmp_path / "kafka")
+    found, replies = said(settings, frames(settings, documents), tmp_path / "kafka")
     assert found == oracle(settings, frames(settings, documents), tmp_path / "embedded", documents)
     statuses = {int(reply.matches.status[i]) for parts in replies for reply in parts for i in reply.matches.failed}
     assert statuses == {FAILED, NEW}
@@ -109,7 +132,7 @@ def test_errors_of_the_machine_are_no_fault_of_a_document(
     documents = poisoned(settings, 100, POISON)
     poison_matching(monkeypatch, error)
     with pytest.raises((type(error), DamagedError)):
-        said(settings, documents, tmp_path)
+        said(settings, frames(settings, documents), tmp_path)
 
 
 def test_the_first_change_of_a_frame_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
