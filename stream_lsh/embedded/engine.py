@@ -158,8 +158,9 @@ class Engine:
                 if self.journals_alerts:
                     self.alert_journal.add(alerts, trace_of, self.seq)
         self.seq += len(columns)
-        if signed.rejected:
-            self._engine_errors.look(signed.rejected, lambda i: f"the document with the id {shown_id(columns.ids[i])}")
+        if signed.rejected or judgement.failed:
+            failed = {**signed.rejected, **judgement.failed}
+            self._engine_errors.look(failed, lambda i: f"the document with the id {shown_id(columns.ids[i])}")
         return Judged(found, judgement, reasons(judgement, signed.rejected), events, alerts, columns.sources)
 
     def check(self, columns: Columns) -> Judged:

@@ -20,11 +20,14 @@ class EngineErrors:
         self._often = Often(SAY_SECONDS)
         self._found = 0
 
-    def look(self, rejected: Mapping[int, Rejection], name: Callable[[int], str]) -> None:
+    def look(
+        self, rejected: Mapping[int, Rejection], name: Callable[[int], str], outcome: str = "rejected as engine_error"
+    ) -> None:
         """Look for them among rejected documents.
 
         Args:
-            rejected: why each was, by its place. name: of the document at a place, for people.
+            rejected: why each was, by its place. name: of the document at a place, for people. outcome: for people,
+                too.
         """
         for place, why in rejected.items():
             if why.reason != ENGINE_ERROR:
@@ -32,5 +35,5 @@ class EngineErrors:
             self._found += 1
             if self._often.due():
                 more = f" ({self._found} documents since the last such line)" if self._found > 1 else ""
-                self._log.warning("%s: rejected as engine_error%s: %s", name(place), more, why.detail)
+                self._log.warning("%s: %s%s: %s", name(place), outcome, more, why.detail)
                 self._found = 0

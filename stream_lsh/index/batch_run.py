@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.errors import DamagedError
 from stream_lsh.index.batch import ShingleSets, SignedBatch
 from stream_lsh.index.kernel import compiling
@@ -22,7 +24,9 @@ from stream_lsh.index.kernel.work import (
     NO_OWN_SET,
     NO_ROOM,
     NO_SETS,
+    PLACE,
     REPRESENTATIVE_POSTED,
+    ROWS_BEFORE,
     Results,
     Scratch,
     Work,
@@ -31,7 +35,20 @@ from stream_lsh.index.matches import NO_REPRESENTATIVES, Matches
 from stream_lsh.index.postings.bucket import passing
 from stream_lsh.index.postings.memtable import power_of_two
 from stream_lsh.index.rows.keys import ends_of
-from stream_lsh.index.rows.layout import KNOWN, OF, PARTITION, REPLACES, SUPERSEDED
+from stream_lsh.index.rows.layout import (
+    FAILED,
+    GROUP_OF,
+    KNOWN,
+    NEW,
+    NOT_COMPARED,
+    OF,
+    PARTITION,
+    REPLACES,
+    SEQ,
+    STATUS,
+    SUPERSEDED,
+    VALID,
+)
 from stream_lsh.index.segments.sampled_keys import post_sample
 from stream_lsh.index.shard import NO_NUMBERS, Shard
 
@@ -63,7 +80,7 @@ class BatchRun:
         self._owner = shard.number if known else -1
         self._limits = shard.limits if store else shard.query_limits
         if not shard.results.has_room(len(batch)):
-            shard.results = Results.of(max(LEAST, len(batch)))
+            shard.results = Results.of(max(LEAST, len(batch)), shard.results.progress)
         self._results = shard.results
         self._results.begin(len(batch))
         self._met = shard.met
@@ -72,15 +89,24 @@ class BatchRun:
         self._first = shard.count
         self._stored = np.empty(2 * len(batch), np.int64)  # document of each new row
         self._deletes = self._documents.deletes
+        self._raised = -1  # the latest document that has raised an exception
+        self._failed: dict[int, Rejection] = {}
         compiling.have([*shard.kernels, "deletions"] if self._deletes else shard.kernels)
 
     def run(self, start: int, stop: int, groups: NDArray[np.int64] = NO_NUMBERS) -> None:
         """Match the documents [start, stop), which follow those matched before.
 
+        A document that raises an unforeseen exception twice is left out: the shard that stores documents of its id
+        rejects it, another one has not compared it.
+
         Args:
             groups: where a block begins with the first document, the groups that need a new representative.
+
+        Raises:
+            StreamLshError, MemoryError, OSError: they are not due to a document.
+            Exception: the shard has changed before it, or no document is the cause.
         """
-        shard, results = self._shard, self._results
+        shard = self._shard
         shard.rows.known = -1  # rows in files may have been erased
         if self._limits.store:
             self._make_room(start, stop, len(groups))
@@ -92,30 +118,76 @@ class BatchRun:
             self._add_representatives(start, groups)
         work = self._work()
         while start < stop:
+            if start in self._failed:
+                start += 1
+                continue
             try:
-                start, code = match(start, stop, work)
-            except OSError as error:
+                start, work = self._match(start, min([stop, *(i for i in self._failed if i > start)]), work)
+            except Exception as error:
                 shard.scratch = Scratch.of(0, 0, 0, 0, 0)  # the document has left rows in it
-                raise DamagedError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
-            if code == NO_OWN_SET:
-                self._use_own_sets(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
-            elif code == NO_SETS:
-                self._load(start, np.unique(work.scratch.wanted[: int(work.scratch.wanted_count)]))
-                if start >= self._guessed:
-                    self._guessed = min(start + GUESSED, stop)
-                    self._load_ahead(start + 1, work)
-            elif code == NO_ROOM:
-                self._met *= 2
-                # The room that a very long document needs is not kept for others.
-                if not self._limits.samples or self._met <= MET:
-                    shard.met = self._met
-                work = self._work()
-            elif code == REPRESENTATIVE_POSTED:
-                self._post_representative()
-            elif code == NO_LOG:
-                shard.counted.frequencies.enlarge()
-            elif code == FULL:
-                results.enlarge()
+                start, work = self._after(error, start), self._work()
+        self._results.progress[PLACE] = -1  # what follows is no document's fault
+
+    def _match(self, start: int, stop: int, work: Work) -> tuple[int, Work]:
+        """Start the kernel, and provide what it lacks. Returns how far it is, and its next arguments."""
+        shard = self._shard
+        try:
+            start, code = match(start, stop, work)
+        except OSError as error:
+            raise DamagedError(f"{shard.state}: {error}; {REMEDY.format(shard.state)}") from None
+        if code == NO_OWN_SET:
+            self._use_own_sets(self._batch.shingles.with_document(int(work.scratch.wanted[0])))
+        elif code == NO_SETS:
+            self._load(start, np.unique(work.scratch.wanted[: int(work.scratch.wanted_count)]))
+            if start >= self._guessed:
+                self._guessed = min(start + GUESSED, stop)
+                self._load_ahead(start + 1, work)
+        elif code == NO_ROOM:
+            self._met *= 2
+            # The room that a very long document needs is not kept for others.
+            if not self._limits.samples or self._met <= MET:
+                shard.met = self._met
+            return start, self._work()
+        elif code == REPRESENTATIVE_POSTED:
+            self._post_representative()
+        elif code == NO_LOG:
+            shard.counted.frequencies.enlarge()
+        elif code == FULL:
+            self._results.enlarge()
+        return start, work
+
+    def _after(self, error: Exception, start: int) -> int:
+        """The document to go on with after an exception in the run that began with `start`: the one that raised it,
+        or the next one if it raised twice."""
+        rejection, results = rejection_of(error), self._results
+        i = int(results.progress[PLACE])
+        if not self._limits.store or i < start or not self._unchanged():
+            raise error
+        self._shard.rows.deleted_rows.aside = -1
+        results.drop(i)
+        if self._raised != i:
+            self._raised = i
+            return i
+        self.leave_out(i, rejection)
+        return i + 1
+
+    def leave_out(self, i: int, rejection: Rejection) -> None:
+        """Set the result of a document that is not matched."""
+        columns, documents = self._results.columns, self._documents
+        self._failed[i] = rejection
+        if documents.owner[i] == self._owner:
+            columns[i, STATUS] = FAILED
+        elif documents.what[i] & VALID:
+            columns[i, STATUS], columns[i, NOT_COMPARED] = NEW, documents.starts[i + 1] - documents.starts[i]
+            if self._limits.unique:
+                columns[i, GROUP_OF] = documents.words[i, SEQ]
+
+    def _unchanged(self) -> bool:
+        """Whether the shard is as it was when the latest document began."""
+        rows, shard = self._shard.rows, self._shard
+        deleted, now = rows.deleted_rows, [rows.total, shard.memory.postings, shard.late.newer.postings]
+        before: list[int] = self._results.progress[ROWS_BEFORE:].tolist()
+        return [*now, deleted.count, deleted.version_count] == before
 
     def _make_room(self, start: int, stop: int, groups: int) -> None:
         """Make room for the rows and postings of documents [start, stop), and for so many representative rows."""
@@ -184,7 +256,7 @@ class BatchRun:
         return Matches(
             document, row, seq, similarity, same_text, status, known, row_of, kind, of, of_seq,
             r.similarity[:n].copy(), group, more, not_compared, r.columns[:n, REPLACES:SUPERSEDED].copy(),
-            self._representatives,
+            self._representatives, failed=self._failed,
         )  # fmt: skip
 
     def partitions(self) -> NDArray[np.int64]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stream_lsh.documents.columns import Rejection
 
 NO_REPRESENTATIVES = np.empty((0, 4), np.int64)
 NO_EVIDENCE = np.empty(0, np.object_)
@@ -33,6 +35,7 @@ class Matches:
         representatives: int64[h, 4], where representatives are provisional: the document that begins the block, the
             group, row and number of a possible representative from there on, or of the chosen one.
         evidence: bytes[m], see `families.family.Explains`; empty if the measure has none.
+        failed: documents that have raised an unforeseen exception in this shard, by place.
     """
 
     document: NDArray[np.int64]
@@ -53,6 +56,7 @@ class Matches:
     removed: NDArray[np.int64]
     representatives: NDArray[np.int64] = field(default_factory=lambda: NO_REPRESENTATIVES)
     evidence: NDArray[np.object_] = field(default_factory=lambda: NO_EVIDENCE)
+    failed: Mapping[int, Rejection] = field(default_factory=dict)
 
     def between(self, start: int, stop: int) -> Matches:
         """The matches of the documents [start, stop)."""
@@ -73,14 +77,15 @@ class Matches:
         """Join parts of a batch: start, stop, and the matches of the documents [start, stop)."""
         if len(parts) == 1:
             return parts[0][2]
-        names = [field.name for field in fields(cls)][:-2]
+        names = [field.name for field in fields(cls)][:-3]
         found = {name: [getattr(part, name) for _, _, part in parts] for name in names[:OF_MATCHES]}
         of = {name: [getattr(part, name)[start:stop] for start, stop, part in parts] for name in names[OF_MATCHES:]}
         representatives, evidence = (
             np.concatenate([getattr(part, name) for _, _, part in parts]) for name in ("representatives", "evidence")
         )
         columns = {name: np.concatenate(columns) for name, columns in (found | of).items()}
-        return cls(**columns, representatives=representatives, evidence=evidence)
+        failed = {i: why for _, _, part in parts for i, why in part.failed.items()}
+        return cls(**columns, representatives=representatives, evidence=evidence, failed=failed)
 
 
 def shortlist(matches: Matches, most: int) -> Matches:

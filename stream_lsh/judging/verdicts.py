@@ -82,6 +82,7 @@ class Judgement:
         later: int64[h, 5], representatives that are decided later: the document that begins a block; group; shard, row
             and number of the representative from there on. Ordered by document and group.
         evidence: bytes[m] as in `Matches`, or empty.
+        failed: why documents were rejected after an exception in matching, by place.
     """
 
     ids: Sequence[bytes]
@@ -108,6 +109,7 @@ class Judgement:
     names: Names
     later: NDArray[np.int64] = field(default_factory=lambda: _NO_REPRESENTATIVES)
     evidence: NDArray[np.object_] = field(default_factory=lambda: NO_EVIDENCE)
+    failed: Mapping[int, Rejection] = field(default_factory=dict)
 
     def of_kind(self, kind: Kind) -> NDArray[np.int64]:
         """The places of the documents with a kind of verdict."""
@@ -229,6 +231,7 @@ def judge(
         ids, seqs, kinds, first_kinds, reused, of, of_seqs, similarities, groups, starts, numbers,
         row, seq, similarity, truncated, not_compared, replaces, was_representative, left, representatives,
         representative_seqs, names, _later(found), evidence,
+        {i: why for m in found for i, why in m.failed.items() if m.status[i] == layout.FAILED},
     )  # fmt: skip
 
 
@@ -270,7 +273,7 @@ def _pairs(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.in
 
 def reasons(judgement: Judgement, rejected: Mapping[int, Rejection]) -> dict[int, Rejection]:
     """Why documents were rejected: in parsing or signing (`rejected`), or in matching."""
-    found = dict(rejected)
+    found = {**rejected, **judgement.failed}
     for i in judgement.of_kind(Kind.REJECTED).tolist():
         if i not in found:
             found[i] = ID_REUSED if judgement.reused[i] else EMPTY

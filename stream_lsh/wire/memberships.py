@@ -90,7 +90,9 @@ class Memberships:
         if settings.late and settings.updates:
             standing = later[:, 0].astype(np.uint16), np.ascontiguousarray(later[:, [1, 3, 4]])
         traces = {k: trace for k, i in enumerate(rows.tolist()) if (trace := trace_of(source.headers.get(i, ())))}
-        times = np.where((kinds == Kind.REJECTED) & ~j.reused[rows], NO_TIME, source.times[rows])
+        timed = j.reused.copy()
+        timed[list(j.failed)] = True
+        times = np.where((kinds == Kind.REJECTED) & ~timed[rows], NO_TIME, source.times[rows])
         sources: Sequence[Section] = b"", b""
         if source.sources:
             sources = join([source.sources[i] for i in rows.tolist()])

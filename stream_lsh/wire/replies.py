@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.errors import FormatError
@@ -20,7 +21,7 @@ from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import NO_GROUP, REDELIVERED, REMOVED_COLUMNS, REPLACED_SINCE
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import Section, Sections, column, join, pack
-from stream_lsh.wire.source import Source
+from stream_lsh.wire.source import Source, parsed_rejections, plain_rejections
 
 VERSION = 2
 _HEAD = struct.Struct("<qqqq")  # shard, offset, predecessor, shift
@@ -77,7 +78,8 @@ class Reply:
                 *_sparse(m.more != 0, m.more), *_sparse(m.not_compared != 0, m.not_compared), accepted, *again,
                 *(self._replaced() if settings.updates else ()),
                 *(self._representatives() if settings.updates and settings.late else ()),
-                *(join(m.evidence.tolist()) if settings.measure in EXPLAINED else ()), *source,
+                *(join(m.evidence.tolist()) if settings.measure in EXPLAINED else ()),
+                orjson.dumps(plain_rejections(m.failed)) if m.failed else b"", *source,
             ],
         )  # fmt: skip
 
@@ -143,6 +145,7 @@ class Reply:
             if settings.late:
                 possible = _read_representatives(sections, n, names, representatives)
         evidence = sections.texts() if settings.measure in EXPLAINED else []
+        failed = parsed_rejections(facts) if len(facts := sections.next()) else {}
         source = Source.of(sections.several(Source.count(settings))) if sections.left else None
         log = sections.column(np.int64, n) if source is not None and settings.window is not None else None
         sections.end()
@@ -150,6 +153,7 @@ class Reply:
             (m and int(document.max()) >= n)
             or (evidence and len(evidence) != m)
             or (source is not None and len(source) != n)
+            or max(failed, default=-1) >= n
         ):
             raise _inconsistent()
         matches = Matches(
@@ -157,7 +161,7 @@ class Reply:
             known=_named(known, names), row_of=np.full(n, -1), kind=kind, of=_named(of, names), of_seq=of_seq,
             of_similarity=of_similarity, group=column(groups, np.int64, n) if len(groups) else np.full(n, NO_GROUP),
             more=more, not_compared=not_compared, removed=removed, representatives=possible,
-            evidence=np.array(evidence, np.object_),
+            evidence=np.array(evidence, np.object_), failed=failed,
         )  # fmt: skip
         accepted = column(counts, np.uint8, n).astype(np.bool_) if len(counts) else None
         return cls(shard, offset, predecessor, matches, names, source, accepted, representatives, log, shift)

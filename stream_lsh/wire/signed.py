@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import Signs
@@ -49,20 +51,28 @@ class TextShingles:
 
     def with_document(self, i: int) -> ShingleSets:
         missing = i + np.flatnonzero(self._valid[i:] & ~self._sets.have[i:])[: self._ahead]
-        self._ahead *= 2
+        ahead, self._ahead = self._ahead, 1  # after an exception: without the documents behind it
         texts = [self._take(k) for k in missing.tolist()]
         shingles, offsets = self._signer.shingle(b"".join(texts), ends_of(texts))
+        self._ahead = 2 * ahead
         if self._scopes is not None:
             shingles = scoped(shingles, offsets, self._scopes[missing])
         self._add(missing, shingles, offsets)
         return self._sets
 
-    def all(self) -> Keys:
-        """The sets of all valid documents: shingles, and offsets."""
+    def all(self) -> tuple[Keys, dict[int, Rejection]]:
+        """The sets of all valid documents: shingles, and offsets. Also the documents with which shingling fails."""
+        failed: dict[int, Rejection] = {}
         self._ahead = len(self._valid)
-        missing = np.flatnonzero(self._valid & ~self._sets.have)
-        sets = self.with_document(int(missing[0])) if len(missing) else self._sets
-        return sets.shingles, sets.offsets
+        while len(missing := np.flatnonzero(self._valid & ~self._sets.have)):
+            i, alone = int(missing[0]), self._ahead == 1
+            try:
+                self.with_document(i)
+            except Exception as error:
+                why = rejection_of(error)
+                if alone:
+                    failed[i], self._valid[i] = why, False
+        return (self._sets.shingles, self._sets.offsets), failed
 
     def text(self, i: int) -> bytes:
         if i not in self._texts:
@@ -86,7 +96,8 @@ class TextShingles:
 
 
 def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes: Hashes, signer: Signs) -> SignedBatch:
-    """The batch of a frame, for a shard. Documents that are not accepted are not valid.
+    """The batch of a frame, for a shard. Documents that are not accepted are not valid. Those with which shingling
+    fails are added to the rejected ones.
 
     Args:
         hashes, signer: of the sequenced frame's key.
@@ -104,7 +115,7 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
         times[:] = NO_TIME  # the place in the log orders versions; the age of a story is not known
     times[frame.stamped] = NO_TIME
     shingles = TextShingles(frame, sizes > 0, signer)
-    shingle_sets = shingles.all() if hashes.samples else None
+    shingle_sets, failed = shingles.all() if hashes.samples else (None, {})
     documents = batch_of(
         hashes,
         source.ids,
@@ -125,4 +136,4 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
                 f"a sequenced frame is damaged: it has stream times of {len(sequenced.log)} documents of {n}"
             )
         documents.log[:] = sequenced.log
-    return SignedBatch(source.ids, documents, frame.texts, shingles, source.rejected)
+    return SignedBatch(source.ids, documents, frame.texts, shingles, {**source.rejected, **failed})

@@ -93,7 +93,7 @@ class Source:
         named = join(self.sources) if settings.source_field is not None else ()
         facts = {
             "signed_at": self.signed_at,
-            "rejected": {str(i): [r.reason, r.detail, r.size] for i, r in self.rejected.items()},
+            "rejected": plain_rejections(self.rejected),
             "headers": plain_headers(self.headers),
         }
         return [
@@ -138,6 +138,23 @@ def facts_of(data: memoryview) -> dict[str, Any]:
             raise TypeError("signed_at is no number")
         return found
     except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(error) from None
+
+
+def plain_rejections(rejected: Mapping[int, Rejection]) -> dict[str, list[Any]]:
+    """Why documents were rejected, for JSON."""
+    return {str(i): [why.reason, why.detail, why.size] for i, why in rejected.items()}
+
+
+def parsed_rejections(data: memoryview) -> dict[int, Rejection]:
+    """The JSON of `plain_rejections`.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    try:
+        return {int(i): Rejection(*why) for i, why in orjson.loads(data).items()}
+    except (AttributeError, TypeError, ValueError) as error:
         raise _unreadable(error) from None
 
 

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from support.models.dense import dense
-from support.poison import WORDS, poison
+from support.poison import POISON, WORDS, poison, poison_matching
 from support.waiting import until
 
 import stream_lsh
@@ -500,6 +500,19 @@ def test_a_document_that_the_engine_fails_on_is_rejected(batch: int | None, monk
     assert [verdict.reason for verdict in verdicts[1:3]] == ["engine_error"] * 2
     assert "raised ValueError in stream_lsh.text.preparation" in (verdicts[1].detail or "")
     assert "raised ZeroDivisionError in stream_lsh.documents.builder" in (verdicts[2].detail or "")
+
+
+def test_a_document_that_matching_fails_on_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [Document("a", FOX), Document("odd", POISON), Document("b", FOX), Document("odd", FOX + " again")]
+    with Deduplicator(Settings(), tmp_path) as deduplicator, monkeypatch.context() as patched:
+        poison_matching(patched)
+        verdicts = list(deduplicator.process(documents))
+    assert [verdict.kind for verdict in verdicts] == ["unique", "rejected", "exact_duplicate", "near_duplicate"]
+    assert verdicts[1].reason == "engine_error" and (verdicts[1].detail or "").startswith(
+        "the engine raised ValueError"
+    )
+    with Deduplicator(Settings(), tmp_path) as deduplicator:
+        assert [verdict.kind for verdict in deduplicator.process([Document("new", POISON)])] == ["unique"]
 
 
 @pytest.mark.parametrize("commit", ["auto", "manual"])

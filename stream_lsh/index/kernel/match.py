@@ -28,7 +28,20 @@ from stream_lsh.index.kernel.known import newest_of_id
 from stream_lsh.index.kernel.replace import delete, older, replace, replaced_since, supersedes, was_deleted
 from stream_lsh.index.kernel.row_access import same_hash, see, word
 from stream_lsh.index.kernel.rules import keeps_representative, matches_of, prepare, stored
-from stream_lsh.index.kernel.work import AT_LEAST, DONE, NO_ROOM, NOTHING, REPRESENTATIVE_POSTED
+from stream_lsh.index.kernel.work import (
+    AT_LEAST,
+    DELETED_BEFORE,
+    DONE,
+    FOUND_BEFORE,
+    NO_ROOM,
+    NOTHING,
+    PLACE,
+    POSTED_BEFORE,
+    PROVISIONAL_BEFORE,
+    REPRESENTATIVE_POSTED,
+    ROWS_BEFORE,
+    VERSIONS_BEFORE,
+)
 from stream_lsh.index.postings.memtable import find
 from stream_lsh.index.rows.deleted_rows import any_deleted
 from stream_lsh.index.rows.layout import (
@@ -69,6 +82,8 @@ def match(start, stop, work):  # type: ignore[no-untyped-def]
     """
     i = start
     while i < stop:
+        if work.results.progress[PLACE] != i:
+            begin(i, work)
         code = _judge(i, work)
         if code == REPRESENTATIVE_POSTED and not work.limits.samples:
             continue
@@ -76,6 +91,17 @@ def match(start, stop, work):  # type: ignore[no-untyped-def]
             return i, code
         i += 1
     return stop, DONE
+
+
+@njit
+def begin(i, work):  # type: ignore[no-untyped-def]
+    """Note that document i begins, and what there is before it."""
+    progress, rows = work.results.progress, work.rows
+    progress[ROWS_BEFORE], progress[POSTED_BEFORE] = rows.total, work.memory.postings
+    progress[PROVISIONAL_BEFORE] = work.newer.postings
+    progress[DELETED_BEFORE], progress[VERSIONS_BEFORE] = rows.deleted_rows.count, rows.deleted_rows.version_count
+    progress[FOUND_BEFORE] = work.results.found
+    progress[PLACE] = i
 
 
 @njit

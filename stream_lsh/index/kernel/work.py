@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from stream_lsh.hashing.structs import Flag, Number, Numbers, Numbers2, Reals, Struct, Words, Words2
 from stream_lsh.index.kernel.document_frequency import DocumentFrequency
@@ -59,6 +60,10 @@ class Scratch(Struct):
         return len(self.slots) >= keys and 64 * self.hits.shape[1] >= runs and len(self.out) >= rows
 
 
+# Columns of `Results.progress`: the place of the latest document, and counts when it began.
+PLACE, FOUND_BEFORE, ROWS_BEFORE, POSTED_BEFORE, PROVISIONAL_BEFORE, DELETED_BEFORE, VERSIONS_BEFORE = range(7)
+PROGRESS = 7
+
 _NO_RESULT = np.full(RESULTS, -1)
 _NO_RESULT[STATUS] = INVALID
 _NO_RESULT[[KIND, MORE, NOT_COMPARED]] = 0
@@ -66,25 +71,35 @@ _NO_RESULT[[KIND, MORE, NOT_COMPARED]] = 0
 
 class Results(Struct):
     """Results of a batch of n documents: a table with a line for each, and a table of their matches, of which `found`
-    lines are used. The next batch of a shard uses the same room."""
+    lines are used. The next batch of a shard uses the same room.
+
+    Attributes:
+        progress: how far the kernel is (`PLACE` …). It is correct after an exception or a crash, too.
+    """
 
     columns: Numbers2  # [n or more, RESULTS], see `layout`
     similarity: Reals  # [n or more], with the oldest match
     matches: Numbers2  # [m, 4], see `layout`
     similarities: Reals  # [m]
     found: Number
+    progress: Numbers  # [PROGRESS]
 
     @classmethod
-    def of(cls, n: int) -> Results:
+    def of(cls, n: int, progress: NDArray[np.int64] | None = None) -> Results:
         """With room for n documents, and for as many matches."""
+        progress = np.full(PROGRESS, -1) if progress is None else progress
         return cls(
             columns=np.empty((n, RESULTS), np.int64), similarity=np.empty(n), matches=np.empty((n, 4), np.int64),
-            similarities=np.empty(n), found=0,
+            similarities=np.empty(n), found=0, progress=progress,
         )  # fmt: skip
 
     def begin(self, n: int) -> None:
         """Forget the results before, for a batch of n documents that fits."""
-        self.columns[:n], self.similarity[:n], self.found = _NO_RESULT, 0.0, 0
+        self.columns[:n], self.similarity[:n], self.found, self.progress[PLACE] = _NO_RESULT, 0.0, 0, -1
+
+    def drop(self, i: int) -> None:
+        """Forget what was found for document i, the latest."""
+        self.columns[i], self.similarity[i], self.found = _NO_RESULT, 0.0, int(self.progress[FOUND_BEFORE])
 
     def has_room(self, n: int) -> bool:
         """Whether it is for batches like this, and not for far larger ones."""

@@ -53,7 +53,8 @@ NO_GROUP = -1
 
 # Flags of a document: it is not rejected; it is a deletion.
 VALID, DELETION = _numbers(1, 2)
-NEW, REDELIVERED, ID_REUSED, INVALID, ID_DELETED, OUTDATED = _numbers(0, 1, 2, 3, 4, 5)  # its status
+# Its status. FAILED: by the shard that stores it, after an exception in matching.
+NEW, REDELIVERED, ID_REUSED, INVALID, ID_DELETED, OUTDATED, FAILED = _numbers(0, 1, 2, 3, 4, 5, 6)
 REPLACED_SINCE = np.int64(-2)
 
 # Columns of the table of segments.

@@ -361,7 +361,32 @@ class MatchApp(Host):
             for flow in list(self._flows.values()):
                 if flow.idle:  # no frame may come that would tell
                     await flow.tell()
+            await self._look_into_holes()
             await self._fill_hole()
+
+    async def _look_into_holes(self) -> None:
+        """Read what others have written before a change of ours, whose reply waits for it."""
+        for shard, flow in list(self._flows.items()):
+            if flow.hole is None:
+                continue
+            first, end = flow.hole[0], min(flow.hole[1], flow.hole[0] + HOLE_RECORDS)
+            records = await self._records(shard, first, end)
+            if records is None or self._flows.get(shard) is not flow:
+                continue
+            if not await flow.held.agrees(records):
+                self.fail(Failed(f"another worker writes the changelog of shard {shard}: it is read from {first} on"))
+                return
+            flow.agreed(end)
+
+    async def _records(self, shard: int, first: int, end: int) -> list[tuple[int, bytes]] | None:
+        """Offset and value of records of a changelog; None if they cannot be read now."""
+        try:
+            async with reading(self.settings) as consumer:
+                records = await between(consumer, TopicPartition(self.names.changelog, shard), first, end)
+        except (KafkaError, OSError, StreamLshError) as error:
+            log.info("%s, partition %d could not be read; it is tried again: %s", self.names.changelog, shard, error)
+            return None
+        return [(record.offset, record.value or b"") for record in records]
 
     async def _fill_hole(self) -> None:
         """Read what others have written between our own changes of a shard. Otherwise recovery would begin there."""
@@ -370,13 +395,9 @@ class MatchApp(Host):
         if shard is None:
             return
         first, end = holes[shard][0], min(holes[shard][1], holes[shard][0] + HOLE_RECORDS)
-        try:
-            async with reading(self.settings) as consumer:
-                records = await between(consumer, TopicPartition(self.names.changelog, shard), first, end)
-        except (KafkaError, OSError, StreamLshError) as error:
-            log.info("%s, partition %d could not be read; it is tried again: %s", self.names.changelog, shard, error)
+        values = await self._records(shard, first, end)
+        if values is None:
             return
-        values = [(record.offset, record.value or b"") for record in records]
         if (flow := self._flows.get(shard)) is not None and not await flow.held.fill(first, end, values):
             self._unfilled[shard] = first
             log.warning(

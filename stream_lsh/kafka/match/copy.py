@@ -46,6 +46,10 @@ class OtherOwner(Exception):
     """Another owner also writes changes of this shard."""
 
 
+class OtherChange(Exception):
+    """The first change of a frame in the changelog is another owner's, and other documents failed there."""
+
+
 @dataclass(slots=True, eq=False)
 class _Applied:
     """Changes to be written together."""
@@ -111,7 +115,7 @@ class Copy:
         self._leaving = Removal(folder, self.store, self._deletes)
         if self.forgetting is not None and self.forgetting.window.spans:
             self._leaving.sweep(self.forgetting.window.spans[0].number)
-        self.cycle = Cycle(facts.get("cleaning"), -1 if self.last < 0 else None)
+        self.cycle = Cycle(facts.get("cleaning"), facts.get("placed", -1 if self.last < 0 else None))
         self.now: float = facts.get("now", 0.0)
         self.outrun = False
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
@@ -175,6 +179,7 @@ class Copy:
         Raises:
             FormatError: a record is unreadable. Records that no version of this program writes are skipped.
             StoreError: a change does not continue the rows of the store.
+            OtherChange: a change counts in place of our own.
         """
         applied = _Applied()
         self._own = None
@@ -199,7 +204,9 @@ class Copy:
             if change.shard != self.number:
                 raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
             self._check_key(change.key, f"the changelog of shard {self.number}")
-            begins = start > 0 and self.last < 0
+            begins, placed = start > 0 and self.last < 0, self.cycle.last_frame
+            if (-1 if placed is None else placed) < change.offset <= self.last and not self._answers.agrees(change):
+                raise OtherChange(f"the changelog has another worker's change of the frame at {change.offset}")
             self.cycle.change(change.offset, change.predecessor, first=begins or offset == start > 0)
             if change.offset > self.last and (change.predecessor == self.last or begins):
                 if begins:
@@ -436,10 +443,30 @@ class Copy:
                 self.cycle.last_frame = frame
         return True
 
+    def agrees(self, records: Iterable[tuple[int, bytes]]) -> bool:
+        """Whether records that another worker has written before our next change do not matter: they are changes of
+        frames that we have matched, too, with the same result.
+
+        Args:
+            records: offset in the changelog, and value.
+        """
+        for _, data in records:
+            try:
+                if is_base(data):
+                    continue
+                change = Change.decode(data, self.settings)
+            except ForeignError:
+                continue
+            except FormatError:
+                return False
+            if change.offset > self.last or not self._answers.agrees(change):
+                return False
+        return True
+
     def _facts(self) -> dict[bytes, bytes]:
         facts: dict[str, Any] = {
             "last": self.last, "rows": self.count, "base": self._base, "changelog": self.changelog_offset,
-            "ignored": self._ignored, "key": self._key and self._key.hex(),
+            "ignored": self._ignored, "key": self._key and self._key.hex(), "placed": self.cycle.last_frame,
         }  # fmt: skip
         if self.forgetting is not None:
             facts["window"] = self.forgetting.facts

@@ -1,30 +1,36 @@
-"""Frames of one shard in flight: matched in its thread, sent, and acknowledged in order once all is delivered."""
+"""Frames of one shard in flight: matched in its thread, sent, and acknowledged in order once all is delivered.
+
+A reply is sent once it is certain that the change of its frame counts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.embedded.often import Often
 from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
-from stream_lsh.kafka.consumer.output import InOrder, Record, Send
+from stream_lsh.kafka.consumer.output import InOrder, Send
 from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
 from stream_lsh.kafka.match.held import Held, Matched
+from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
-from stream_lsh.wire.frames import headers_of
+from stream_lsh.wire.frames import Frame, headers_of
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 from stream_lsh.wire.source import Headers
 
@@ -42,13 +48,17 @@ class Taken:
     Attributes:
         offset: of its record in its partition of frames.
         acknowledge: what to do once it is delivered, and all frames before it.
-        changed: for a frame with a change: its offset in signatures. The change is its first record.
+        changed: for a frame with a change: its offset in signatures.
+        reply: to be sent once the change is acknowledged.
+        placed: offset of the change or snapshot record in the changelog, -1 if it is unknown; None: there is none.
     """
 
     offset: int
     size: int
     acknowledge: Callable[[], object]
     changed: int | Mark | None = None
+    reply: bytes | None = None
+    placed: int | None = None
 
 
 class Elsewhere:
@@ -107,15 +117,21 @@ class Flow:
         self._probe = probe
         self._unreadable = unreadable
         self._elsewhere = elsewhere
-        self._order: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
+        self._engine_errors = EngineErrors(log)
+        self._changes: InOrder[Taken] = InOrder(send, self._placed, self._fail)
+        self._replies: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
+        self._due: deque[Taken] = deque()  # their changes are acknowledged, and their replies are not sent
+        self._next = held.expected  # offset after the last record of the changelog that is ours or was read
         self._waiting: deque[tuple[Taken, bytes]] = deque()
         self._confirmed: list[tuple[int | Mark, int]] = []
         self._steps = 0  # cleaning steps allowed while no frame waits
         self._frames = self._bytes = 0
-        self._wake, self._idle = asyncio.Event(), asyncio.Event()
+        self._wake, self._idle, self._replying = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._open = self._taking = True
-        self._worker = asyncio.create_task(self._run(), name=f"shard-{held.shard}")
+        self._tasks = [
+            asyncio.create_task(self._guarded(work()), name=f"shard-{held.shard}") for work in (self._run, self._reply)
+        ]
 
     @property
     def room(self) -> bool:
@@ -132,7 +148,8 @@ class Flow:
         waited too long for its next frame."""
         try:
             self.held.look()
-            self._order.check()
+            self._changes.check()
+            self._replies.check()
         except (StoreError, Unanswered) as error:
             self._fail(error)
 
@@ -156,21 +173,47 @@ class Flow:
         self._waiting[-1][0].acknowledge = acknowledge  # frames are done in their order
         self._wake.set()
 
-    async def _run(self) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            while self._open:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._waiting and self._open:
-                    await self._next()
-                    await self._clean()
-                while self._steps and not self._waiting and self._open:
-                    self._steps -= 1
-                    await self._clean()
+            await work
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._fail(error)
+
+    async def _run(self) -> None:
+        while self._open:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting and self._open:
+                await self._take()
+                await self._clean()
+            while self._steps and not self._waiting and self._open:
+                self._steps -= 1
+                await self._clean()
+
+    async def _reply(self) -> None:
+        """Send replies, each once all of the changelog up to its change is ours or was read: the first change of a
+        frame there counts, and another worker may have left out other documents."""
+        while self._open:
+            await self._replying.wait()
+            self._replying.clear()
+            while self._due and self._open and self.hole is None:
+                frame = self._due.popleft()
+                self._next = max(self._next, -1 if frame.placed is None else frame.placed + 1)
+                await self._replies.send(frame, [] if frame.reply is None else [(self._matches, 0, frame.reply)])
+
+    @property
+    def hole(self) -> tuple[int, int] | None:
+        """First and end offset of records of the changelog that another worker has written before our next change;
+        None if there are none."""
+        placed = self._due[0].placed if self._due else None
+        return None if placed is None or placed <= self._next else (self._next, placed)
+
+    def agreed(self, end: int) -> None:
+        """The records in the hole, up to `end`, are those that we would have written."""
+        self._next = end
+        self._replying.set()
 
     def clean(self) -> None:
         """Allow cleaning steps while no frame waits. Called once a second."""
@@ -187,9 +230,9 @@ class Flow:
         if found is not None and self._open:
             mark, record = found
             taken = Taken(-1, 0, lambda: None, mark)
-            await self._order.send(taken, [(self._changelog, self.held.shard, record)])
+            await self._changes.send(taken, [(self._changelog, self.held.shard, record)])
 
-    async def _next(self) -> None:
+    async def _take(self) -> None:
         taken, size = [self._waiting.popleft()], 0
         while self._waiting and len(taken) < TOGETHER and (size := size + taken[-1][0].size) < TOGETHER_BYTES:
             taken.append(self._waiting.popleft())
@@ -203,7 +246,8 @@ class Flow:
         for (frame, value), matched in zip(taken, found, strict=True):
             if not self._open:
                 return
-            await self._order.send(frame, [] if matched is None else self._answer(frame, value, matched))
+            change = None if matched is None else self._change(frame, value, matched)
+            await self._changes.send(frame, [] if change is None else [(self._changelog, self.held.shard, change)])
 
     async def _matched(self, offset: int, value: bytes) -> Matched | None:
         """The result of a frame; None if it is skipped."""
@@ -221,35 +265,51 @@ class Flow:
             raise FormatError("{}, partition {}, offset {}: {}".format(*place, error)) from None
         return matched
 
-    def _answer(self, frame: Taken, value: bytes, matched: Matched) -> list[Record]:
-        """The records to be sent for a frame."""
+    def _change(self, frame: Taken, value: bytes, matched: Matched) -> bytes | None:
+        """The change to be sent for a frame; notes the reply."""
         answer = matched.answer
         if answer is None:
             self._probe.ignored("gap")
-            return []
+            return None
         if answer.documents:
             self._probe.batch(answer.documents, matched.seconds)
             facts = {"frame": answer.offset, "shard": self.held.shard}
             self._probe.traced(matched.seconds, answer.documents, lambda: self._headers(value), **facts)
             self._probe.documents.inc(answer.documents)
         self._elsewhere.add(answer.elsewhere)
-        frame.changed = None if answer.change is None else answer.offset
-        records = (self._changelog, self.held.shard, answer.change), (self._matches, 0, answer.reply)
-        return [(topic, partition, value) for topic, partition, value in records if value is not None]
+        if any(answer.failed):
+            self._report(answer, value)
+        frame.changed, frame.reply = None if answer.change is None else answer.offset, answer.reply
+        return answer.change
+
+    def _report(self, answer: Answer, value: bytes) -> None:
+        """Log documents with which matching has failed."""
+        settings, (mine, others) = self.held.settings, answer.failed
+        source = Frame.decode(Sequenced.decode(value, settings).frame, settings).source
+        name = partial(source.place, Topics.of(settings).documents)
+        self._engine_errors.look(mine, name)
+        self._engine_errors.look(others, name, f"not compared with shard {self.held.shard}")
 
     def _headers(self, value: bytes) -> Iterable[Headers]:
         settings = self.held.settings
         return headers_of(Sequenced.decode(value, settings).frame, settings).values()
 
-    def _acknowledge(self, frame: Taken, placed: list[Any]) -> None:
-        if isinstance(frame.changed, Mark):
-            self._confirmed.append((frame.changed, -1 if placed[0] is None else placed[0].offset))
-            return
-        self._done(1, frame.size)
-        change = placed[0] if frame.changed is not None else None
-        if frame.changed is not None and change is not None and change.offset >= 0:  # -1: the broker had it already
-            self._confirmed.append((frame.changed, change.offset))
-        frame.acknowledge()
+    def _placed(self, frame: Taken, placed: list[Any]) -> None:
+        """The change of a frame, or a snapshot record, is acknowledged."""
+        if placed:
+            frame.placed = placed[0].offset
+            if placed[0].offset < 0:  # the broker had it already
+                self._fail(Failed(f"the place of a change of shard {self.held.shard} is unknown: it is looked for"))
+                return
+        self._due.append(frame)
+        self._replying.set()
+
+    def _acknowledge(self, frame: Taken, _: list[Any]) -> None:
+        if frame.changed is not None and frame.placed is not None:
+            self._confirmed.append((frame.changed, frame.placed))
+        if not isinstance(frame.changed, Mark):
+            self._done(1, frame.size)
+            frame.acknowledge()
 
     def _done(self, frames: int, size: int) -> None:
         self._frames -= frames
@@ -259,7 +319,8 @@ class Flow:
 
     def _fail(self, error: BaseException) -> None:
         self._open = self._taking = False
-        self._order.close()
+        self._changes.close()
+        self._replies.close()
         self._idle.set()
         self._failed(error)
 
@@ -282,9 +343,11 @@ class Flow:
     async def close(self) -> None:
         """Acknowledge nothing more. Matching in progress is finished."""
         self._open = self._taking = False
-        self._order.close()
-        self._worker.cancel()
-        await asyncio.wait([self._worker])
+        self._changes.close()
+        self._replies.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
         confirmed, self._confirmed = self._confirmed, []
         if confirmed:
             with suppress(Failed):  # this run ends anyway

@@ -20,7 +20,7 @@ from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.files import disk_bytes
 from stream_lsh.kafka.consumer.position import place_of
 from stream_lsh.kafka.match.backlog import MERGE_BYTES, Backlog
-from stream_lsh.kafka.match.copy import OtherOwner
+from stream_lsh.kafka.match.copy import OtherChange, OtherOwner
 from stream_lsh.kafka.match.replica import Answer, Replica
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.restarts import Failed
@@ -247,6 +247,8 @@ class Held:
         except DamagedError as error:
             self._broken = True
             raise self._for_us(error) from error
+        except OtherChange as error:
+            raise self._anew(str(error), whole=self._shortened) from None
         except BaseException:
             self._broken = True  # the next batch would leave a gap
             raise
@@ -354,6 +356,10 @@ class Held:
     async def fill(self, first: int, end: int, records: Sequence[tuple[int, bytes]]) -> bool:
         """See `Copy.fill`."""
         return await self._run(lambda: self._opened().fill(first, end, records))
+
+    async def agrees(self, records: Sequence[tuple[int, bytes]]) -> bool:
+        """See `Copy.agrees`."""
+        return await self._run(lambda: self._opened().agrees(records))
 
     async def clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the snapshot record to be sent next, after all that was matched.

@@ -78,6 +78,11 @@ class KeptAnswers:
             keys.append(self._key(self._frames.popleft()[0]))
         return keys
 
+    def agrees(self, change: Change) -> bool:
+        """Whether a change has the reply that is stored for its frame, or none is stored any more."""
+        value = self._store.value(self._key(change.offset))
+        return value is None or value.endswith(change.reply)
+
     def first_row(self, otherwise: int, *, behind: int = -1) -> int:
         """The first row of the oldest answer after frame `behind`, which is assembled from its rows; `otherwise` if
         there is none."""

@@ -6,7 +6,7 @@ sent. After any crash the shard has all of a frame or nothing, and can send both
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,24 +15,27 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.errors import ForeignError, FormatError
+from stream_lsh.documents.columns import Rejection
+from stream_lsh.errors import ForeignError, FormatError, StreamLshError
 from stream_lsh.families.family import Explains, Signs, explainer_of, signer_of
 from stream_lsh.index.batch import Shingles, parts
 from stream_lsh.index.batch_run import BatchRun
 from stream_lsh.index.erasure.eraser import Erasing, left_by
 from stream_lsh.index.erasure.queue import latest_deletion
 from stream_lsh.index.evidence import explained
+from stream_lsh.index.kernel.work import Results
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
 from stream_lsh.index.rows.deleted_rows import newly_deleted
 from stream_lsh.index.rows.keys import Hashes
-from stream_lsh.index.rows.layout import ID_REUSED, PARTITION_MASK, REDELIVERED
+from stream_lsh.index.rows.layout import FAILED, ID_REUSED, PARTITION_MASK, REDELIVERED
 from stream_lsh.index.segments.manifest import Manifest
 from stream_lsh.index.segments.segment import FOLDER, Segment
 from stream_lsh.index.shard import NO_NUMBERS, Shard, most_in_memory
 from stream_lsh.index.source_positions import ShardSourcePositions
 from stream_lsh.index.store.errors import plainly
 from stream_lsh.index.store.rocksdb import DELETED_MARKS, name_key
+from stream_lsh.kafka.match.attempts import Attempts
 from stream_lsh.kafka.match.cleaning import Cleaning
 from stream_lsh.kafka.match.copy import Copy
 from stream_lsh.kafka.match.forgetting import Forgetting
@@ -62,6 +65,7 @@ class Answer:
         documents: how many were matched just now, 0 for a repeated answer.
         elsewhere: int64[k, 3], the updates and deletions matched just now that arrived from another partition than
             their document: partition, offset, and the document's partition (its low byte).
+        failed: why matching has just failed with documents that this shard rejects; with documents of other shards.
     """
 
     offset: int
@@ -69,6 +73,7 @@ class Answer:
     reply: bytes | None
     documents: int = field(default=0, compare=False)
     elsewhere: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64), compare=False)
+    failed: tuple[Mapping[int, Rejection], Mapping[int, Rejection]] = field(default=({}, {}), compare=False)
 
 
 class Replica(Copy):
@@ -80,6 +85,7 @@ class Replica(Copy):
     ) -> None:  # fmt: skip
         super().__init__(settings, shard, folder, erase_after=erase_after, foreign=foreign)
         self._activated = False
+        self._attempts = Attempts(folder, self.store)
         self._in_files = Manifest(self.store, shard, self._base).in_files
         self._cleaning: Cleaning | None = None
         self._appended = 0.0  # append time of the last frame, as far as it is known, in seconds since 1970
@@ -125,6 +131,7 @@ class Replica(Copy):
         except BaseException:
             workers.close()
             raise
+        shard.results = Results.of(0, self._attempts.progress)
         self._places = ShardSourcePositions(shard, self.store)
         if self._erase_after is not None:
             erasing = Erasing(
@@ -220,6 +227,17 @@ class Replica(Copy):
             return self._again(sequenced.offset)
         if sequenced.predecessor != self.last:
             return None
+        left_out = self._attempts.begin(sequenced.offset)
+        try:
+            answer = self._match(sequenced, left_out)
+        except (StreamLshError, MemoryError, OSError):
+            self._attempts.end()
+            raise
+        self._attempts.end()
+        return answer
+
+    def _match(self, sequenced: Sequenced, left_out: Mapping[int, Rejection]) -> Answer:
+        """Match and store the next frame. left_out: documents of it that are not matched."""
         self._appended = sequenced.appended / 1000
         shard = self._active()
         frame = Frame.decode(sequenced.frame, self.settings)
@@ -228,6 +246,9 @@ class Replica(Copy):
         self._torn = True  # no other write until the one below: the store has all of a frame or nothing
         first, values = shard.count, dict[bytes, bytes]()
         step, places, block = BatchRun(shard, batch), sequenced.places(len(batch)), self.settings.block
+        shingled = {i: why for i, why in batch.rejected.items() if i not in frame.source.rejected}
+        for i, why in {**shingled, **left_out}.items():
+            step.leave_out(i, why)
         forgetting, expired, seen = self.forgetting, dict[int, list[Segment]](), None
         if forgetting is None:
             segments = places // self.settings.documents_of_a_segment
@@ -278,7 +299,9 @@ class Replica(Copy):
         if shard.full:
             shard.flush()
         elsewhere = _elsewhere(step.partitions(), matches.status, frame.source)
-        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch), elsewhere)
+        mine = {i: why for i, why in matches.failed.items() if matches.status[i] == FAILED}
+        failed = mine, {i: why for i, why in matches.failed.items() if i not in mine}
+        return Answer(sequenced.offset, change.encode(self.settings), reply, len(batch), elsewhere, failed)
 
     def _forgotten(self, shard: Shard, forgetting: Forgetting, frame: int) -> dict[int, list[Segment]]:
         """Drop expired segments from the shard. They remain on disk until the next manifest."""

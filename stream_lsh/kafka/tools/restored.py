@@ -53,6 +53,8 @@ def documents(changes: Sequence[Change], settings: Settings) -> tuple[Columns, S
     why: dict[int, Rejection] = {}
     deletions: set[int] = set()
     for reply in replies:
+        failed = reply.matches.failed
+        why.update({i: failed[i] for i in failed if reply.matches.status[i] == layout.FAILED})
         for status, reason in _WHY.items():
             why.update(dict.fromkeys(np.flatnonzero(reply.matches.status == status).tolist(), reason))
         deletions.update(np.flatnonzero(reply.matches.status == layout.ID_DELETED).tolist())

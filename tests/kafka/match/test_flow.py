@@ -34,7 +34,7 @@ class Place:
 class Shard:
     """Answers frame n with the change cn and the reply rn; to `gap` with nothing, to `old` that it is long done."""
 
-    shard = 3
+    shard, expected = 3, 100
 
     def __init__(self) -> None:
         self.settings = KafkaSettings()
@@ -68,6 +68,7 @@ class Play:
     def __init__(self) -> None:
         self.sends: list[tuple[str, int, bytes]] = []
         self.futures: list[asyncio.Future[Any]] = []
+        self.places = {"changelog": 100, "matches": 7}  # the next offsets
         self.acknowledged: list[int] = []
         self.failures: list[BaseException] = []
         self.shard = Shard()
@@ -91,6 +92,16 @@ class Play:
         for _ in range(20):
             await asyncio.sleep(0)
 
+    async def confirm(self) -> None:
+        """Acknowledge everything that was sent, and what is sent then."""
+        for (topic, _, _), future in zip(self.sends, self.futures, strict=True):
+            if not future.done():
+                future.set_result(Place(self.places[topic]))
+                self.places[topic] += 1
+        await self.drained()
+        if not all(future.done() for future in self.futures):
+            await self.confirm()
+
 
 @pytest.fixture
 async def play() -> AsyncIterator[Play]:
@@ -103,21 +114,40 @@ async def test_gaps_and_what_was_done_long_ago_are_acknowledged_in_their_turn(pl
     for offset, value in ((10, b"a"), (11, b"gap"), (12, b"old")):
         play.offer(offset, value)
     await play.drained()
-    assert len(play.sends) == 2 and play.acknowledged == []
-    for future in play.futures:
-        future.set_result(None)  # as where the broker had the record already
-    await play.drained()
+    assert len(play.sends) == 1 and play.acknowledged == []
+    await play.confirm()
     assert play.acknowledged == [10, 11, 12]
-    await play.flow.close()
-    assert play.shard.confirmed == []
+
+
+async def test_a_reply_is_sent_when_its_change_is_the_next_in_the_changelog(play: Play) -> None:
+    """Another worker's record may be a change of the same frame, and counts then."""
+    for offset, value in ((10, b"a"), (11, b"b"), (12, b"c")):
+        play.offer(offset, value)
+    await play.drained()
+    for future, offset in zip(play.futures[:3], (100, 103, 104), strict=True):
+        future.set_result(Place(offset))
+    await play.drained()
+    assert [value for _, _, value in play.sends] == [b"ca", b"cb", b"cc", b"ra"] and play.flow.hole == (101, 103)
+    play.flow.agreed(102)
+    await play.drained()
+    assert len(play.sends) == 4 and play.flow.hole == (102, 103)
+    play.flow.agreed(103)
+    await play.drained()
+    assert [value for _, _, value in play.sends[4:]] == [b"rb", b"rc"] and play.flow.hole is None
+
+
+async def test_a_change_without_a_place_ends_it(play: Play) -> None:
+    play.offer(10, b"a")
+    await play.drained()
+    play.futures[0].set_result(Place(-1))  # the broker had it already
+    await play.drained()
+    assert len(play.sends) == 1 and isinstance(play.failures[0], Failed)
 
 
 async def test_the_shard_gets_confirmations_without_a_new_frame(play: Play) -> None:
     play.offer(10, b"a")
     await play.drained()
-    play.futures[0].set_result(Place(100))
-    play.futures[1].set_result(Place(7))
-    await play.drained()
+    await play.confirm()
     assert play.shard.confirmed == []
     await play.flow.tell()
     await play.flow.tell()
@@ -126,16 +156,16 @@ async def test_the_shard_gets_confirmations_without_a_new_frame(play: Play) -> N
     assert play.shard.confirmed == [(0, 100)]
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, 2])
 async def test_a_send_that_fails_ends_it(play: Play, which: int) -> None:
     play.offer(10, b"a")
     play.offer(11, b"b")
     await play.drained()
+    if which == 2:  # the first reply
+        play.futures[0].set_result(Place(100))
+        await play.drained()
     play.futures[which].set_exception(ConnectionError("gone"))
-    play.futures[1 - which].set_result(Place(1))
-    for future in play.futures[2:]:
-        future.set_result(Place(2))
-    await play.drained()
+    await play.confirm()
     play.offer(12, b"c")
     await play.drained()
     assert play.acknowledged == [] and not play.flow.room
@@ -181,8 +211,7 @@ async def test_draining_finishes_what_was_begun_and_drops_the_rest(play: Play) -
     play.shard.free.set()
     await play.drained()
     assert not draining.done()
-    for future in play.futures:
-        future.set_result(Place(1))
+    await play.confirm()
     await draining
     assert play.acknowledged == list(range(10, 10 + module.TOGETHER))
     assert play.shard.matched == [b"x"] * module.TOGETHER
@@ -208,9 +237,7 @@ async def test_no_room_for_more_than_a_limit(play: Play) -> None:
     play.offer(11, b"x")
     assert not play.flow.room
     await play.drained()
-    for future in play.futures:
-        future.set_result(Place(1))
-    await play.drained()
+    await play.confirm()
     assert play.flow.room
     for offset in range(12, 12 + module.MOST_FRAMES):
         assert play.flow.room
@@ -240,13 +267,13 @@ async def test_no_confirmation_is_awaited_before_sending(play: Play, monkeypatch
     monkeypatch.setattr(output, "ANSWER_SECONDS", 0.0)
 
     room = asyncio.Event()
-    real = play.flow._order._send
+    real = play.flow._changes._send
 
     async def send(topic: str, partition: int, value: bytes) -> asyncio.Future[Any]:
         await room.wait()
         return await real(topic, partition, value)
 
-    play.flow._order._send = send  # type: ignore[method-assign,assignment]
+    play.flow._changes._send = send  # type: ignore[method-assign,assignment]
     play.offer(10, b"a")
     await play.drained()
     play.flow.check()
@@ -258,23 +285,23 @@ async def test_no_confirmation_is_awaited_before_sending(play: Play, monkeypatch
 
 
 async def test_snapshot_records_come_between_changes_and_while_nothing_waits(play: Play) -> None:
-    """A frame has its own records first. A snapshot record has no acknowledgement, and the shard gets its offset."""
+    """A frame has its own change first. A snapshot record has no acknowledgement, and the shard gets its offset."""
 
     play.shard.erases, play.shard.bases = True, [b"b%d" % n for n in range(module.CLEANING_STEPS + 3)]
     play.offer(10, b"0")
     play.offer(11, b"1")
     await play.drained()
-    assert [value for _, _, value in play.sends] == [b"c0", b"r0", b"c1", b"r1", b"b0"]
+    assert [value for _, _, value in play.sends] == [b"c0", b"c1", b"b0"]
     play.flow.clean()
     await play.drained()
-    assert len(play.sends) == 5 + module.CLEANING_STEPS and play.sends[-1] == ("changelog", 3, b"b16")
-    for offset, future in enumerate(play.futures):
-        future.set_result(Place(offset))
-    await play.drained()
+    assert len(play.sends) == 3 + module.CLEANING_STEPS and play.sends[-1] == ("changelog", 3, b"b16")
+    await play.confirm()
     assert play.acknowledged == [10, 11] and play.flow.idle
     play.flow.clean()
     await play.drained()
-    assert play.shard.confirmed[:3] == [(0, 0), (0, 2), (MARK, 4)] and len(play.sends) == 7 + module.CLEANING_STEPS
+    assert (
+        play.shard.confirmed[:3] == [(0, 100), (0, 101), (MARK, 102)] and len(play.sends) == 7 + module.CLEANING_STEPS
+    )
     await play.flow.close()
     assert play.failures == []
 
@@ -285,8 +312,7 @@ async def test_nothing_is_cleaned_where_nothing_is_erased_or_any_more(play: Play
     play.flow.clean()
     await play.drained()
     play.shard.erases = True
-    for future in play.futures:
-        future.set_result(Place(0))
+    await play.confirm()
     await play.flow.drain(1)
     play.flow.clean()
     await play.drained()

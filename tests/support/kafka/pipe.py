@@ -74,6 +74,8 @@ class Pipe:
             self.replies[-1].append(reply_of(answer))
         if self.settings.late:
             self.decide(self.replies[-1])
+        else:
+            self.said += judged([Reply.decode(reply, self.settings) for reply in self.replies[-1]], self.settings)
 
     def decide(self, data: list[bytes]) -> None:
         found, decisions = self.judge.decide([Reply.decode(reply, self.settings) for reply in data])
