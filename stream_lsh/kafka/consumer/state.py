@@ -23,6 +23,8 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import SHARED, KafkaSettings
 
 VERSION = 1
+PLAIN = ("sign", "pause", "skip")
+"""Their records are written without transactions: a reader need not wait for those of other roles."""
 SETTINGS = "settings"
 """The key of the record with the pipeline's settings, which the sequencer writes."""
 
@@ -99,7 +101,8 @@ async def write(settings: KafkaSettings, role: str, positions: Mapping[TopicPart
 async def recorded(settings: KafkaSettings, role: str) -> Commits:
     """The positions in a role's records. Raises as `read`."""
     found: Commits = {}
-    for key, fields in (await read(settings)).items():
+    isolation = "read_uncommitted" if role in PLAIN else "read_committed"
+    for key, fields in (await read(settings, isolation)).items():
         if key.partition("/")[0] == role:
             for topic, partition, offset, metadata in fields["positions"]:
                 found.setdefault(topic, {})[partition] = offset, metadata

@@ -57,7 +57,7 @@ WAITING_BYTES, WAITING_FRAMES = 16 << 20, 4  # limits of what is fetched but not
 HOLD_SECONDS = 5.0  # for which a partition with unread records holds up others while Kafka returns none of them
 HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of the outputs
 NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
-KEPT_SECONDS = 10.0  # between two notes of a partition in the topic `state`, unless it has begun or pauses
+KEPT_SECONDS = 10.0  # between two notes of a partition in the topic `state`, once one has a record, unless it pauses
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
 REGISTRY, REGISTRY_SECONDS = "registry", (0.1, 5.0)  # reason of stalls; shortest and longest pause between attempts
 
@@ -157,8 +157,8 @@ class SignStage(Stage):
         self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
         texts = {self._relay.place(p): (at, note.text()) for p, (at, note) in notes.items()}
         now = time.monotonic()
-        kept = {p for p, (_, note) in notes.items() if note.begun or note.paused or now >= self._kept.get(p, now)}
-        self._kept |= {p: now + KEPT_SECONDS for p in kept if not notes[p][1].begun}
+        kept = {p for p, (_, note) in notes.items() if note.paused or now >= self._kept.get(p, now)}
+        self._kept |= {p: now + KEPT_SECONDS for p in kept if notes[p][1].last is not None}
         producer, topic = self._relay.producer, self.topics.state
         places = {p: self._relay.place(p) for p in kept}
         sent = [

@@ -123,7 +123,8 @@ def test_drained_pipeline_continues_without_its_groups(
 ) -> None:
     """Commands read its settings from the topic `state`."""
     values = feed_of(lines(shared_data, "posts-120k.jsonl.xz", 600), 5)
-    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=2, shards=2, groups=True) as pipeline:
+    given: dict[str, Any] = {"partitions": 2, "shards": 2, "groups": True, "compare_with": "kept"}
+    with Pipeline(broker.bootstrap, prefix, tmp_path, **given) as pipeline:
         worker, settings = pipeline.worker(), pipeline.settings
         pipeline.produce(records_of(values[:300], 2, 1))
         pipeline.wait_for(300)

@@ -307,7 +307,7 @@ def command(*arguments: str, settings: KafkaSettings, stdin: bytes | None = None
 def test_the_commands(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path)
     made = command("kafka", "topics", "create", "--partitions", "3", settings=settings)
-    assert (made.returncode, made.stdout.count(b"created")) == (0, 9), made
+    assert (made.returncode, made.stdout.count(b"created")) == (0, 10), made
     shown = command("kafka", "topics", "show", "--json", settings=settings)
     topics = [json.loads(line) for line in shown.stdout.splitlines()]
     assert topics[0]["differences"] == ["partitions: 3, not 4"]
