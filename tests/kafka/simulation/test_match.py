@@ -1,15 +1,22 @@
-"""Match alone in a simulated Kafka: shards that move between workers keep working."""
+"""Match alone in a simulated Kafka: shards that move between workers keep working, and no reply is wrong or missing."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from support.kafka.match_play import expected, frames
+from support.kafka.replica_play import changing
 from support.simulation.cluster import Cluster
+from support.simulation.coverage import REACHED
+from support.simulation.faults import Aim, Faults
 from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
 from stream_lsh.kafka.match.watchdog import Again, Finding, Seen, Watchdog
+from stream_lsh.wire.replies import head
 
 SHARDS = 3
 FRAMES = 40
@@ -75,5 +82,91 @@ async def test_no_shard_stalls_when_workers_come_and_go(world: World, cluster: C
         assert not first.ended.done()
         crashes = [line for line in world.warnings if "stream_lsh.kafka.match.app:" in line]  # mode's, of the app
         assert not crashes, crashes
+    finally:
+        pipeline.clear()
+
+
+MOVES = "killed", "disk_lost", "disk_older", *2 * ("drained", "joined", "session_ended")
+"""Faults after which shards move. None stops a worker for long: there is nothing for the watchdog to do."""
+STATES = [state for state in REACHED["match"] if state not in ("connecting", "leaving")]
+MOST = 12  # faults
+CHANGING = {"shards": 2, "compare_with": "all", "on_conflict": "update", "time_field": "ts", "segment_documents": 90}
+
+
+class Answered:
+    """The replies of each shard, by the chain rule, and whether each is there before its frame counts as matched."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.found: dict[int, list[bytes]] = {shard: [] for shard in range(pipeline.settings.shards)}
+        self.wrong: list[str] = []
+        self._pipeline, self._cluster, self._read = pipeline, pipeline.cluster, 0
+        commit = self._cluster.api._offset_commit
+
+        def committed(*args: Any) -> None:
+            commit(*args)
+            self.look()
+
+        self._cluster.api._offset_commit = committed  # type: ignore[method-assign]
+
+    def look(self) -> None:
+        """Read what is new, and compare it with what is committed."""
+        records = self._pipeline.records("matches")
+        for record in records[self._read :]:
+            shard, offset, predecessor = head(record.value or b"", self._pipeline.settings)
+            if (offset, predecessor) == (len(self.found[shard]), len(self.found[shard]) - 1):
+                self.found[shard].append(record.value or b"")
+            elif offset >= len(self.found[shard]):
+                self.wrong.append(f"shard {shard} replies to {offset} after {predecessor}, and lacks replies")
+        self._read = len(records)
+        topics = self._pipeline.topics
+        for (topic, shard), place in self._cluster.offsets(topics.group("match")).committed.items():
+            if topic == topics.frames and place.offset > len(self.found[shard]):
+                self.wrong.append(
+                    f"shard {shard} has committed {place.offset}, and replied to {len(self.found[shard])}"
+                )
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=3, most=200, nodes=3)
+async def test_each_frame_is_answered_once_and_as_by_an_undisturbed_shard(
+    world: World, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Documents that are replaced and deleted; several frames in flight; faults at any state of match."""
+    chance = world.chance
+    world.work = chance.choice([0.002, 0.02, 0.1])
+    world.mean_latency = chance.choice([0.0005, 0.002, 0.006])
+    pipeline = Pipeline(world, cluster, **CHANGING, allow_weak_topics=["min.insync.replicas"])
+    try:
+        await pipeline.create_topics()
+        log = frames(pipeline.settings, changing(400), 4)
+        wanted = expected(pipeline.settings, log, tmp_path)
+        found, answered = watched(), Answered(pipeline)
+        rate = chance.choice([4.0, 16.0])
+        workers = [pipeline.start("match"), pipeline.start("match")]
+        aims = [
+            Aim(chance.choice(MOVES), "match", chance.choice(STATES), 3 + chance.uniform(0, len(log) / rate + 5))
+            for _ in range(MOST)
+        ]
+        faults = Faults(pipeline, workers, aims)
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, enable_idempotence=True) as producer:
+            for data in log:
+                for shard in range(pipeline.settings.shards):
+                    await producer.send(pipeline.topics.frames, data, partition=shard)
+                await asyncio.sleep(chance.expovariate(rate))
+        began = world.seconds
+        while min(map(len, answered.found.values())) < len(log) or not faults.over:
+            assert world.seconds < began + 10 * PATIENCE, [len(replies) for replies in answered.found.values()]
+            assert not [worker for worker in workers if worker.ended.done()]
+            if world.seconds > began + PATIENCE:
+                faults.end()
+            await asyncio.sleep(0.1)
+            answered.look()
+        assert not found, f"the watchdog has to mend a stall: {found}"
+        assert not answered.wrong, answered.wrong
+        # A recovery that a rebalance outruns begins again, in a run of its own: seen now and then, and harmless.
+        crashes = [line for line in world.warnings if "Crashed reason" in line and "recovery of shard" not in line]
+        assert not crashes, crashes
+        assert answered.found == wanted
     finally:
         pipeline.clear()

@@ -47,6 +47,7 @@ def given(world: World, cluster: Cluster) -> Iterator[dict[str, Any]]:
     logging.getLogger().addHandler(log)
     # No random name: it would take from the seed, and more of it where the name is there.
     path, prefix = (MEMORY if MEMORY.is_dir() else Path("/tmp")) / f"simulation-{os.getpid()}", "sim"
+    shutil.rmtree(path, ignore_errors=True)  # of a process of this number that was killed
     path.mkdir()
     try:
         yield {
