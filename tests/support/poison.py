@@ -30,19 +30,19 @@ def poison(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> N
 
 def poison_matching(
     monkeypatch: pytest.MonkeyPatch, error: BaseException | None = None,
-    where: Callable[[Any], bool] = lambda work: True,
+    where: Callable[[Any, int], bool] = lambda work, place: True,
 ) -> None:  # fmt: skip
     """From now on the kernel raises on texts of more than MANY shingles.
 
     Args:
         error: this one, otherwise a ValueError.
-        where: for which arguments of the kernel.
+        where: for which arguments of the kernel, and places.
     """
     real = batch_run.match
 
     def match(start: int, stop: int, work: Any) -> tuple[int, int]:
         sizes = work.batch.sizes
-        bad = next((i for i in range(start, stop) if sizes[i] > MANY and work.limits.store and where(work)), None)
+        bad = next((i for i in range(start, stop) if sizes[i] > MANY and work.limits.store and where(work, i)), None)
         if bad is None:
             return real(start, stop, work)
         if start < bad:

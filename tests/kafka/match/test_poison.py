@@ -115,7 +115,7 @@ def test_another_shard_that_raises_has_not_compared_the_document(
     """Only the shard that stores a document can reject it."""
     settings = settings_of(**{**given, "decision_lag": 2 * BLOCK})
     documents = poisoned(settings, 200, POISON)
-    poison_matching(monkeypatch, where=lambda work: work.shard == 1)
+    poison_matching(monkeypatch, where=lambda work, _: bool(work.shard == 1))
     found, replies = said(settings, frames(settings, documents), tmp_path / "kafka")
     assert found == oracle(settings, frames(settings, documents), tmp_path / "embedded", documents)
     statuses = {int(reply.matches.status[i]) for parts in replies for reply in parts for i in reply.matches.failed}
