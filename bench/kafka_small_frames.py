@@ -14,17 +14,20 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import orjson
-from aiokafka import TopicPartition
+from aiokafka import TopicPartition, errors
 
 from bench import report
 from bench.kafka_feed import read_sent, start
 from bench.kafka_figures import quantiles
-from bench.kafka_processes import cpu_between, others_between
+from bench.kafka_processes import Processes, cpu_between, others_between
 from bench.kafka_rig import PACKAGES, PATIENCE, Rig, Run, add_options, reader, rig
+from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.sign.pacing import MOST_FRAMES
 
 EXAMPLE = "python -m bench.kafka_small_frames --seconds 20 --signers 10 --out results"
@@ -57,51 +60,80 @@ async def watch(run: Run, seen: dict[str, float], ends: list[tuple[float, int]])
         await frames.stop()
 
 
+@contextmanager
+def signing(run: Run, signers: int, limit: float) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The processes of so many signers."""
+    values = {**run.given, "data_folder": run.folder / "sign"}
+    variables = {f"STREAM_LSH_{name.upper()}": str(value) for name, value in values.items()}
+    started = list[subprocess.Popen[bytes]]()
+    try:
+        for first in range(0, signers, TOGETHER):
+            command = [sys.executable, "-m", "bench.kafka_signers", "--most-frames", str(limit)]
+            command += ["--signers", str(min(TOGETHER, signers - first))]
+            started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **variables}))
+        yield started
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(PATIENCE)
+
+
+async def joined(run: Run, signers: int) -> None:
+    """Wait until all signers are members of their group."""
+    group, end, found = run.topics.group("sign"), time.time() + PATIENCE, 0
+    async with admin(run.settings) as client:
+        while found < signers:
+            run.check()
+            if time.time() > end:
+                raise SystemExit(f"of {signers} signers {found} have joined their group")
+            await asyncio.sleep(1)
+            with suppress(errors.KafkaError):  # a new group has no coordinator at first
+                [response] = await client.describe_consumer_groups([group])
+                _, _, state, _, _, members, *_ = response.groups[0]
+                found = len(members) if state == "Stable" else 0
+
+
+async def fed(
+    run: Run, signers: int, processes: Processes, given: argparse.Namespace, seconds: float
+) -> dict[str, float]:  # fmt: skip
+    """Send documents for some seconds; when each was sent, by its id."""
+    file = run.folder / "sent"
+    feed = start(run.rig.bootstrap, run.topics.documents, signers, given.rate, seconds, file, given)
+    try:
+        while feed.poll() is None:
+            run.check()
+            processes.look()
+            await asyncio.sleep(0.5)
+    finally:
+        if feed.poll() is None:
+            feed.kill()
+    if feed.returncode:
+        raise SystemExit(f"the feed ended with code {feed.returncode}; what it said stands above")
+    return read_sent(file)
+
+
 async def measure(rig: Rig, signers: int, limit: float, given: argparse.Namespace, warm_up: float) -> dict[str, Any]:
     """Feed a pipeline with so many signers for a while; a row of figures."""
     async with rig.run("small", verify="signature", partitions=signers) as run:
         worker = run.worker(roles=ROLES, processes="roles")
-        values = {**run.given, "data_folder": run.folder / "sign"}
-        variables = {f"STREAM_LSH_{name.upper()}": str(value) for name, value in values.items()}
         processes = rig.watch(worker)
-        signing = []
-        for number in _shared(signers):
-            command = [
-                sys.executable,
-                "-m",
-                "bench.kafka_signers",
-                "--signers",
-                str(number),
-                "--most-frames",
-                str(limit),
-            ]
-            signing.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, env={**os.environ, **variables}))
-            processes.add(signing[-1].pid, "sign")
         seen: dict[str, float] = {}
         ends: list[tuple[float, int]] = []
         watching = asyncio.create_task(watch(run, seen, ends))
-        sent_file = run.folder / "sent"
-        length = warm_up + given.seconds
-        feed = start(rig.bootstrap, run.topics.documents, signers, given.rate, length, sent_file, given)
         try:
-            while feed.poll() is None:
-                run.check()
-                if watching.done():
-                    watching.result()
-                processes.look()
-                await asyncio.sleep(0.5)
-            if feed.returncode or any(process.poll() is not None for process in signing):
-                raise SystemExit("the feed or the signers have failed; what they said stands above")
-            sent = read_sent(sent_file)
-            end = time.time() + PATIENCE
-            while len(seen) < len(sent) and time.time() < end:
-                processes.look()
-                await asyncio.sleep(0.5)
+            with signing(run, signers, limit) as started:
+                for process in started:
+                    processes.add(process.pid, "sign")
+                await joined(run, signers)
+                sent = await fed(run, signers, processes, given, warm_up + given.seconds)
+                end = time.time() + PATIENCE
+                while len(seen) < len(sent) and time.time() < end:
+                    if watching.done():
+                        watching.result()
+                    processes.look()
+                    await asyncio.sleep(0.5)
         finally:
-            for process in (feed, *signing):
-                if process.poll() is None:
-                    process.terminate()
-                    process.wait(PATIENCE)
             watching.cancel()
             await asyncio.wait([watching])
     first = min(sent.values()) + warm_up
@@ -114,11 +146,6 @@ async def measure(rig: Rig, signers: int, limit: float, given: argparse.Namespac
         **{name: cpu / given.seconds for name, cpu in cpu_between(processes.looks, first, last).items()},
         "missing": sum(name not in seen for name in sent), "others": others_between(processes.looks, first, last),
     }  # fmt: skip
-
-
-def _shared(signers: int) -> list[int]:
-    """How many of the signers each of their processes has."""
-    return [TOGETHER] * (signers // TOGETHER) + ([signers % TOGETHER] if signers % TOGETHER else [])
 
 
 def _at(ends: list[tuple[float, int]], moment: float) -> float:
