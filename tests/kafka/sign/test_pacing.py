@@ -1,7 +1,6 @@
 """The pause between a signer's frames: what all signers together send, whatever documents arrive at each."""
 
 import asyncio
-import heapq
 import random
 
 import pytest
@@ -11,40 +10,11 @@ from support.simulation.pipeline import Pipeline
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
+from bench.pacing import played
 from stream_lsh.kafka.sign import pacing
 from stream_lsh.kafka.sign.pacing import LONGEST, MOST_FRAMES, Pacing
 
-LINGER, SECONDS, SETTLED = 0.02, 12, 4
-ARRIVES, BEGINS, PLACED = range(3)
-
-
-def played(chance: random.Random, rates: list[float], shares: list[float]) -> tuple[list[int], list[float]]:
-    """Signers at which so many documents arrive a second: the frames of each second, and how long documents wait."""
-    pacings, begun = [Pacing(LINGER) for _ in rates], [-1.0] * len(rates)
-    for one, share in zip(pacings, shares, strict=True):
-        one.share = share
-    waiting: list[list[float]] = [[] for _ in rates]
-    events = [(chance.expovariate(rate), ARRIVES, i) for i, rate in enumerate(rates)]
-    heapq.heapify(events)
-    frames, waits, offset = [0] * SECONDS, list[float](), 0
-    while (event := heapq.heappop(events))[0] < SECONDS:
-        now, what, i = event
-        if what == ARRIVES:
-            if not waiting[i]:
-                pause = pacings[i].pause
-                assert LINGER <= pause <= LONGEST * LINGER
-                heapq.heappush(events, (max(now, begun[i] + pause), BEGINS, i))
-            waiting[i].append(now)
-            heapq.heappush(events, (now + chance.expovariate(rates[i]), ARRIVES, i))
-        elif what == BEGINS:
-            waits += [now - arrived for arrived in waiting[i]]
-            begun[i], waiting[i] = now, []
-            heapq.heappush(events, (now + chance.uniform(0.001, 0.02), PLACED, i))
-        else:
-            pacings[i].placed(offset, now)
-            offset += 1
-            frames[int(now)] += 1
-    return frames, waits
+SECONDS, SETTLED = 12, 4
 
 
 @pytest.mark.parametrize("signers", [1, 3, 20, 100, 200])
@@ -55,14 +25,15 @@ def test_all_signers_together_keep_below_the_limit_of_frames(signers: int) -> No
         shares = [own / sum(partitions) for own in partitions]
         weights = [chance.choice((0.1, 1.0, 5.0)) for _ in range(signers)]
         rates = [chance.choice((300, 1000, 2000)) * weight / sum(weights) for weight in weights]
-        frames, _ = played(chance, rates, shares)
+        frames, waits = played(chance, rates, shares, SECONDS)
         assert max(frames[SETTLED:]) <= 1.1 * MOST_FRAMES
+        assert max(map(max, filter(None, waits))) <= LONGEST * 0.02
 
 
 def test_documents_of_a_quiet_pipeline_do_not_wait_for_the_share_of_their_signer() -> None:
-    frames, waits = played(random.Random(1), [0.2] * 50, [1 / 50] * 50)
+    frames, waits = played(random.Random(1), [0.2] * 50, [1 / 50] * 50, SECONDS)
     assert 0 < sum(frames) < 20 * SECONDS
-    assert max(waits) <= LINGER
+    assert max(map(max, filter(None, waits))) <= 0.02
     assert Pacing(0).pause == 0
 
 
