@@ -34,7 +34,7 @@ def power_of_two(least: int) -> int:
 
 def _bits(postings: int) -> int:
     """Of the number of slots for so many postings."""
-    return max(10, int(np.ceil(np.log2(postings * 1.5))))
+    return max(4, int(np.ceil(np.log2(postings * 1.5))))
 
 
 class Memtable(Struct):
