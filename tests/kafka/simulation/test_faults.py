@@ -37,7 +37,7 @@ async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: Worl
     pipeline = Pipeline(
         world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas"],
         on_conflict="update", deleted_field="deleted", key_is_id="string",
-        shards=chance.choice([1, 2]), partitions=PARTITIONS, frame_documents=8, decision_lag=1000,
+        shards=chance.choice([1, 2]), partitions=PARTITIONS, frame_documents=8, decision_lag=16,
     )  # fmt: skip
     try:
         await pipeline.create_topics()
