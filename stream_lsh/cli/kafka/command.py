@@ -34,15 +34,13 @@ def pipeline_command(
     *,
     defaults: Mapping[str, Any] | None = None,
     make: Callable[..., Any] = click.command,
-    recorded: bool = False,
     **attributes: Any,
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Decorator: a command on a pipeline. The function gets the settings, and by name its own parameters.
 
     Args:
         names: settings that are options. params: the command's own parameters. defaults: as for `load_settings`.
-            make: the decorator of click. recorded: whether settings that are not given are those of the pipeline, which
-            its topic `state` has. attributes: of the command.
+            make: the decorator of click. attributes: of the command.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
@@ -51,8 +49,6 @@ def pipeline_command(
         def run(context: click.Context, /, **given: Any) -> Any:
             settings = load_settings(context, KafkaSettings, defaults=defaults)
             require_kafka()
-            if recorded:
-                settings = _recorded(settings)
             shared = KafkaSettings.model_fields.keys() | {"properties", "config"}
             return function(settings, **{name: value for name, value in given.items() if name not in shared})
 
@@ -63,7 +59,8 @@ def pipeline_command(
     return decorate
 
 
-def _recorded(settings: KafkaSettings) -> KafkaSettings:
+def of_pipeline(settings: KafkaSettings) -> KafkaSettings:
+    """These settings; those that are not given are the pipeline's, which its topic `state` has."""
     from stream_lsh.kafka.client.connection import explained  # here, as they take the Kafka client with them
     from stream_lsh.kafka.consumer.state import with_recorded
 

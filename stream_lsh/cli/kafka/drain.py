@@ -8,7 +8,7 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command
 from stream_lsh.cli.options import RUNNING, quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
@@ -23,7 +23,6 @@ stream-lsh kafka drain --resume
 @pipeline_command(
     PIPELINE,
     examples=EXAMPLES,
-    recorded=True,
     help="""Let the pipeline finish what it has read, and read nothing new: before an upgrade with other formats, before
 another number of shards, before the end.
 
@@ -43,6 +42,7 @@ def drain(settings: KafkaSettings, resume: bool, timeout: float, quiet: bool) ->
     from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import drain as tool
 
+    settings = of_pipeline(settings)
     if resume:
         with explained(settings):
             paused = asyncio.run(tool.resume(settings))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from stream_lsh.cli.groups import choice_options, show_groups
-from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
+from stream_lsh.cli.kafka.command import CONNECTION, of_pipeline, pipeline_command
 from stream_lsh.kafka.settings import KafkaSettings
 
 EXAMPLES = """
@@ -21,7 +21,6 @@ stream-lsh kafka groups --topic-prefix news 4711
 @pipeline_command(
     CONNECTION,
     examples=EXAMPLES,
-    recorded=True,
     help="""Show the groups of a pipeline whose workers have the setting `groups`, the largest first.
 
 The command reads PREFIX.group-changelog into a temporary folder. GROUP is the number of a group: the command shows its
@@ -36,5 +35,5 @@ def groups(settings: KafkaSettings, **given: Any) -> None:
 
     chosen = {name: given[name] for name in ("group", "order", "since", "limit", "as_json", "plot")}
     with temporary_folder() as made:
-        asyncio.run(fetch(settings, Path(made)))
+        asyncio.run(fetch(of_pipeline(settings), Path(made)))
         show_groups(Path(made), **chosen)

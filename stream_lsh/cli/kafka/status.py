@@ -15,7 +15,7 @@ import click
 
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command
 from stream_lsh.cli.options import RUNNING
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -50,7 +50,6 @@ def places(text: str) -> list[tuple[str, int]]:
 @pipeline_command(
     (*PIPELINE, "http_port", "http_host"),
     examples=EXAMPLES,
-    recorded=True,
     help="""Show the state of the pipeline on one screen: what is wrong, the worker of each role, how many documents
 wait and for how long, the shards. A terminal gets a new screen every two seconds, until Ctrl-C; a pipe gets one.
 
@@ -79,6 +78,7 @@ def status(settings: KafkaSettings, once: bool, as_json: bool, workers: str, ser
         raise UsageError("--serve does not end, and asks no worker: leave out --once, --json and --workers")
     from stream_lsh.kafka.client.connection import explained
 
+    settings = of_pipeline(settings)
     if serve is not None:
         require_kafka("prometheus_client", "aiohttp")
         from stream_lsh.kafka.tools.exporter import exporting

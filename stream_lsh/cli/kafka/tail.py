@@ -8,7 +8,7 @@ import sys
 import click
 
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
+from stream_lsh.cli.kafka.command import CONNECTION, of_pipeline, pipeline_command
 from stream_lsh.kafka.settings import KafkaSettings
 
 FOLDED = ("groups", "alerts")  # where the workers have `groups`
@@ -25,7 +25,6 @@ stream-lsh kafka tail groups | jq -c 'select(.total_members == 10)'
 @pipeline_command(
     CONNECTION,
     examples=EXAMPLES,
-    recorded=True,
     help="""Print an output of the pipeline until Ctrl-C, a line for each committed record.
 
 pairs, verdicts, groups (events of groups) and alerts are JSON lines. unique has the values of the unique documents as
@@ -41,7 +40,7 @@ alerts need workers with the setting `groups`.""",
 )  # fmt: skip
 @click.argument("output", type=click.Choice(OUTPUTS), metavar="|".join(OUTPUTS))
 def tail(settings: KafkaSettings, output: str, from_beginning: bool, until_end: bool, limit: int | None) -> None:
-    asyncio.run(_print(settings, output, from_beginning, not until_end, limit))
+    asyncio.run(_print(of_pipeline(settings), output, from_beginning, not until_end, limit))
 
 
 async def _print(settings: KafkaSettings, output: str, from_beginning: bool, follow: bool, limit: int | None) -> None:

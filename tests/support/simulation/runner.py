@@ -136,6 +136,7 @@ def another_server() -> Iterator[None]:
 
 
 def main() -> None:
+    sys.path.append(str(Path(__file__).parents[3]))  # bench, as in tests/conftest.py
     from support.simulation import clock
 
     clock.install()
