@@ -175,7 +175,7 @@ def test_histories(tmp_path_factory: pytest.TempPathFactory, history: Any, windo
     check(folder, records, settings, in_pieces(records, settings, folder, chance, erasing), erased=erasing)
 
 
-LONG_STORY = 3000 if LONG else 800
+LONG_STORY = 3000 if LONG else 1100
 
 
 def of_lines(lines: Sequence[dict[str, Any]]) -> list[Record]:

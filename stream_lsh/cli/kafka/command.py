@@ -61,8 +61,13 @@ def pipeline_command(
 
 def of_pipeline(settings: KafkaSettings) -> KafkaSettings:
     """These settings; those that are not given are the pipeline's, which its topic `state` has."""
-    from stream_lsh.kafka.client.connection import explained  # here, as they take the Kafka client with them
+    # Here, because they take the Kafka client with them.
+    from stream_lsh.kafka.client.connection import admin, explained
     from stream_lsh.kafka.consumer.state import with_recorded
 
+    async def read() -> KafkaSettings:
+        async with admin(settings):  # says why no broker is usable
+            return await with_recorded(settings)
+
     with explained(settings):
-        return asyncio.run(with_recorded(settings))
+        return asyncio.run(read())
