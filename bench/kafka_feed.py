@@ -6,6 +6,7 @@ again under another id with some of its words replaced. Everything is determined
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import subprocess
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiokafka import AIOKafkaProducer
@@ -27,6 +28,10 @@ from bench.edits import make
 from bench.feeds import make as make_feed
 from stream_lsh.kafka.client.connection import client_options
 from stream_lsh.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from bench.kafka_processes import Processes
+    from bench.kafka_rig import Run
 
 ENOUGH_WORDS = 100  # a post of so many words stays above a Jaccard of 0.8 when one in a hundred is replaced
 NEAREST, FARTHEST = 200, 5000  # how many documents back the original of a near-copy is
@@ -154,22 +159,54 @@ async def steady(
     return sent
 
 
-def start(bootstrap: str, topic: str, partitions: int, rate: float, seconds: float, sent: Path, given: Any) -> Any:
-    """The steady feed as a process of its own; its times are in the file `sent` when it has ended well."""
-    return subprocess.Popen(
-        [
-            sys.executable, "-m", "bench.kafka_feed", "--bootstrap", bootstrap, "--topic", topic, "--partitions",
-            str(partitions), "--rate", str(rate), "--seconds", str(seconds), "--sent", str(sent), "--every",
-            str(given.every), "--data", str(given.data), "--work", str(given.work),
-        ],
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+async def fed(
+    run: Run, partitions: int, seconds: float, given: argparse.Namespace, processes: Processes,
+    *tasks: asyncio.Task[None],
+) -> dict[str, float]:  # fmt: skip
+    """Send the steady feed from a process of its own, to so many partitions in turn.
 
+    Args:
+        seconds: how long.
+        given: of `add_feed_options`.
+        processes: looked at meanwhile.
+        tasks: when one of them ends with an error, so does this.
 
-def read_sent(path: Path) -> dict[str, float]:
-    """id -> seconds since 1970, as the feed has written them."""
-    pairs = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    Returns:
+        When each document was sent, in seconds since 1970, by its id.
+    """
+    sent = run.folder / "sent"
+    command = [sys.executable, "-m", "bench.kafka_feed", "--bootstrap", run.rig.bootstrap]
+    command += ["--topic", run.topics.documents, "--partitions", str(partitions), "--rate", str(given.rate)]
+    command += ["--seconds", str(seconds), "--sent", str(sent), "--every", str(given.every)]
+    command += ["--data", str(given.data), "--work", str(given.work)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as feed:
+        try:
+            while feed.poll() is None:
+                run.check()
+                for task in tasks:
+                    if task.done():
+                        task.result()
+                processes.look()
+                await asyncio.sleep(0.5)
+        finally:
+            feed.kill()
+    if feed.returncode:
+        raise SystemExit(f"the feed ended with code {feed.returncode}; what it said stands above")
+    pairs = (line.split("\t") for line in sent.read_text(encoding="utf-8").splitlines())
     return {name: float(at) for name, at in pairs}
+
+
+def add_feed_options(parser: argparse.ArgumentParser, seconds: float, warm_up: float, java: float) -> None:
+    """The options of a measurement with the steady feed, with defaults in seconds."""
+    parser.add_argument("--rate", type=float, default=1000, help="documents a second (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=seconds, help="how long to measure (%(default)s)")
+    parser.add_argument(
+        "--warm-up", type=float, default=warm_up, help="seconds of the feed that do not count (%(default)s)"
+    )
+    parser.add_argument(
+        "--java", type=float, default=java, help="the same in the first run, in which Kafka is compiling (%(default)s)"
+    )
+    parser.add_argument("--every", type=int, default=10, help="one in so many is a near-copy (%(default)s)")
 
 
 def main() -> None:

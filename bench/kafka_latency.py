@@ -19,7 +19,7 @@ import orjson
 from aiokafka import AIOKafkaProducer
 
 from bench import report
-from bench.kafka_feed import read_sent, start
+from bench.kafka_feed import add_feed_options, fed
 from bench.kafka_figures import in_words, quantiles
 from bench.kafka_processes import Processes, cpu_between, most_resident, others_between
 from bench.kafka_rig import MYSELF, PACKAGES, PATIENCE, Rig, Run, add_options, reader, rig
@@ -86,30 +86,14 @@ async def measure(rig: Rig, partitions: int, given: argparse.Namespace, warm_up:
         processes = rig.watch(worker)
         pairs: list[Pair] = []
         reading = asyncio.create_task(collect(run, pairs))
-        length = warm_up + given.seconds
-        sent_file = run.folder / "sent"
         try:
             await until_up(run, pairs)
-        except BaseException:
-            reading.cancel()
-            raise
-        feed = start(rig.bootstrap, run.topics.documents, partitions, given.rate, length, sent_file, given)
-        try:
-            while feed.poll() is None:
-                run.check()
-                if reading.done():
-                    reading.result()
-                processes.look()
-                await asyncio.sleep(0.5)
-            if feed.returncode:
-                raise SystemExit(f"the feed ended with code {feed.returncode}; what it said stands above")
+            sent = await fed(run, partitions, warm_up + given.seconds, given, processes, reading)
             await quiet(run, pairs, given.rate)
         finally:
-            if feed.poll() is None:
-                feed.kill()
             reading.cancel()
             await asyncio.wait([reading])
-        return row(partitions, pairs, read_sent(sent_file), processes, given, warm_up)
+        return row(partitions, pairs, sent, processes, given, warm_up)
 
 
 async def alone(rig: Rig, given: argparse.Namespace) -> dict[str, Any]:
@@ -118,15 +102,7 @@ async def alone(rig: Rig, given: argparse.Namespace) -> dict[str, Any]:
         processes = rig.watch()
         warm_up = max(given.warm_up, given.java)
         length = warm_up + given.seconds
-        feed = start(rig.bootstrap, run.topics.documents, 1, given.rate, length, run.folder / "sent", given)
-        try:
-            while feed.poll() is None:
-                processes.look()
-                await asyncio.sleep(0.5)
-        finally:
-            if feed.poll() is None:
-                feed.kill()
-        sent = read_sent(run.folder / "sent")
+        sent = await fed(run, 1, length, given, processes)
     first = min(sent.values()) + warm_up
     end = first + given.seconds
     cpu = {name: used for name, used in cpu_between(processes.looks, first, end).items() if name != MYSELF}
@@ -209,13 +185,7 @@ async def run(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = report.parser("kafka_latency", __doc__.splitlines()[0], EXAMPLE)
     add_options(parser)
-    parser.add_argument("--rate", type=float, default=1000, help="documents a second (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to measure (%(default)s)")
-    parser.add_argument("--warm-up", type=float, default=10, help="seconds of the feed that do not count (%(default)s)")
-    parser.add_argument(
-        "--java", type=float, default=60, help="the same in the first run, in which Kafka is compiling (%(default)s)"
-    )
-    parser.add_argument("--every", type=int, default=10, help="one in so many is a near-copy (%(default)s)")
+    add_feed_options(parser, seconds=60, warm_up=10, java=60)
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 16], help="of documents (1 16)")
     parser.add_argument("--processes", default="groups", choices=("one", "groups", "roles"), help="(%(default)s)")
     parser.add_argument("--roles", default=",".join(ROLES), help="of the worker; forward may be missing (%(default)s)")

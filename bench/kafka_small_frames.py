@@ -23,9 +23,9 @@ import orjson
 from aiokafka import TopicPartition, errors
 
 from bench import report
-from bench.kafka_feed import read_sent, start
+from bench.kafka_feed import add_feed_options, fed
 from bench.kafka_figures import quantiles
-from bench.kafka_processes import Processes, cpu_between, others_between
+from bench.kafka_processes import cpu_between, others_between
 from bench.kafka_rig import PACKAGES, PATIENCE, Rig, Run, add_options, reader, rig
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.sign.pacing import MOST_FRAMES
@@ -94,25 +94,6 @@ async def joined(run: Run, signers: int) -> None:
                 found = len(members) if state == "Stable" else 0
 
 
-async def fed(
-    run: Run, signers: int, processes: Processes, given: argparse.Namespace, seconds: float
-) -> dict[str, float]:  # fmt: skip
-    """Send documents for some seconds; when each was sent, by its id."""
-    file = run.folder / "sent"
-    feed = start(run.rig.bootstrap, run.topics.documents, signers, given.rate, seconds, file, given)
-    try:
-        while feed.poll() is None:
-            run.check()
-            processes.look()
-            await asyncio.sleep(0.5)
-    finally:
-        if feed.poll() is None:
-            feed.kill()
-    if feed.returncode:
-        raise SystemExit(f"the feed ended with code {feed.returncode}; what it said stands above")
-    return read_sent(file)
-
-
 async def measure(rig: Rig, signers: int, limit: float, given: argparse.Namespace, warm_up: float) -> dict[str, Any]:
     """Feed a pipeline with so many signers for a while; a row of figures."""
     async with rig.run("small", verify="signature", partitions=signers) as run:
@@ -126,7 +107,7 @@ async def measure(rig: Rig, signers: int, limit: float, given: argparse.Namespac
                 for process in started:
                     processes.add(process.pid, "sign")
                 await joined(run, signers)
-                sent = await fed(run, signers, processes, given, warm_up + given.seconds)
+                sent = await fed(run, signers, warm_up + given.seconds, given, processes, watching)
                 end = time.time() + PATIENCE
                 while len(seen) < len(sent) and time.time() < end:
                     if watching.done():
@@ -173,13 +154,7 @@ async def run(given: argparse.Namespace) -> None:
 def main() -> None:
     parser = report.parser("kafka_small_frames", __doc__.splitlines()[0], EXAMPLE)
     add_options(parser)
-    parser.add_argument("--rate", type=float, default=1000, help="documents a second (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=30, help="how long to measure (%(default)s)")
-    parser.add_argument("--warm-up", type=float, default=20, help="seconds of the feed that do not count (%(default)s)")
-    parser.add_argument(
-        "--java", type=float, default=40, help="the same in the first run, in which Kafka is compiling (%(default)s)"
-    )
-    parser.add_argument("--every", type=int, default=10, help="one in so many is a near-copy (%(default)s)")
+    add_feed_options(parser, seconds=30, warm_up=20, java=40)
     parser.add_argument("--signers", type=int, nargs="+", default=[1, 10, 50], help="of a partition each (1 10 50)")
     parser.add_argument(
         "--limits", type=float, nargs="+", default=[math.inf, MOST_FRAMES],

@@ -89,7 +89,7 @@ def join_frames(frames: Sequence[bytes], settings: Settings) -> bytes:
     return frames[0] if len(frames) == 1 else pack(_SEVERAL, VERSION, settings.fingerprint, frames)
 
 
-def split_frames(data: bytes | memoryview, settings: Settings) -> list[memoryview]:
+def split_frames(data: bytes | memoryview, settings: Settings) -> Sequence[bytes | memoryview]:
     """The encoded sequenced frames of a record, in their order.
 
     Raises:
@@ -97,7 +97,7 @@ def split_frames(data: bytes | memoryview, settings: Settings) -> list[memoryvie
             looked at.
     """
     if kind_of(data) != _SEVERAL:
-        return [memoryview(data)]
+        return [data]
     found = unpack(_SEVERAL, VERSION, settings.fingerprint, data)
     if not found:
         raise FormatError(f"a {NAMES[_SEVERAL]} is damaged: it has none; delete and rebuild it")

@@ -61,8 +61,8 @@ class Memtable(Struct):
     def of(cls, postings: int, at_first: int | None = None) -> Self:
         """An empty memtable with room for this many postings, which fill at most two thirds of the slots.
 
-        at_first: it begins with slots for so many, so that few documents take little memory; whoever posts makes more
-        of them before. None = slots for all.
+        at_first: it begins with slots for so many, so that few documents take little memory; `reserve` makes room for
+        more. None = slots for all.
         """
         bits = _bits(min(postings, at_first or postings))
         return cls(

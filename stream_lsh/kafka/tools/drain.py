@@ -15,7 +15,7 @@ from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import partitions_of, passed, read_from, reading
 from stream_lsh.kafka.consumer import state
-from stream_lsh.kafka.consumer.decided import judged_by
+from stream_lsh.kafka.consumer.decided import judged_so_far
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone, committed
 from stream_lsh.kafka.groups.store import Folded
 from stream_lsh.kafka.names import Topics
@@ -205,7 +205,7 @@ async def look(client: AIOKafkaAdminClient, settings: KafkaSettings, pause: Paus
     _, accepted = await sequenced(client, topics) or (0, None)
     kept = (await state.recorded(settings, "sequence")).get(topics.signatures, {}).get(0, (-1, ""))[0]
     match = await ways(topics.frames, "match")
-    judged = await judged_by(client, topics)
+    judged = await judged_so_far(settings)
     forward: dict[int, Way] | None = None
     if await all_committed(client, topics.group("forward")):
         forward = await _forward(settings, await ways(topics.verdicts, "forward"))
