@@ -33,9 +33,22 @@ from stream_lsh.settings.sources import PREFIX
 pytestmark = pytest.mark.long  # the gate has the tools
 
 
-@pytest.mark.parametrize("file", [COMPOSE, ROOT / "examples" / "docker-compose.yml"], ids=lambda file: file.parent.name)
-def test_compose_files_have_the_form_of_their_specification(file: Path) -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
+FILES = {
+    "compose-spec": [COMPOSE, ROOT / "examples" / "docker-compose.yml"],
+    "github-workflows": sorted((ROOT / ".github" / "workflows").iterdir()),
+}
+
+
+@pytest.mark.parametrize("schema", FILES)
+def test_files_have_the_form_of_their_specification(schema: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        f"vendor.{schema}",
+        *map(str, FILES[schema]),
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
