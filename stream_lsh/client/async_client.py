@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Literal, Self, TypeVar
 
@@ -13,7 +12,7 @@ from stream_lsh.client import calls
 from stream_lsh.client.calls import Call, Id, Part
 from stream_lsh.client.errors import RequestError
 from stream_lsh.client.events import PATH, SILENT_SECONDS, Event, Feed
-from stream_lsh.client.exchange import Outcome, exchange
+from stream_lsh.client.retries import Retries
 from stream_lsh.serve.schemas import (
     Backup,
     Comparison,
@@ -144,7 +143,7 @@ class AsyncClient:
                             yield event
             except (httpx.TransportError, RequestError) as error:
                 lost = error
-            await asyncio.sleep(feed.pause(lost))
+            await asyncio.sleep(feed.retries.pause(lost))
 
     async def stats(self, seconds: int = 0) -> Stats:
         """The index, the service and its counts. seconds: how many of the last seconds are listed."""
@@ -167,24 +166,12 @@ class AsyncClient:
             call = part.following
 
     async def _result(self, call: Call[T]) -> T:
-        steps = exchange(call, self._attempts, random.random)
-        outcome: Outcome = None
-        seconds = next(steps)
+        retries = Retries(f"{call.method} {call.path}", self._attempts)
         while True:
-            if seconds is None:
-                outcome = await self._sent(call)
-            else:
-                await asyncio.sleep(seconds)
             try:
-                seconds = steps.send(outcome)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-
-    async def _sent(self, call: Call[T]) -> Outcome:
-        try:
-            return await self._http.request(
-                call.method, call.path, params=call.params, headers=call.headers, content=call.content
-            )
-        except httpx.TransportError as error:
-            return error
+                said = await self._http.request(
+                    call.method, call.path, params=call.params, headers=call.headers, content=call.content
+                )
+                return call.read(said)
+            except (httpx.TransportError, RequestError) as error:
+                await asyncio.sleep(retries.pause(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Self, TypeVar
@@ -13,7 +12,7 @@ from stream_lsh.client import calls
 from stream_lsh.client.calls import Call, Id, Part
 from stream_lsh.client.errors import RequestError
 from stream_lsh.client.events import PATH, SILENT_SECONDS, Event, Feed
-from stream_lsh.client.exchange import Outcome, exchange
+from stream_lsh.client.retries import Retries
 from stream_lsh.serve.schemas import (
     Backup,
     Comparison,
@@ -205,7 +204,7 @@ class Client:
                         yield from feed.events(block)
             except (httpx.TransportError, RequestError) as error:
                 lost = error
-            time.sleep(feed.pause(lost))
+            time.sleep(feed.retries.pause(lost))
 
     def stats(self, seconds: int = 0) -> Stats:
         """The index, the service and its counts. seconds: how many of the last seconds are listed."""
@@ -226,24 +225,12 @@ class Client:
             call = part.following
 
     def _result(self, call: Call[T]) -> T:
-        steps = exchange(call, self._attempts, random.random)
-        outcome: Outcome = None
-        seconds = next(steps)
+        retries = Retries(f"{call.method} {call.path}", self._attempts)
         while True:
-            if seconds is None:
-                outcome = self._sent(call)
-            else:
-                time.sleep(seconds)
             try:
-                seconds = steps.send(outcome)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-
-    def _sent(self, call: Call[T]) -> Outcome:
-        try:
-            return self._http.request(
-                call.method, call.path, params=call.params, headers=call.headers, content=call.content
-            )
-        except httpx.TransportError as error:
-            return error
+                said = self._http.request(
+                    call.method, call.path, params=call.params, headers=call.headers, content=call.content
+                )
+                return call.read(said)
+            except (httpx.TransportError, RequestError) as error:
+                time.sleep(retries.pause(error))

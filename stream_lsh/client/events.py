@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import httpx
-
-from stream_lsh.client.errors import RequestError, Unreachable
-from stream_lsh.client.exchange import RETRIED, pause
+from stream_lsh.client.retries import Retries
 
 PATH = "/v1/events"
 SILENT_SECONDS = 45.0  # without a line, after which the connection is lost; the service sends one each 15 seconds
@@ -40,12 +36,12 @@ class Feed:
 
     Attributes:
         place: after which the stream continues; None = from now on.
+        retries: of a stream that was lost.
     """
 
     def __init__(self, place: str | None, attempts: int) -> None:
         self.place = place
-        self._attempts = attempts
-        self._failures = 0
+        self.retries = Retries(f"GET {PATH}", attempts)
         self._fields: dict[str, str] = {}
         self._begun: list[bytes] = []  # of a line without its end
 
@@ -58,25 +54,13 @@ class Feed:
     def events(self, block: bytes) -> Iterator[Event]:
         """The events that end in the next bytes of the stream. Ids may have characters that end lines in Unicode, so
         only a newline ends a line."""
-        self._failures = 0
+        self.retries.failures = 0
         end, *others = block.split(b"\n")
         self._begun.append(end)
         for begin in others:
             line, self._begun = b"".join(self._begun), [begin]
             if (event := self._event(line.decode())) is not None:
                 yield event
-
-    def pause(self, lost: RequestError | httpx.TransportError | None) -> float:
-        """Seconds until the stream is begun again. lost: why it ended; None: the service has ended it.
-
-        Raises:
-            RequestError, Unreachable: it is not begun again.
-        """
-        error = lost if isinstance(lost, RequestError) else Unreachable(f"GET {PATH}: {lost or 'the stream ended'!r}")
-        self._failures += 1
-        if self._failures >= self._attempts or (isinstance(error, RequestError) and error.status not in RETRIED):
-            raise error
-        return pause(self._failures, error, random.random)
 
     def _event(self, line: str) -> Event | None:
         """The event that ends with a line without its newline, if one does."""

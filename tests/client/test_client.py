@@ -19,8 +19,8 @@ from support.raw_clients import serving
 from support.serving import JSON, Serving
 
 from stream_lsh.client import AsyncClient, Client, RequestError, Unreachable, VerdictPending, calls
-from stream_lsh.client.calls import KEYED_BYTES, add_lines, stats
-from stream_lsh.client.exchange import exchange
+from stream_lsh.client.calls import KEYED_BYTES, add_lines
+from stream_lsh.client.retries import Retries
 
 TEXT = "The council has voted for the {0} bridge over the {0} river; work begins in {0} and takes two {1}."
 
@@ -187,21 +187,19 @@ def test_lost_answer_counts_once(served: Serving, kind: Callable[[str], Any]) ->
 
 
 def test_requests_are_repeated_with_pauses() -> None:
-    def answer(status: int, **headers: str) -> httpx.Response:
+    def refused(status: int, **headers: str) -> RequestError:
         problem = {"type": "/problems/x", "title": "x", "status": status, "code": "x", "detail": "x"}
-        return httpx.Response(status, json=problem, headers=headers)
+        return calls.problem_of(httpx.Response(status, json=problem, headers=headers))
 
-    steps = exchange(stats(0), 3, lambda: 1.0)
-    assert next(steps) is None and steps.send(httpx.ConnectError("no")) == 0.25
-    assert next(steps) is None and steps.send(answer(429, **{"Retry-After": "7"})) == 7.5
-    with pytest.raises(Unreachable):
-        assert next(steps) is None and steps.send(httpx.ReadTimeout("late"))
-    refused = exchange(stats(0), 3, lambda: 1.0)
+    retries = Retries("GET /v1/stats", 3, lambda: 1.0)
+    assert retries.pause(httpx.ConnectError("no")) == 0.25
+    assert retries.pause(refused(429, **{"Retry-After": "7"})) == 7.5
+    with pytest.raises(Unreachable, match=r"GET /v1/stats: ReadTimeout\('late'\)"):
+        retries.pause(httpx.ReadTimeout("late"))
     with pytest.raises(RequestError):
-        assert next(refused) is None and refused.send(answer(403))
-    proxied = exchange(stats(0), 1, lambda: 1.0)
+        Retries("GET /v1/stats", 3).pause(refused(403))
     with pytest.raises(RequestError) as error:
-        assert next(proxied) is None and proxied.send(httpx.Response(502, text="<html>"))
+        Retries("GET /v1/stats", 1).pause(calls.problem_of(httpx.Response(502, text="<html>")))
     assert (error.value.status, error.value.code) == (502, "unknown")
 
 
