@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -15,6 +15,7 @@ from stream_lsh.cli.options import COMMON, KAFKA, KAFKA_SECTIONS, RUNNING, load_
 from stream_lsh.kafka.run.logs import LEVELS
 from stream_lsh.kafka.settings import KafkaSettings
 
+Result = TypeVar("Result")
 CONNECTION = KAFKA_SECTIONS[KAFKA]
 PIPELINE = (*CONNECTION, *COMMON, "groups")
 """Settings that a command has to share with the workers."""
@@ -62,12 +63,19 @@ def pipeline_command(
 def of_pipeline(settings: KafkaSettings) -> KafkaSettings:
     """These settings; those that are not given are the pipeline's, which its topic `state` has."""
     # Here, because they take the Kafka client with them.
-    from stream_lsh.kafka.client.connection import admin, explained
+    from stream_lsh.kafka.client.connection import admin
     from stream_lsh.kafka.consumer.state import with_recorded
 
     async def read() -> KafkaSettings:
         async with admin(settings):  # says why no broker is usable
             return await with_recorded(settings)
 
+    return result_of(settings, read())
+
+
+def result_of(settings: KafkaSettings, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of work with Kafka. Its errors are a BrokerError in plain words."""
+    from stream_lsh.kafka.client.connection import explained
+
     with explained(settings):
-        return asyncio.run(read())
+        return asyncio.run(work)

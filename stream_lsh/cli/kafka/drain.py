@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command
+from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command, result_of
 from stream_lsh.cli.options import RUNNING, quiet_option
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
@@ -39,13 +37,11 @@ signers pause until --resume, also in workers that start later. Documents wait i
     ],
 )  # fmt: skip
 def drain(settings: KafkaSettings, resume: bool, timeout: float, quiet: bool) -> None:
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import drain as tool
 
     settings = of_pipeline(settings)
     if resume:
-        with explained(settings):
-            paused = asyncio.run(tool.resume(settings))
+        paused = result_of(settings, tool.resume(settings))
         click.echo("the signers read again" if paused else "the signers do not pause: nothing to resume")
         return
     said: list[str] = []
@@ -58,8 +54,7 @@ def drain(settings: KafkaSettings, resume: bool, timeout: float, quiet: bool) ->
     async def run() -> tool.Standing:
         return await tool.follow(settings, await tool.begin(settings), timeout, report)
 
-    with explained(settings):
-        found = asyncio.run(run())
+    found = result_of(settings, run())
     whole = "" if found.forward is not None else ", but for what forward would do, which has never run"
     click.echo(
         f"drained: {count(found.documents, 'document')} read, each with its verdict and its outputs{whole}; "

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from stream_lsh.cli.extra import PACKAGES, require_kafka
 from stream_lsh.cli.failures import complain, set_resumes
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.kafka.command import log_level_option
+from stream_lsh.cli.kafka.command import log_level_option, result_of
 from stream_lsh.cli.kafka.tail import FOLDED, OUTPUTS
 from stream_lsh.cli.options import (
     COMMON,
@@ -104,11 +104,9 @@ def reindex(
 
 
 def _from_documents(settings: KafkaSettings, new: KafkaSettings, quiet: bool) -> Work:
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools.reindex import follow, prepare
 
-    with explained(new):
-        goal = asyncio.run(prepare(new))
+    goal = result_of(new, prepare(new))
     if goal.deleted and not quiet:
         complain(
             f"retention has deleted {count(goal.deleted, 'document')} of {new.documents_topic}: they are not in the "
@@ -118,11 +116,9 @@ def _from_documents(settings: KafkaSettings, new: KafkaSettings, quiet: bool) ->
 
 
 def _from_changelog(settings: KafkaSettings, new: KafkaSettings, quiet: bool) -> Work:
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools.from_changelog import RESTORING, look, restore
 
-    with explained(new):
-        changelogs = asyncio.run(look(settings, new))
+    changelogs = result_of(new, look(settings, new))
     total = None if changelogs.accepted is None else changelogs.accepted.documents
     return RESTORING, total, lambda stop, report: restore(changelogs, new, stop, report)
 

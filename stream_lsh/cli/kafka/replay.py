@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 
 import click
 
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command, result_of
 from stream_lsh.cli.options import RUNNING
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import count
@@ -54,12 +53,10 @@ def replay(
     settings: KafkaSettings, reason: tuple[str, ...], since: datetime | None, until: datetime | None, most: int,
     from_beginning: bool, dry_run: bool,
 ) -> None:  # fmt: skip
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools.replay import Wanted, replay
 
     wanted = Wanted(frozenset(reason), _milliseconds(since), _milliseconds(until), most)
-    with explained(settings):
-        counts = asyncio.run(replay(settings, wanted, from_beginning=from_beginning, dry_run=dry_run))
+    counts = result_of(settings, replay(settings, wanted, from_beginning=from_beginning, dry_run=dry_run))
     sent = ", ".join(f"{number:,} {name}" for name, number in counts.sent.most_common())
     done = "would be sent again" if dry_run else "sent again"
     click.echo(f"{count(counts.sent.total(), 'document')} {done}{f': {sent}' if sent else ''}")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command, result_of
 from stream_lsh.cli.options import RUNNING
 from stream_lsh.documents.times import milliseconds, moment
 from stream_lsh.errors import StreamLshError, UsageError
@@ -42,19 +40,17 @@ place in the log, and waits until the sequencer has read it.""",
 )  # fmt: skip
 @click.argument("time")
 def set_stream_time(settings: KafkaSettings, time: str, yes: bool, timeout: float) -> None:
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import stream_time as tool
 
     try:
         to = milliseconds(time)
     except ValueError as error:
         raise UsageError(f"TIME: {error}") from None
-    with explained(settings):
-        if not yes:
-            change = asyncio.run(tool.look(settings, to))
-            click.echo(f"stream time: {moment(change.before)}, then {moment(to)}")
-            raise UsageError("nothing was changed; give --yes to set stream time back")
-        change, read = asyncio.run(tool.set_back(settings, to, timeout))
+    if not yes:
+        change = result_of(settings, tool.look(settings, to))
+        click.echo(f"stream time: {moment(change.before)}, then {moment(to)}")
+        raise UsageError("nothing was changed; give --yes to set stream time back")
+    change, read = result_of(settings, tool.set_back(settings, to, timeout))
     click.echo(f"stream time: {moment(change.before)}, then {moment(to)}")
     if not read:
         raise StreamLshError(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 
 import click
 
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command
+from stream_lsh.cli.kafka.command import PIPELINE, pipeline_command, result_of
 from stream_lsh.cli.options import RUNNING
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -38,17 +37,14 @@ change in the changelog of a shard cannot be skipped, because everything after i
 @click.argument("partition", type=click.IntRange(min=0))
 @click.argument("offset", type=click.IntRange(min=0))
 def skip(settings: KafkaSettings, topic: str, partition: int, offset: int, yes: bool) -> None:
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import skip as tool
 
-    with explained(settings):
-        unread = asyncio.run(tool.look(settings, topic, partition, offset))
+    unread = result_of(settings, tool.look(settings, topic, partition, offset))
     when = datetime.fromtimestamp(unread.timestamp / 1000, UTC).isoformat(sep=" ", timespec="seconds")
     click.echo(f"{unread.place.topic}, partition {partition}, offset {offset}: {size(unread.size)}, {when}")
     click.echo(f"cannot be read: {unread.why}")
     click.echo(f"lost without it: {unread.lost}")
     if not yes:
         raise UsageError("nothing was changed; give --yes to have this record passed over")
-    with explained(settings):
-        asyncio.run(tool.skip(settings, unread))
+    result_of(settings, tool.skip(settings, unread))
     click.echo("it is passed over when its reader starts; start the worker again")

@@ -15,7 +15,7 @@ import click
 
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.group import Option
-from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command
+from stream_lsh.cli.kafka.command import PIPELINE, of_pipeline, pipeline_command, result_of
 from stream_lsh.cli.options import RUNNING
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
@@ -76,18 +76,14 @@ def status(settings: KafkaSettings, once: bool, as_json: bool, workers: str, ser
     firsts = places(workers)
     if serve is not None and (once or as_json or firsts):
         raise UsageError("--serve does not end, and asks no worker: leave out --once, --json and --workers")
-    from stream_lsh.kafka.client.connection import explained
-
     settings = of_pipeline(settings)
     if serve is not None:
         require_kafka("prometheus_client", "aiohttp")
         from stream_lsh.kafka.tools.exporter import exporting
 
-        with explained(settings):
-            asyncio.run(exporting(settings, serve))
+        result_of(settings, exporting(settings, serve))
     elif once or as_json or not sys.stdout.isatty():
-        with explained(settings):
-            report = asyncio.run(_once(settings, firsts))
+        report = result_of(settings, _once(settings, firsts))
         if as_json:
             click.echo(json.dumps(asdict(report)))
         else:
@@ -95,8 +91,7 @@ def status(settings: KafkaSettings, once: bool, as_json: bool, workers: str, ser
 
             click.echo("\n".join(lines(report, _title(settings))))
     else:
-        with explained(settings):
-            asyncio.run(_watch(settings, firsts))
+        result_of(settings, _watch(settings, firsts))
 
 
 async def _once(settings: KafkaSettings, firsts: Sequence[tuple[str, int]]) -> Report:

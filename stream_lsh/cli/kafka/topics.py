@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stream_lsh.cli.group import Group, Option
-from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command
+from stream_lsh.cli.kafka.command import CONNECTION, pipeline_command, result_of
 from stream_lsh.cli.options import KAFKA_SECTIONS, TOPICS
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wording import aligned, duration, plain_table, size
@@ -92,11 +91,9 @@ def show(settings: KafkaSettings, as_json: bool) -> None:
 
 
 def _run(settings: KafkaSettings, action: str, as_json: bool) -> None:
-    from stream_lsh.kafka.client.connection import explained
     from stream_lsh.kafka.tools import topics as kafka_topics
 
-    with explained(settings):
-        states = asyncio.run(getattr(kafka_topics, action)(settings))
+    states = result_of(settings, getattr(kafka_topics, action)(settings))
     if as_json:
         for state in states:
             click.echo(json.dumps(record(state, settings)))
