@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ import click
 
 from stream_lsh.cli.failures import complain
 from stream_lsh.cli.group import Command, Option
-from stream_lsh.cli.marked import marked
 from stream_lsh.cli.options import OUTPUTS, SIMILARITY, index_option, quiet_option
 from stream_lsh.cli.progress import progress_display
 from stream_lsh.cli.running import STANDARD, chosen_inputs
@@ -23,6 +22,8 @@ from stream_lsh.errors import InputError, UsageError
 from stream_lsh.wording import count, plain_table
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from stream_lsh import Match
     from stream_lsh.settings.model import Settings
 
@@ -307,3 +308,33 @@ def show(matches: Sequence[Match], text: str = "") -> None:
             console.print(Text(f"\n{match.id}"))
         for line in marked(text, match.evidence["passages"]):
             console.print(line)
+
+
+SHOWN = 3
+"""Passages of a match that are shown, the longest."""
+AROUND = 40  # characters before and behind a passage
+MOST = 240  # characters of a passage; the middle of a longer one is left out
+STYLE = "bold black on yellow"
+
+
+def marked(text: str, passages: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
+    """The longest passages of a text, each a line or two; `newer` says where each begins and ends in it."""
+    from rich.text import Text
+
+    for passage in passages[:SHOWN]:
+        begin, end = passage["newer"]
+        there = "-".join(f"{place:,}" for place in passage["older"])
+        line = Text(f"    {passage['words']} words, there at {there}: ", style="dim")
+        line.append(("..." if begin > AROUND else "") + _flat(text[max(0, begin - AROUND) : begin]), style="dim")
+        line.append(_shortened(_flat(text[begin:end])), style=STYLE)
+        line.append(_flat(text[end : end + AROUND]) + ("..." if end + AROUND < len(text) else ""), style="dim")
+        yield line
+
+
+def _flat(text: str) -> str:
+    """In one line."""
+    return "".join(" " if character.isspace() else character for character in text)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MOST else f"{text[: MOST // 2]} ... {text[-MOST // 2 :]}"

@@ -16,12 +16,11 @@ from stream_lsh.embedded.erasure import ENDING_SECONDS
 from stream_lsh.embedded.feed import Argument, Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
-from stream_lsh.embedded.last_choice import LastChoice
+from stream_lsh.embedded.last_choice import LastChoice, write_again
 from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.published import published
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, InputCount, Progress, Rejected, Summary, WindowReport
-from stream_lsh.embedded.rewriting import write_again
 from stream_lsh.embedded.signals import postponed
 from stream_lsh.embedded.sink import Sink
 from stream_lsh.embedded.source_positions import SourcePositions

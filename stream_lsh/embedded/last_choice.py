@@ -1,9 +1,9 @@
-"""The last choice of a finished run (`--final`): the documents that are kept at its end, read again from the inputs."""
+"""Outputs written anew from the inputs; the last choice of a finished run (`--final`): what is kept at its end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.feed import Source
+from stream_lsh.embedded.inputs import Input
 from stream_lsh.embedded.journal import Entry, Journal
+from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.outputs import STANDARD, check_free, is_there
-from stream_lsh.embedded.rewriting import write_again
 from stream_lsh.embedded.signals import postponed
-from stream_lsh.embedded.sink import Sink
+from stream_lsh.embedded.sink import Removal, Sink
 from stream_lsh.embedded.targets import Missing, place_of, targets_of, unpacked
-from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.errors import InputError, StoreError, UsageError
 from stream_lsh.index.rows.layout import DELETED, DROPPED, FLAGS, OF, REPRESENTATIVE, SEQ
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import name_key
@@ -126,3 +127,50 @@ def _kept(shard: Shard) -> NDArray[np.int64]:
         others = others[shard.rows.deleted_rows.marks_of(others) & np.uint64(1) == 0]
         found += [block[own, SEQ].astype(np.int64), shard.stored.at(np.sort(others))[:, SEQ].astype(np.int64)]
     return np.unique(np.concatenate(found))
+
+
+def write_again(
+    missing: Sequence[Missing], inputs: Mapping[str, Input], journal: Journal, sink: Sink, check: Callable[[], None]
+) -> None:
+    """Write what outputs lack.
+
+    Args:
+        inputs: by their names in the index. check: called now and then, raises what ends it.
+
+    Raises:
+        InputError: an input cannot be read, or is not what was read before. OutputError.
+    """
+    with_unique: dict[str, list[Entry]] = {}
+    for entry, names in missing:
+        if "unique" in names:
+            with_unique.setdefault(entry.input, []).append(entry)
+    readers = {
+        name: inputs[name].again([(entry.begin, entry.end) for entry in entries])
+        for name, entries in with_unique.items()
+    }
+    for entry, names in missing:
+        check()
+        for name in names:
+            if name == "unique":
+                _write_unique(entry, inputs[entry.input], readers[entry.input], journal, sink)
+            else:
+                sink.put(name, journal.lines(entry, name))
+
+
+def _write_unique(entry: Entry, input: Input, lines: Iterator[Lines], journal: Journal, sink: Sink) -> None:
+    removed: list[Removal] = []
+    if entry.removals:
+        removed = list(zip(entry.removals, journal.lines(entry, "unique").splitlines(keepends=True), strict=True))
+    done, documents = 0, len(entry.kept)
+    while done < documents:
+        part = next(lines, None)
+        end = documents + 1 if part is None else done + len(part.starts)
+        kept = np.flatnonzero(entry.kept[done:end])
+        if part is None or end > documents or not part.rejected.keys().isdisjoint(kept.tolist()):
+            raise InputError(
+                f"{input.name} is not what was read before, behind line {entry.begin.line:,}, or max_document_bytes is "
+                "smaller now: put both back as they were, or add --only-new."
+            )
+        here = [(i - done, line) for i, line in removed if done <= i < end]
+        sink.put_kept(part, kept, here)
+        done = end

@@ -1,4 +1,4 @@
-"""Connections of clients: their number, the size of their headers, and their time limits.
+"""Connections of clients: their number, the size of their headers, their time limits, and refusals before any app.
 
 This is the only module that overrides parts of uvicorn. `tests/serve/test_connection.py` compares these parts with the
 installed version.
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import http
+from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from stream_lsh.embedded.often import Often
 from stream_lsh.serve.problems import MEDIA_TYPE, Problem
-from stream_lsh.serve.refusals import Refusals
+from stream_lsh.serve.request_log import LOG
 
 HEADER_BYTES = 64 << 10  # limit of the request line, headers and trailers together
 HEADER_SECONDS = 10.0  # time limit for the request line and headers
@@ -30,6 +34,33 @@ HEALTH = ("/health/live", "/health/ready")
 _FIELD_BYTES = 4  # colon, space and line end of a header
 _KEY = "connection"
 _CROWDED = f"the service has {CONNECTIONS:,} requests in progress; try again in a second"
+
+
+LOG_SECONDS = 10.0  # between two lines about refusals with the same status
+
+
+class Refusals:
+    """The refusals of a server.
+
+    Attributes:
+        count: called for each refusal; None until there is a service.
+    """
+
+    def __init__(self) -> None:
+        self.count: Callable[[], None] | None = None
+        self._often = Often(LOG_SECONDS)
+        self._unsaid: Counter[int] = Counter()
+
+    def add(self, status: int, client: str) -> None:
+        """Count a refusal. client: its address, for the log."""
+        if self.count is not None:
+            self.count()
+        self._unsaid[status] += 1
+        if self._often.due(status):
+            LOG.info(
+                "time=%s request=- token=- client=%s method=- route=- status=%d requests=%d",
+                datetime.now(UTC).isoformat(timespec="milliseconds"), client, status, self._unsaid.pop(status),
+            )  # fmt: skip
 
 
 class Connections:

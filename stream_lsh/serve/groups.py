@@ -12,13 +12,25 @@ from stream_lsh.embedded.group_query import GroupQuery, MemberQuery, Moment, NoT
 from stream_lsh.errors import UsageError
 from stream_lsh.serve import openapi
 from stream_lsh.serve.cursors import bad_cursor, cursor_of, read_cursor
-from stream_lsh.serve.filters import Cursor, MinTotal, Since, Source, Until, moment, source_filter
+from stream_lsh.serve.filters import (
+    AT_ONCE,
+    Budget,
+    Cursor,
+    MinTotal,
+    Q,
+    Since,
+    Source,
+    Until,
+    Words,
+    moment,
+    shown,
+    source_filter,
+)
 from stream_lsh.serve.headline import UNKNOWN
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import JSON
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.schemas import Group, Groups
-from stream_lsh.serve.search import AT_ONCE, Budget, Q, Words, shown
 from stream_lsh.serve.security import READ, Served
 
 MOST_ROWS = 10_000

@@ -14,13 +14,12 @@ from stream_lsh.serve import openapi
 from stream_lsh.serve.cursors import bad_cursor, cursor_of, read_cursor
 from stream_lsh.serve.event_filter import EventFilter
 from stream_lsh.serve.events import MOST_READ, Event
-from stream_lsh.serve.filters import Cursor, Source, moment, source_filter
+from stream_lsh.serve.filters import AT_ONCE, Budget, Cursor, Q, Source, Words, moment, shown, source_filter
 from stream_lsh.serve.headline import UNKNOWN, Headline
 from stream_lsh.serve.interface import Interface
 from stream_lsh.serve.openapi import JSON
 from stream_lsh.serve.problems import Problem
 from stream_lsh.serve.schemas import Pairs
-from stream_lsh.serve.search import AT_ONCE, Budget, Q, Words, shown
 from stream_lsh.serve.security import READ, Served
 
 MOST_PAIRS = 1000

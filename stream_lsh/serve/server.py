@@ -19,8 +19,7 @@ from stream_lsh.embedded.signals import Signals
 from stream_lsh.errors import StreamLshError
 from stream_lsh.index.store.files import open_files, raise_limit
 from stream_lsh.serve.address import Address, Certificate
-from stream_lsh.serve.connection import CONNECTIONS, Connections, Limited, Server
-from stream_lsh.serve.refusals import Refusals
+from stream_lsh.serve.connection import CONNECTIONS, Connections, Limited, Refusals, Server
 from stream_lsh.serve.starting import STOP_SECONDS, Starting
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, LineInput, chec
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
 from stream_lsh.errors import InputError, UsageError
-from stream_lsh.webfeeds.address import Turns, wrong_with
 from stream_lsh.webfeeds.entries import Entry, entries_of
-from stream_lsh.webfeeds.fetching import Answer, Limits, Validators, visit
+from stream_lsh.webfeeds.fetching import Answer, Limits, Turns, Validators, visit, wrong_with
 from stream_lsh.webfeeds.log import FeedLog, FeedState
 from stream_lsh.wording import duration
 

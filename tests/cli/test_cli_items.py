@@ -14,7 +14,7 @@ from support.commands import figures, run
 from support.json_lines import read_lines, write_lines
 from support.missing import extra
 
-from stream_lsh.cli.marked import STYLE, marked
+from stream_lsh.cli.query import STYLE, marked
 from stream_lsh.settings.model import Settings
 
 VECTORS = ("--measure", "cosine", "--dimensions", "3", "--threshold", "0.9")

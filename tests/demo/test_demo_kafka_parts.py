@@ -13,8 +13,7 @@ from stream_lsh.alerts.rules import read_rules
 from stream_lsh.cli import main
 from stream_lsh.demo.feed import feed_lines
 from stream_lsh.demo.findings import Findings
-from stream_lsh.demo.news import news
-from stream_lsh.demo.on_kafka import connection, settings_in
+from stream_lsh.demo.on_kafka import connection, news, settings_in
 from stream_lsh.errors import UsageError
 from stream_lsh.kafka.settings import KafkaSettings
 

@@ -16,11 +16,10 @@ from support import commands
 
 from stream_lsh.demo import desks
 from stream_lsh.demo.diary import show
-from stream_lsh.demo.event import happen, report
 from stream_lsh.demo.feed import LEAST, Entry
 from stream_lsh.demo.stories import Diary, judged, run_week
 from stream_lsh.demo.story import Desk, Topic, slots
-from stream_lsh.demo.week import COPIES, DAY, END, FOLLOW_UP, REPORT, SINGLE, START, Week, make_week
+from stream_lsh.demo.week import COPIES, DAY, END, FOLLOW_UP, REPORT, SINGLE, START, Week, happen, make_week, report
 from stream_lsh.evaluation.clusters import agreement
 
 TOPICS = [

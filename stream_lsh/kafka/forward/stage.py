@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, UnknownTopicOrPartitionError
 
 from stream_lsh.errors import StoreError
@@ -24,7 +25,6 @@ from stream_lsh.kafka.consumer.group_member import GroupMember, OutOfRange
 from stream_lsh.kafka.consumer.position import all_committed, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.state import Commits, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
-from stream_lsh.kafka.forward.assignor import PairedAssignor
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
 from stream_lsh.kafka.names import Topics, wanted
@@ -269,3 +269,30 @@ class ForwardStage(Stage):
                     async with asyncio.timeout(1):
                         documents = await consumer.position(source.documents)
                         source.reached(documents, await consumer.position(source.verdicts))
+
+
+class _Common:
+    """A cluster in which every topic has just the partitions that all topics have."""
+
+    def __init__(self, cluster: Any, topics: Iterable[str]) -> None:
+        self._partitions = set.intersection(*(set(cluster.partitions_for_topic(topic) or ()) for topic in topics))
+
+    def partitions_for_topic(self, _: str) -> set[int]:
+        return self._partitions
+
+
+class PairedAssignor(RangePartitionAssignor):  # type: ignore[misc]  # aiokafka has no types
+    """A range assignor that treats topics together.
+
+    Kafka's range assignor assigns each topic separately. While documents has more partitions than verdicts, a member
+    would get different partitions of the two.
+
+    It has the name of Kafka's assignor, because members of version 0.1 only know that one. Offering both does not work:
+    aiokafka joins the group once per assignor, and two members may expel each other for minutes.
+    """
+
+    @classmethod
+    def assign(cls, cluster: Any, members: Mapping[str, Any]) -> Any:
+        """A share for each member, as `RangePartitionAssignor`."""
+        topics = {topic for member in members.values() for topic in member.subscription}
+        return super().assign(_Common(cluster, topics), members)
