@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.feed import file_input
 from stream_lsh.embedded.inputs import Input
+from stream_lsh.embedded.pipeline import Stage
 from stream_lsh.errors import BrokerError
 from stream_lsh.kafka.client.clients import Throttle, drop_producer
 from stream_lsh.kafka.client.connection import admin, cause, client_options, explain
@@ -366,39 +366,10 @@ class _Allowance:
 
 
 async def _in_thread(items: Iterator[Item]) -> AsyncIterator[Item]:
-    """The items of an iterator that may block (on a pipe), read in a thread, at most one item ahead.
-
-    It is a daemon thread: a thread that waits for a pipe cannot be interrupted, and must not keep the program from
-    ending.
-    """
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Queue[Item | BaseException | None] = asyncio.Queue()
-    room = threading.Semaphore(2)
-    ended = False
-
-    def hand_over(item: Item | BaseException | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(ready.put_nowait, item)
-
-    def work() -> None:
-        try:
-            for item in items:
-                hand_over(item)
-                room.acquire()
-                if ended:
-                    return
-        except BaseException as error:  # is raised to the consumer of the items
-            hand_over(error)
-        else:
-            hand_over(None)
-
-    threading.Thread(target=work, name="stream-lsh-reader", daemon=True).start()
+    """The items of an iterator that may block (on a pipe), read in a thread, at most one item ahead."""
+    stage = Stage(items, "stream-lsh-reader", 1)
     try:
-        while (item := await ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-            room.release()
+        while found := await asyncio.to_thread(stage.take, 1):
+            yield found[0]
     finally:
-        ended = True
-        room.release()
+        stage.stop()
