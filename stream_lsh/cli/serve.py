@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -169,32 +169,9 @@ its deletions to the service.""",
 )  # fmt: skip
 @click.pass_context
 def serve(
-    context: click.Context,
-    /,
-    kafka: bool,
-    host: str,
-    port: int,
-    token_file: Path | None,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    origins: tuple[str, ...],
-    hosts: tuple[str, ...],
-    proxies: tuple[str, ...],
-    backup_folder: Path | None,
-    max_body: int,
-    max_documents: int,
-    max_waiting: int,
-    max_waiting_bytes: int,
-    min_free_bytes: int,
-    keep_events: int,
-    answer_seconds: float,
-    groups: bool | None,
-    rules: Path | None,
-    webhooks: Path | None,
-    folder: Path | None,
-    quiet: bool,
-    **_: object,
-) -> None:
+    context: click.Context, /, kafka: bool, host: str, port: int, token_file: Path | None,
+    tls_certificate: Path | None, tls_key: Path | None, quiet: bool, **given: Any,
+) -> None:  # fmt: skip
     if context.invoked_subcommand is not None:
         return
     _check(context, kafka)
@@ -213,7 +190,7 @@ def serve(
             f"{token_file}"
         )
     tokens = Tokens(token_file) if token_file is not None else None
-    trusted = tuple(network_of(text) for text in proxies)
+    trusted = tuple(network_of(text) for text in given["proxies"])
     listening, address = listen(address)
     if not quiet:
         complain(f"{address.url} is starting; requests get 503 until it is ready")
@@ -223,18 +200,16 @@ def serve(
     from stream_lsh.serve.interface import Limits
 
     limits = Limits(
-        max_body, max_documents, max_waiting, keep_events, origins=origins, hosts=hosts, proxies=trusted,
-        answer_seconds=answer_seconds, free_bytes=min_free_bytes,
-        waiting_bytes=max_waiting_bytes,
+        given["max_body"], given["max_documents"], given["max_waiting"], given["keep_events"], given["origins"],
+        given["hosts"], trusted, given["answer_seconds"], given["min_free_bytes"], given["max_waiting_bytes"],
     )  # fmt: skip
     logging.basicConfig(format="stream-lsh: %(message)s", level=logging.WARNING)
     logging.getLogger("stream_lsh").setLevel(logging.ERROR if quiet else logging.INFO)
     if kafka:
         logging.getLogger("stream_lsh.kafka").setLevel(logging.ERROR)  # what it means for the service is said by it
-        what, made = _pipeline(context, tokens, limits, folder)
+        what, made = _pipeline(context, tokens, limits)
     else:
-        assert folder is not None, "`_check` has seen to it"
-        what, made = str(folder), _index(context, folder, groups, rules, webhooks, tokens, limits, backup_folder)
+        what, made = str(given["folder"]), _index(context, tokens, limits)
 
     def started(url: str) -> None:
         if not quiet:
@@ -260,36 +235,33 @@ def _check(context: click.Context, kafka: bool) -> None:
             raise UsageError(f"{option} is for {where}")
 
 
-def _index(
-    context: click.Context, folder: Path, groups: bool | None, rules: Path | None, webhooks: Path | None,
-    tokens: Tokens | None, limits: Limits, backups: Path | None,
-) -> Made:  # fmt: skip
+def _index(context: click.Context, tokens: Tokens | None, limits: Limits) -> Made:
     """What makes the service of an index."""
     from stream_lsh.alerts.receivers import read_receivers
     from stream_lsh.alerts.rules import read_rules
     from stream_lsh.serve.service import Service
 
-    settings = load_settings(context, defaults=bound(stored_answers(folder), context.params["measure"]))
+    given = context.params
+    folder, rules, webhooks = given["folder"], given["rules"], given["webhooks"]
+    settings = load_settings(context, defaults=bound(stored_answers(folder), given["measure"]))
     if webhooks is not None and rules is None:
         raise UsageError("--webhooks sends the alerts of rules: give --rules FILE, too")
     found = read_rules(rules) if rules is not None else ()
     receivers = read_receivers(webhooks, found) if webhooks is not None else ()
     return lambda failed: Service(
-        settings, folder, groups=groups, rules=found, receivers=receivers, tokens=tokens, limits=limits,
-        backups=backups, failed=failed,
+        settings, folder, groups=given["groups"], rules=found, receivers=receivers, tokens=tokens, limits=limits,
+        backups=given["backup_folder"], failed=failed,
     )  # fmt: skip
 
 
-def _pipeline(
-    context: click.Context, tokens: Tokens | None, limits: Limits, folder: Path | None
-) -> tuple[str, Made]:  # fmt: skip
-    """What is served of a pipeline, and what makes the service. folder: of a copy of the shards, for checks."""
+def _pipeline(context: click.Context, tokens: Tokens | None, limits: Limits) -> tuple[str, Made]:
+    """What is served of a pipeline, and what makes the service."""
     from stream_lsh.serve.pipeline.service import PipelineService
 
     settings = load_settings(context, KafkaSettings)
     what = f"the pipeline {settings.topic_prefix} on {settings.bootstrap_servers}"
     return what, lambda failed: PipelineService(
-        settings, tokens=tokens, limits=limits, failed=failed, folder=folder
+        settings, tokens=tokens, limits=limits, failed=failed, folder=context.params["folder"]
     )  # fmt: skip
 
 
