@@ -19,15 +19,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.audit.rows import KEPT, ranks
 from stream_lsh.documents.times import NO_TIME
-from stream_lsh.embedded.group_store import (
-    FACT,
-    FIRST_MEMBER,
-    MEMBER,
-    decoded,
-    group_of,
-    members_key,
-    row,
-)
+from stream_lsh.embedded.group_store import FACT, FIRST_MEMBER, MEMBER, decoded, group_of, members_key, row
 from stream_lsh.embedded.pending import Readable
 from stream_lsh.index.store.rocksdb import FIRST_MEMBERS, MEMBERS, Store
 

@@ -282,10 +282,7 @@ def as_text(
     for name, what in (
         ("unknown_documents", "left out because a document is missing"),
         ("below_threshold_in_file", "left out because they are below the threshold"),
-        (
-            "not_to_match",
-            f"left out because they differ in a field to match within ({within})",
-        ),
+        ("not_to_match", f"left out because they differ in a field to match within ({within})"),
         ("different_similarity", "with another similarity than by these shingles"),
     ):
         if notes.get(name):

@@ -22,13 +22,7 @@ def dead_letter(
         raw: its bytes without the newline. Bytes that are not UTF-8 are in base64 under `original_base64`.
         size: its full size if `raw` is only its beginning; the letter then has `truncated` and `size`.
     """
-    letter: dict[str, object] = {
-        "reason": reason,
-        "detail": detail,
-        "input": input,
-        "line": line,
-        "offset": offset,
-    }
+    letter: dict[str, object] = {"reason": reason, "detail": detail, "input": input, "line": line, "offset": offset}
     try:
         # A character that was cut at the end is omitted.
         original, used = codecs.utf_8_decode(raw, "strict", size is None)

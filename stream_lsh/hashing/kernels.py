@@ -60,8 +60,7 @@ word_at, half_at = _loads(64), _loads(32)
 
 
 _pread: Any = numba.types.ExternalFunction(
-    "pread",
-    numba.types.intp(numba.types.int32, numba.types.uintp, numba.types.uintp, numba.types.int64),
+    "pread", numba.types.intp(numba.types.int32, numba.types.uintp, numba.types.uintp, numba.types.int64)
 )
 
 

@@ -59,9 +59,7 @@ class Tally:
             registry=registry,
         )  # fmt: skip
         self._refused = Counter(
-            "stream_lsh_serve_refused",
-            "Requests refused: too much waited, or no valid HTTP.",
-            registry=registry,
+            "stream_lsh_serve_refused", "Requests refused: too much waited, or no valid HTTP.", registry=registry
         )
         for name, text, function in (
             ("serve_next_seq", "Seq of the next document.", seq),

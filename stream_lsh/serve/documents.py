@@ -246,12 +246,7 @@ async def delete_document(
     dependencies=[READ],
     responses=openapi.answer(Document, "the document", 404, 409, 410, 422, 429),
 )
-async def get_document(
-    id: Id,
-    service: Served,
-    id_type: IdType = "text",
-    text: Text = False,
-) -> Response:
+async def get_document(id: Id, service: Served, id_type: IdType = "text", text: Text = False) -> Response:
     """A document: its first verdict, its group, and whether it is kept or dropped."""
     service.intake.admit_read()
     found = await service.document(_id(id, "id") if id_type == "json" else id, text=text)

@@ -29,9 +29,7 @@ message of the stopped role names topic, partition and offset.
 The command shows the record, and what is lost without it. With --yes its reader skips it from the next start on: start
 the worker again. The command needs the settings of the workers. Bytes of other programs are skipped without it. A
 change in the changelog of a shard cannot be skipped, because everything after it depends on it.""",
-    params=[
-        Option(["--yes"], is_flag=True, section=RUNNING, help="skip the record; default: only show it"),
-    ],
+    params=[Option(["--yes"], is_flag=True, section=RUNNING, help="skip the record; default: only show it")],
 )
 @click.argument("topic", type=click.Choice(TOPICS), metavar="|".join(TOPICS))
 @click.argument("partition", type=click.IntRange(min=0))

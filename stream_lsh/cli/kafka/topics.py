@@ -32,11 +32,7 @@ stream-lsh kafka topics show --topic-prefix news --json
 COLUMNS = ("topic", "partitions", "replicas", "kept", "cleanup", "largest record", "state")
 
 
-@click.group(
-    cls=Group,
-    examples=CREATE_EXAMPLES + SHOW_EXAMPLES,
-    help="Make the topics of the pipeline, or show them.",
-)
+@click.group(cls=Group, examples=CREATE_EXAMPLES + SHOW_EXAMPLES, help="Make the topics of the pipeline, or show them.")
 def topics() -> None:
     pass
 

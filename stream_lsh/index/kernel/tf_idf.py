@@ -24,15 +24,7 @@ from stream_lsh.hashing.bits import popcount
 from stream_lsh.hashing.kernels import far, njit
 from stream_lsh.index.kernel.candidates import pop, push
 from stream_lsh.index.kernel.containment import share
-from stream_lsh.index.kernel.document_frequency import (
-    BITMAP,
-    OWN_SLOTS,
-    count,
-    idf_of,
-    most_rare,
-    slot_of,
-    weigh_among,
-)
+from stream_lsh.index.kernel.document_frequency import BITMAP, OWN_SLOTS, count, idf_of, most_rare, slot_of, weigh_among
 from stream_lsh.index.kernel.live_rows import read_live
 from stream_lsh.index.kernel.replace import NO_TIME, time_of
 from stream_lsh.index.kernel.row_access import copy_words, in_ring, same_hash, word

@@ -140,12 +140,7 @@ def _cause_of(cancelled: asyncio.CancelledError) -> Exception:
     return next(iter(ours + errors_found), None) or Failed("a call to Kafka was cancelled")
 
 
-async def keep_running(
-    make: Callable[[], Stage],
-    stop: asyncio.Event,
-    settings: KafkaSettings,
-    probe: Probe,
-) -> None:
+async def keep_running(make: Callable[[], Stage], stop: asyncio.Event, settings: KafkaSettings, probe: Probe) -> None:
     """Run a role again and again until `stop` is set.
 
     After a temporary failure it waits 0.1 s to 5 s and begins again. The delay and the time until it gives up are reset

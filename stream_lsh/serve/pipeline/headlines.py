@@ -26,10 +26,7 @@ class Headlines:
     """
 
     def __init__(
-        self,
-        settings: KafkaSettings,
-        known: Callable[[str | int], dict[str, Any]],
-        crowded: Callable[[str], Problem],
+        self, settings: KafkaSettings, known: Callable[[str | int], dict[str, Any]], crowded: Callable[[str], Problem]
     ) -> None:
         self._settings = settings
         self._known = known
