@@ -12,31 +12,12 @@ from stream_lsh.families.items import ItemSigner
 from stream_lsh.families.levenshtein import EditSigner
 from stream_lsh.families.passages import Passages
 from stream_lsh.families.sampled import SampledSigner
-from stream_lsh.families.signer import Signed, Signer
+from stream_lsh.families.signer import Signer
+from stream_lsh.families.signer import Signs as Signs
 from stream_lsh.families.terms import StoryWords, TermSigner
 from stream_lsh.families.weights import WeightsSigner
 from stream_lsh.hashing.siphash import KEY_BYTES
 from stream_lsh.text.settings import SigningSettings
-
-
-class Signs(Protocol):
-    """Signs documents, given as texts or as the texts that represent items. Threads may share one.
-
-    Attributes:
-        key: uint64[2], of the fingerprints and of the scopes' hashes.
-    """
-
-    settings: SigningSettings
-    key: NDArray[np.uint64]
-
-    def sign(
-        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
-        want_signatures: bool = True,
-    ) -> Signed:  # fmt: skip
-        """Sign documents that end at `ends` in `texts`, see `Signer.sign`."""
-
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """What documents are compared by: words, and offsets int64[n + 1] in them."""
 
 
 class Explains(Protocol):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_lsh.documents.items import length_of
 from stream_lsh.families.components import components_of
 from stream_lsh.families.measure import WIDTH
-from stream_lsh.families.signer import Signed, set_apart
+from stream_lsh.families.signer import Signed, Signs, set_apart
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash128
@@ -26,7 +26,7 @@ from stream_lsh.text.settings import SigningSettings
 _PLANES, _LINES, _OFFSETS = (np.uint64(start) for start in (0x13198A2E03707344, 0xA4093822299F31D0, 0x082EFA98EC4E6C88))
 
 
-class ItemSigner:
+class ItemSigner(Signs):
     """Signs documents that are vectors or bit vectors. Threads may share one.
 
     In place of shingles it returns the item: the numbers of a vector as the bits of float64, the words of a bit vector.
@@ -64,11 +64,6 @@ class ItemSigner:
             counts[there] = len(words) // max(1, len(items))
             offsets = np.concatenate(([0], np.cumsum(counts)))
         return Signed(sizes, fingerprints, signatures, words, offsets)
-
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The items as words, and offsets int64[n + 1] in them."""
-        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
-        return signed.shingles, signed.offsets
 
     def _decode(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The items, float32[m, dimensions] or uint8[m, dimensions / 8], and the numbers of their documents."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.families.components import components_of
 from stream_lsh.families.measure import COUNT_BITS, PIECE_BITS, shifts
-from stream_lsh.families.signer import Signed, set_apart
+from stream_lsh.families.signer import Signed, Signs, set_apart
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.bits import SEED_BAND, SEED_COMPONENT, SEED_LENGTH, SEED_MIX, SEED_TAIL, fold_multiply
 from stream_lsh.hashing.kernels import njit
@@ -113,7 +113,7 @@ def _cut(n, hashes, powers, pieces, looked, filler, signature):  # type: ignore[
         signature[_FIRST + k] = np.uint32(fold_multiply(value, SEED_MIX) >> np.uint64(32))
 
 
-class EditSigner:
+class EditSigner(Signs):
     """Signs short texts. Threads may share one. In place of shingles it returns the code points of the normalised
     text."""
 
@@ -149,8 +149,3 @@ class EditSigner:
         if not want_shingles:
             total, offsets = 0, np.empty(0, np.int64)
         return Signed(sizes, fingerprints, signatures, points[:total], offsets)
-
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The code points of the normalised texts, and offsets int64[n + 1] in them."""
-        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
-        return signed.shingles, signed.offsets

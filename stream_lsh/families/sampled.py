@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.families.containment import SIGNATURE_BYTES
-from stream_lsh.families.signer import Signed, Signer, set_apart
+from stream_lsh.families.signer import Signed, Signer, Signs, set_apart
 from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES
@@ -19,7 +19,7 @@ _SAMPLED = 1 << 16  # range of the bits of a shingle's hash that decide whether 
 _LOW = np.uint64(_SAMPLED - 1)
 
 
-class SampledSigner:
+class SampledSigner(Signs):
     """Signs texts whose keys are sampled shingles. Threads may share one.
 
     A signature has two words: one that is zero without a scope, and the number of the document's keys, which is filled
@@ -42,10 +42,6 @@ class SampledSigner:
             set_apart(signatures[:, :SCOPE_BYTES], signed.fingerprints, scopes)
             signatures[signed.sizes == 0] = 0
         return replace(signed, signatures=signatures)
-
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """As `Signer.shingle`."""
-        return self._signer.shingle(texts, ends)
 
 
 @njit(allocates=True)

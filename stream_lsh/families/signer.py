@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,29 @@ def _sign(  # type: ignore[no-untyped-def]
     return base
 
 
-class Signer:
+class Signs(Protocol):
+    """Signs documents, given as texts or as the texts that represent items. Threads may share one.
+
+    Attributes:
+        key: uint64[2], of the fingerprints and of the scopes' hashes.
+    """
+
+    settings: SigningSettings
+    key: NDArray[np.uint64]
+
+    def sign(
+        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
+        want_signatures: bool = True,
+    ) -> Signed:  # fmt: skip
+        """Sign documents that end at `ends` in `texts`, see `Signer.sign`."""
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """What documents are compared by: words, and offsets int64[n + 1] in them."""
+        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
+        return signed.shingles, signed.offsets
+
+
+class Signer(Signs):
     """Makes the shingles and signatures of texts, as `measure = "jaccard"` uses them: `Signer(Settings().signing)`.
 
     It holds tables only, so threads may share one.

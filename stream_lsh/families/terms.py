@@ -21,7 +21,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
-from stream_lsh.families.signer import Signed
+from stream_lsh.families.signer import Signed, Signs
 from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, bits_of, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
@@ -211,7 +211,7 @@ def _sign(  # type: ignore[no-untyped-def]
     return base
 
 
-class TermSigner:
+class TermSigner(Signs):
     """Signs documents in batches by their terms. Threads may share one.
 
     A signature is what a row has of a document: STORY_TERMS terms, the heaviest first. The index fills it in, because
@@ -247,11 +247,6 @@ class TermSigner:
             terms = scoped(terms, offsets, scopes)
             signatures[:, :1] = (scopes & _TERM_MASK)[:, None]
         return Signed(sizes, fingerprints, signatures, terms if want_shingles else terms[:0], offsets)
-
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The terms of texts that end at `ends`, and offsets int64[n + 1] in them."""
-        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
-        return signed.shingles, signed.offsets
 
 
 def scoped(terms: NDArray[np.uint64], offsets: NDArray[np.int64], scopes: NDArray[np.uint64]) -> NDArray[np.uint64]:

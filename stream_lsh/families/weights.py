@@ -18,7 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.families.components import components_of
-from stream_lsh.families.signer import Signed, set_apart
+from stream_lsh.families.signer import Signed, Signs, set_apart
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.bits import SEED_COMPONENT, SEED_MIX, SEED_ROUND, fold_multiply
 from stream_lsh.hashing.kernels import njit
@@ -32,7 +32,7 @@ _GRAIN = 2.0**20  # random numbers are multiples of 1 / _GRAIN
 _BISECTIONS = 60
 
 
-class WeightsSigner:
+class WeightsSigner(Signs):
     """Signs sets, given as the texts of `documents.weights`. Threads may share one.
 
     In place of shingles it returns the hash of each element and the bits of its weight, ordered by hash.
