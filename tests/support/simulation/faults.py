@@ -189,10 +189,10 @@ def disk_full(hit: Hit) -> Outcome:
     async def again() -> None:
         faults.pipeline.full.discard(worker.folder)
         worker.stop()
-        while not worker.ended.done():
-            if worker.process.killed:
-                return  # another fault has started it again
+        while not worker.ended.done() and not worker.process.killed:
             await asyncio.sleep(0.1)
+        if worker.process.killed or worker not in faults.workers:
+            return  # another fault has started it again
         faults.filled.append(worker.ended)
         faults.workers[faults.workers.index(worker)] = faults.pipeline.start(*worker.roles, folder=worker.folder)
 
