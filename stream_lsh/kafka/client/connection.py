@@ -73,12 +73,13 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
     """Options that every aiokafka client needs to reach the brokers: servers, TLS and login.
 
-    From the first call on, all consumers of this process can read any header name.
+    From the first call on, all consumers of this process can read any header name, and join groups with metadata.
 
     Raises:
         UsageError: a certificate, key or token is unusable. The message names the setting.
     """
     private.read_any_header()
+    private.join_with_metadata()
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),
         "security_protocol": settings.security_protocol,

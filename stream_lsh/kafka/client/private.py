@@ -8,6 +8,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.consumer import consumer as consumers
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import CorruptRecordException, KafkaConnectionError
@@ -143,6 +144,25 @@ def parts_of_producer(producer: AIOKafkaProducer) -> list[Close]:
     producer._closed = True
     # The sender is first: its requests need the client to end properly.
     return [*([producer._sender.close] if producer._sender is not None else []), producer.client.close]
+
+
+class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no types
+    """A group member that knows the partitions of its topics before it joins."""
+
+    async def _do_rejoin_group(self, subscription: Any) -> bool:
+        # If the request for metadata is lost, aiokafka joins all the same. As the leader it would assign nothing to any
+        # member, until it asks again five minutes later.
+        for topic in subscription.topics:
+            await self._client._wait_on_metadata(topic)
+        return bool(await super()._do_rejoin_group(subscription))
+
+
+def join_with_metadata() -> None:
+    """Make all consumers of this process wait for the metadata of their topics before they join a group.
+
+    They raise UnknownTopicOrPartitionError if it does not come within the time limit of a request.
+    """
+    consumers.GroupCoordinator = _Coordinator
 
 
 # -- header names that are not UTF-8: Kafka accepts them, but aiokafka cannot read past a record that has one --------

@@ -431,6 +431,10 @@ class Recovery(recovery.Recovery):
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         async with self._beginning:
+            # Faust ignores a rebalance or a stop that interrupts the reading of the changelog, and calls this as at the
+            # end.
+            if self._handed_over(generation_id):
+                return
             await super().on_recovery_completed(generation_id)
             self._recovered = generation_id
             if not self._handed_over(generation_id):

@@ -144,8 +144,10 @@ def store(tmp_path: Path) -> Any:
 async def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
     monkeypatch: pytest.MonkeyPatch, handed_over: str
 ) -> None:  # fmt: skip
-    """A rebalance has begun, the next assignment is not there yet: the generation is still the old one."""
+    """A rebalance has begun, the next assignment is not there yet: the generation is still the old one. Faust says that
+    a recovery has ended, too, when a rebalance interrupts it: shards would be activated that lack changes."""
     answering: list[set[int]] = []
+    activated = False
     app: Any = SimpleNamespace(
         hand_overs=3, consumer_generation_id=7, should_stop=False, answer_for=answering.append
     )  # fmt: skip
@@ -154,6 +156,8 @@ async def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
         self.active_tps = {TP("changelog", 0)}
 
     async def completed(self: Any, generation_id: int) -> None:
+        nonlocal activated
+        activated = True
         if handed_over == "meanwhile":
             app.hand_overs += 1
 
@@ -167,6 +171,7 @@ async def test_a_recovery_that_ends_after_a_hand_over_makes_no_flows(
         app.hand_overs += 1
     await found.on_recovery_completed(7)
     assert answering == ([{0}] if handed_over == "never" else [])
+    assert activated == (handed_over != "before")
 
 
 async def test_recovered_shard_answers_before_others(monkeypatch: pytest.MonkeyPatch) -> None:

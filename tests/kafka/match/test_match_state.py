@@ -17,7 +17,6 @@ from support.kafka.replica_play import stream
 from support.kafka.stages import until, warm
 from support.simulation.pipeline import InOwnLoop
 from support.simulation.runner import simulated
-from support.simulation.shrinking import Schedule
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import client_options
@@ -139,9 +138,7 @@ def counted(probe: Probe, reason: str) -> float:
     return value
 
 
-# With the seeds 0 and 8 the third app gets no shards: its two predecessors are still in its process, which a worker's
-# app never has.
-@simulated(seeds=0, and_schedules=[Schedule(1), Schedule(2)])
+@simulated()
 async def test_what_is_no_frame_and_what_is_no_change_is_passed_over(broker: Any, prefix: str, tmp_path: Path) -> None:
     """With a disk and without; everything else is answered as if it had never been."""
     settings = settings_for(broker, prefix, tmp_path, **PATIENT)

@@ -1,20 +1,23 @@
 """A whole pipeline under faults that aim: each fault meets each state of each role, and nothing is lost or waits."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
 from support.kafka import plain
+from support.simulation import wire
 from support.simulation.cluster import Cluster
 from support.simulation.coverage import Triple
 from support.simulation.faults import Faults, aims
 from support.simulation.feeding import feed
+from support.simulation.network import GOOD, Fault, Outcome
 from support.simulation.pipeline import ROLES, Pipeline
 from support.simulation.runner import simulated
 from support.simulation.shrinking import Schedule
-from support.simulation.world import World
+from support.simulation.world import Process, World
 
-from stream_lsh.errors import StoreError
+from stream_lsh.errors import StoreError, StreamLshError
 from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.consumer.position import commit_alone, offset_lost
 from stream_lsh.kafka.run.restarts import Failed
@@ -60,8 +63,32 @@ async def test_whatever_happens_the_outputs_are_the_embedded_engines(world: Worl
             worker.stop()
         for ended in [*faults.drained, *(worker.ended for worker in workers)]:
             await ended
+        for error in (ended.exception() for ended in faults.filled):
+            assert error is None or (isinstance(error, StreamLshError) and "make room on the disk" in str(error))
         pipeline.check()
         return faults.met
+    finally:
+        pipeline.clear()
+
+
+@pytest.mark.long
+@simulated()
+async def test_no_role_waits_when_its_first_metadata_are_lost(world: World, cluster: Cluster) -> None:
+    """Found in match: the only member of its group assigned nothing to itself, for five minutes."""
+    pipeline, lost = Pipeline(world, cluster, **plain.SURE, partitions=PARTITIONS, frame_documents=8), set[str]()
+
+    def lose(process: Process, head: wire.Head, ask: dict[str, Any]) -> Outcome:
+        if process is not worker.process or head.name != "Metadata" or not ask["topics"] or head.client in lost:
+            return GOOD
+        lost.add(head.client)
+        return Outcome(Fault.LOST)
+
+    try:
+        await pipeline.create_topics()
+        worker = pipeline.start()
+        cluster.network.fault = lose
+        await feed(world, cluster, pipeline.topics.documents, plain.history(8, PARTITIONS, world.seed), 20)
+        await pipeline.finish([worker], 60)
     finally:
         pipeline.clear()
 

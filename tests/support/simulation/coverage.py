@@ -41,6 +41,8 @@ REACHED: Mapping[str, Sequence[str]] = {
 """The states that a fault can meet in each role."""
 OF_TRANSACTIONS = "aborted", "fenced"
 """Faults that only meet roles with transactions."""
+OF_DISKS = ("disk_full",)
+"""Faults that only meet match: of these roles it alone writes to its disk."""
 
 
 def triples(faults: Iterable[str]) -> list[Triple]:
@@ -50,7 +52,7 @@ def triples(faults: Iterable[str]) -> list[Triple]:
         for fault in faults
         for role, states in REACHED.items()
         for state in states
-        if "opening" in states or fault not in OF_TRANSACTIONS
+        if ("opening" in states or fault not in OF_TRANSACTIONS) and (role == "match" or fault not in OF_DISKS)
     ]
 
 

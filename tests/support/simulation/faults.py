@@ -7,6 +7,7 @@ A fault is a function of what it meets (`Hit`); it returns what becomes of the r
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import shutil
 from collections.abc import Callable, Mapping
@@ -71,6 +72,7 @@ class Faults:
     Attributes:
         workers: as they are now; one that was killed has a successor in its place.
         met: what has happened, where.
+        drained, filled: the ends of workers that were asked to stop, and of those whose disk was full.
     """
 
     def __init__(self, pipeline: Pipeline, workers: list[Worker], aims: list[Aim]) -> None:
@@ -80,8 +82,10 @@ class Faults:
         self.met: list[Triple] = []
         self.slowed: dict[Process, float] = {}  # until when
         self.drained: list[asyncio.Future[None]] = []
+        self.filled: list[asyncio.Future[None]] = []
         self._seen: dict[Process, _Seen] = {}
         self._open = 0
+        self._tasks: list[asyncio.Task[None]] = []
         pipeline.cluster.network.fault = self._decide
 
     @property
@@ -97,14 +101,16 @@ class Faults:
         return self._seen.setdefault(process, _Seen())
 
     def later(self, seconds: float, call: Callable[[], object]) -> None:
-        """Do it so much later; until then the faults are not over."""
+        """Do it so much later; until it is done the faults are not over."""
         self._open += 1
 
-        def done() -> None:
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            if inspect.isawaitable(found := call()):
+                await found
             self._open -= 1
-            call()
 
-        self.world.main.loop.call_later(seconds, done)
+        self._tasks.append(self.world.main.loop.create_task(wait()))
 
     def replace(self, worker: Worker, folder: Path | None) -> None:
         """Kill a worker, and start it again a while later with this folder; nothing, if another has taken its place."""
@@ -172,6 +178,25 @@ def disk_older(hit: Hit) -> Outcome:
     if worker.folder.exists():
         shutil.copytree(worker.folder, older, dirs_exist_ok=True)
     faults.later(faults.chance.uniform(0.5, LONGEST), lambda: faults.replace(worker, older))
+    return GOOD
+
+
+def disk_full(hit: Hit) -> Outcome:
+    """For a while; then there is room, and the worker is started again with its disk."""
+    faults, worker = hit.faults, hit.worker
+    faults.pipeline.full.add(worker.folder)
+
+    async def again() -> None:
+        faults.pipeline.full.discard(worker.folder)
+        worker.stop()
+        while not worker.ended.done() and not worker.process.killed:
+            await asyncio.sleep(0.1)
+        if worker.process.killed or worker not in faults.workers:
+            return  # another fault has started it again
+        faults.filled.append(worker.ended)
+        faults.workers[faults.workers.index(worker)] = faults.pipeline.start(*worker.roles, folder=worker.folder)
+
+    faults.later(faults.chance.uniform(0.5, LONGEST), again)
     return GOOD
 
 
@@ -296,7 +321,7 @@ def compacted(hit: Hit) -> Outcome:
 FAULTS: Mapping[str, Callable[[Hit], Outcome]] = {
     one.__name__: one
     for one in (
-        killed, disk_lost, disk_older, drained, joined, frozen, slow, clock_jumped, lost, answer_lost, late,
+        killed, disk_lost, disk_older, disk_full, drained, joined, frozen, slow, clock_jumped, lost, answer_lost, late,
         served_late, throttled, moved, node_gone, session_ended, aborted, fenced, compacted,
     )
 }  # fmt: skip

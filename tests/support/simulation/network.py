@@ -7,6 +7,7 @@ so a lost request or answer ends it, and the client asks again over another one.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import struct
 from collections.abc import Callable
@@ -65,7 +66,7 @@ class Transport(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         if not self.closed:
-            self._there = max(self._there, Clock.now + self.network.world.latency())
+            self._there = _after(self._there, Clock.now + self.network.world.latency())
             self.network.loop.call_at(self._there, self._arrived, bytes(data))
 
     def _arrived(self, data: bytes) -> None:
@@ -101,7 +102,7 @@ class Transport(asyncio.Transport):
             if outcome.fault is not None:
                 return self._broken(head, outcome.fault)
             if fields is not None and not self.closed:
-                self._back = max(self._back, Clock.now + network.world.latency() + outcome.late)
+                self._back = _after(self._back, Clock.now + network.world.latency() + outcome.late)
                 self.loop.call_at(self._back, self._deliver, wire.encoded(head, fields))
             network.loop.call_soon(self._next)
             return None
@@ -148,6 +149,11 @@ class Transport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 0) if name in ("sockname", "peername") else default
+
+
+def _after(before: float, time: float) -> float:
+    """The time, or one just after `before`: timers of the same time fall due in any order."""
+    return max(math.nextafter(before, math.inf), time)
 
 
 class Network:

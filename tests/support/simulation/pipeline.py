@@ -9,10 +9,12 @@ import asyncio
 import pkgutil
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from stream_lsh.index.store.errors import output_error, state_error
+from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.kafka.match.faust_driver import ConsumerThread
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.process import STAGES, Job, run_roles
@@ -28,6 +30,7 @@ from support.simulation.world import Process, World
 
 MEMORY = Path("/dev/shm")
 ROLES = ("sign", "sequence", "match", "judge", "forward")
+_FULL = "IO error: No space left on device: While appending to file"
 CLASSES = {role: pkgutil.resolve_name(path) for role, path in STAGES.items()}
 
 
@@ -50,16 +53,42 @@ class InOwnLoop:
         """The loop stays until its process ends."""
 
 
+def _limit_disks(full: Callable[[Path], bool]) -> None:
+    """Let stores on full disks fail as RocksDB does: one that could not write writes nothing until it is opened again.
+    Each seed has a process of its own."""
+    write, opened, failed = Store.write, Store.__init__, set[int]()
+
+    def opening(store: Store, path: Path, **given: Any) -> None:
+        failed.discard(id(store))
+        if full(path) and not given.get("read_only"):
+            raise state_error(path, Exception(_FULL))
+        opened(store, path, **given)
+
+    def writing(store: Store, *given: Any, **named: Any) -> None:
+        if full(store.path):
+            failed.add(id(store))
+        if id(store) in failed:
+            raise output_error(store.path, Exception(_FULL))
+        write(store, *given, **named)
+
+    Store.__init__, Store.write = opening, writing  # type: ignore[method-assign]
+
+
 class Pipeline:
     """A pipeline and its workers.
 
     Args:
         given: settings.
+
+    Attributes:
+        full: data folders on disks without room.
     """
 
     def __init__(self, world: World, cluster: Cluster, **given: Any) -> None:
         self.world, self.cluster = world, cluster
         ConsumerThread.Worker = InOwnLoop
+        self.full: set[Path] = set()
+        _limit_disks(lambda path: not self.full.isdisjoint(path.parents))
         self._folder = Path(tempfile.mkdtemp(prefix="simulation-", dir=MEMORY if MEMORY.is_dir() else None))
         self._given = {
             "bootstrap_servers": cluster.bootstrap, "topic_prefix": "sim", "session_timeout_ms": 6000,

@@ -1,0 +1,80 @@
+"""Kafka loses records that the pipeline needs: a role says so by name, or the outputs are right; never neither."""
+
+import asyncio
+
+import pytest
+from support.kafka import plain
+from support.simulation.cluster import Cluster
+from support.simulation.feeding import feed
+from support.simulation.pipeline import ROLES, Pipeline
+from support.simulation.runner import simulated
+from support.simulation.world import World
+
+from stream_lsh.errors import StoreError
+
+PARTITIONS, N, LATER, RATE = 2, 32, 8, 4
+PATIENCE = 80.0  # virtual seconds
+READERS = {
+    "documents": "sign", "signatures": "sequence", "frames": "match", "changelog": "match", "matches": "judge",
+    "verdicts": "forward", "state": "judge",
+}  # fmt: skip
+"""The topics, and the role that the loss meets: frozen, killed or at work."""
+NAMED = (
+    "is ignored until what is missing before it has come", "a position is no longer in its topic: sim.",
+    "its worker sends it again when it begins again",
+)  # fmt: skip
+"""Warnings after which a role goes on, and waits for what is lost."""
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=2, most=28, nodes=3)
+async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
+    """An unclean election, which the settings allow, or retention, takes the records of a topic."""
+    chance, topic = world.chance, list(READERS)[world.seed % len(READERS)]
+    # Retention never deletes records of `state`. Nothing notices yet that verdicts are lost before forward reads them.
+    role, unclean = READERS[topic], topic == "state" or (world.seed // len(READERS) % 2 == 0 and topic != "verdicts")
+    pipeline = Pipeline(
+        world, cluster, **plain.SURE, allow_weak_topics=["min.insync.replicas", "unclean.leader.election.enable"],
+        partitions=PARTITIONS, frame_documents=4, decision_lag=16,
+    )  # fmt: skip
+    name = getattr(pipeline.topics, topic)
+
+    def warned() -> bool:
+        return any(text in line for text in NAMED for line in world.warnings)
+
+    try:
+        await pipeline.create_topics()
+        workers = {role: pipeline.start(role) for role in ROLES}
+        history = plain.history(N + LATER, PARTITIONS, world.seed)
+        feeding = world.process("producer").start(feed(world, cluster, pipeline.topics.documents, history[:N], RATE))
+        await asyncio.sleep(chance.uniform(3, 9))
+        state, worker = chance.choice(["frozen", "killed", "at work"]), workers[role]
+        if state == "frozen":
+            worker.process.freeze()
+        elif state == "killed":
+            worker.process.kill()
+        await asyncio.sleep(chance.uniform(0, 6))
+        if unclean:
+            for partition in range(len(cluster.topics[name].logs)):
+                cluster.lose_tail((name, partition), chance.randint(1, 4))
+        else:
+            await pipeline.delete_records(topic)
+        await asyncio.sleep(chance.uniform(0, 6))
+        worker.process.thaw()
+        if state == "killed":
+            workers[role] = pipeline.start(role, folder=worker.folder)
+        await feeding
+        await feed(world, cluster, pipeline.topics.documents, history[N:], RATE)
+        try:
+            await pipeline.finish(list(workers.values()), PATIENCE)
+        except StoreError as error:
+            assert any(word in str(error) for word in (name, "changelog", "frames topic")), error
+            return
+        except AssertionError:
+            assert warned(), world.warnings
+            return
+        if topic != "documents" or not warned():  # the oracle knows no documents that were lost
+            pipeline.check()
+    finally:
+        pipeline.clear()
