@@ -73,13 +73,14 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
     """Options that every aiokafka client needs to reach the brokers: servers, TLS and login.
 
-    From the first call on, all consumers of this process can read any header name, and join groups with metadata.
+    From the first call on, all consumers of this process can read any header name, and wait for what they need to know
+    as members of groups.
 
     Raises:
         UsageError: a certificate, key or token is unusable. The message names the setting.
     """
     private.read_any_header()
-    private.join_with_metadata()
+    private.mend_group_members()
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),
         "security_protocol": settings.security_protocol,

@@ -11,8 +11,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import consumer as consumers
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import CorruptRecordException, KafkaConnectionError
+from aiokafka.errors import CorruptRecordException, KafkaConnectionError, NotCoordinatorForGroupError, for_code
 from aiokafka.producer import sender
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.record.default_records import DefaultRecordBatch, _DefaultRecordBatchPy
 from aiokafka.record.memory_records import _MemoryRecordsPy
 
@@ -147,7 +148,8 @@ def parts_of_producer(producer: AIOKafkaProducer) -> list[Close]:
 
 
 class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no types
-    """A group member that knows the partitions of its topics before it joins."""
+    """A group member that knows the partitions of its topics before it joins, and does not take an error for "nothing
+    is committed"."""
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
         # If the request for metadata is lost, aiokafka joins all the same. As the leader it would assign nothing to any
@@ -156,11 +158,23 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no t
             await self._client._wait_on_metadata(topic)
         return bool(await super()._do_rejoin_group(subscription))
 
+    async def _send_req(self, request: Any) -> Any:
+        # While a coordinator loads or moves, the error is at the top level of the response, which aiokafka ignores. It
+        # would read from auto_offset_reset on. It asks again after a retriable error.
+        response = await super()._send_req(request)
+        if isinstance(request, OffsetFetchRequest) and response.error_code:
+            error = for_code(response.error_code)
+            if error is NotCoordinatorForGroupError:
+                self.coordinator_dead()
+            raise error(f"committed offsets of the group {self.group_id}")
+        return response
 
-def join_with_metadata() -> None:
-    """Make all consumers of this process wait for the metadata of their topics before they join a group.
 
-    They raise UnknownTopicOrPartitionError if it does not come within the time limit of a request.
+def mend_group_members() -> None:
+    """Make all consumers of this process members of their groups as `_Coordinator` has it.
+
+    They raise UnknownTopicOrPartitionError if the metadata of their topics do not come within the time limit of a
+    request.
     """
     consumers.GroupCoordinator = _Coordinator
 
