@@ -369,7 +369,9 @@ class KafkaSettings(Settings):
                     f"measure = {self.measure} needs document_format = 'json'; the values of 'text' are texts, not "
                     f"{self.item.plural}"
                 )
-            for name in ("envelope", "set_field", "time_field", "match_within", "deleted_field", "source_field"):
+            for name in (
+                "envelope", "set_field", "time_field", "match_within", "deleted_field", "source_field", "rank_field"
+            ):  # fmt: skip
                 if getattr(self, name):
                     raise ValueError(
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "
