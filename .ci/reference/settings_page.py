@@ -128,8 +128,9 @@ MORE = {
     "shingles": "[How to choose it](../how-to/choose-a-threshold.md#shingles).",
     "normalize": "[What each does](../how-to/choose-a-threshold.md#shingles).",
     "verify": "`signature` needs no texts in the index.",
-    "keep": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept). Kafka has `first` only.",
-    "keep_per": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept). Not on Kafka.",
+    "keep": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept). All but `first` need one "
+    "shard.",
+    "keep_per": "[Which copy is kept](../explanation/how-matching-works.md#which-copy-is-kept). It needs one shard.",
     "on_conflict": "[Updates and deletions](../how-to/update-and-delete.md).",
     "envelope": "[Change events and CloudEvents](../how-to/connect-your-topic.md#change-events-and-cloudevents).",
     "id_field": "`a.b` is the field `b` in the object `a`, unless there is a field `a.b`.",

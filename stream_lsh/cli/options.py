@@ -45,7 +45,7 @@ SECTIONS = {
 }  # fmt: skip
 SETTINGS = tuple(name for names in SECTIONS.values() for name in names)
 SECTIONS[GROUPS] = ("source_field",)  # embedded of dedup only
-COMMON = (*(name for name in SETTINGS if name not in (*KEEP, *PER)), "source_field")
+COMMON = (*SETTINGS, "source_field")
 OF_TOPICS = ("partitions", "replication_factor", "unique_timestamps")
 """What only `topics create` looks at."""
 # Those of `KafkaSettings`. Passwords are no options: every user of the machine could read them.

@@ -93,11 +93,11 @@ class Columns:
         """
         if isinstance(self.scopes, np.ndarray):
             return self.scopes
-        return _hashes(self.scopes, key) if self.scopes else np.empty(0, np.uint64)
+        return hashes_of(self.scopes, key) if self.scopes else np.empty(0, np.uint64)
 
     def source_hashes(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """uint64[n], the hashes of the sources under the same key. All documents without a source have one."""
-        return _hashes(self.sources or [b""] * len(self), key)
+        return hashes_of(self.sources or [b""] * len(self), key)
 
     def part(self, begin: int, end: int) -> Columns:
         """The documents [begin, end)."""
@@ -189,5 +189,6 @@ def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:
     return b"".join(encoded), np.array([*accumulate(map(len, encoded))], np.int64)
 
 
-def _hashes(texts: Sequence[bytes], key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def hashes_of(texts: Sequence[bytes], key: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """uint64[n], the hashes of scopes or sources under a key."""
     return siphash128(b"".join(texts), np.cumsum(list(map(len, texts)), dtype=np.int64), key)[:, 1].copy()

@@ -269,23 +269,13 @@ class KafkaSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _keeps_first(self) -> KafkaSettings:
-        for name in ("keep", "keep_per"):
-            if (value := getattr(self, name)) not in ("first", None):
-                raise ValueError(
-                    f"{name} = {value!r} is for an index of this machine; on Kafka the first copy is kept: leave it "
-                    "out, or use dedup, serve or the Python API"
-                )
-        return self
-
-    @model_validator(mode="after")
     def _grouped(self) -> KafkaSettings:
         if self.groups and self.compare_with != "kept":
             raise ValueError(
                 "groups: only under compare_with = 'kept' there are any: what was dropped for one document"
             )
         for name in ("source_field", "alerts"):
-            if not self.groups and getattr(self, name) is not None:
+            if not self.groups and getattr(self, name) is not None and (name == "alerts" or self.keep_per is None):
                 raise ValueError(
                     f"{name} = {str(getattr(self, name))!r} is for groups: set groups = true too, or leave it out"
                 )
@@ -379,7 +369,9 @@ class KafkaSettings(Settings):
                     f"measure = {self.measure} needs document_format = 'json'; the values of 'text' are texts, not "
                     f"{self.item.plural}"
                 )
-            for name in ("envelope", "set_field", "time_field", "match_within", "deleted_field", "source_field"):
+            for name in (
+                "envelope", "set_field", "time_field", "match_within", "deleted_field", "source_field", "rank_field"
+            ):  # fmt: skip
                 if getattr(self, name):
                     raise ValueError(
                         f"{name} = {getattr(self, name)!r} needs document_format = 'json'; the values of 'text' have "

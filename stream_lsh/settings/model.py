@@ -391,6 +391,11 @@ class Settings(BaseModel):
         return self.on_conflict == "update"
 
     @property
+    def marks_rows(self) -> bool:
+        """Whether a row may be deleted or superseded later."""
+        return self.updates or self.keep != "first"
+
+    @property
     def most_rows(self) -> int:
         """Rows that a document may come to: one more posts a new representative."""
         return 2 if self.updates else 1

@@ -250,7 +250,10 @@ class Pipeline:
 
     def _forward(self, verdict: Record, now: int) -> None:
         document = self._log.last(self.topics.documents)
-        unique, letters = forwarded([Joined(document, read_verdict(verdict, self.topics.documents))])
+        unique, letters = forwarded(
+            [Joined(document, read_verdict(verdict, self.topics.documents))],
+            json_keys=self.settings.key_is_id == "json",
+        )
         self._publish(self.topics.unique, verdict.partition, unique, now)
         self._publish(self.topics.dead_letters, verdict.partition, letters, now)
 

@@ -44,7 +44,7 @@ class Base:
 
     Attributes:
         values: by key of the store.
-        deleted_rows: the deleted ones of these rows (`deleted_rows.newly_deleted`).
+        deleted_rows: the marked ones of these rows (`deleted_rows.newly_marked`).
         facts: where a snapshot begins: `segments`, their numbers and first rows, and `answered`, the last frame whose
             reply is not needed any more. Where it ends: `erased`, the number of erased versions, and `at`, when it
             began (seconds since 1970).

@@ -67,7 +67,7 @@ class Change:
         values: rows, ids, texts and source positions by key of the store.
         reply: the shard's reply, which cannot be computed again once later frames are stored.
         late: the provisional rows behind the frame, with several shards and `kept`.
-        deleted_rows: deleted rows (`deleted_rows.newly_deleted`), with updates.
+        deleted_rows: marks of rows (`deleted_rows.newly_marked`), with updates or `keep`.
         seen: with a window.
         waits: JSON of the facts for the erase queue, b"" = none.
     """
@@ -91,7 +91,7 @@ class Change:
             b"C", VERSION, settings.fingerprint,
             [
                 head, *join_values(self.values), self.reply,
-                *([LATE.pack(*self.late)] if self.late else []), *([self.deleted_rows] if settings.updates else []),
+                *([LATE.pack(*self.late)] if self.late else []), *([self.deleted_rows] if settings.marks_rows else []),
                 *([self.seen.encode()] if self.seen else []), *([self.waits] if self.waits else []),
             ],
         )  # fmt: skip
@@ -108,7 +108,7 @@ class Change:
         found = cls(
             shard, offset, predecessor, first, last, key, sections.values(), bytes(sections.next()),
             LATE.unpack(late) if settings.late and len(late := sections.next()) == LATE.size else None,
-            sections.column(np.int64) if settings.updates else np.empty(0, np.int64),
+            sections.column(np.int64) if settings.marks_rows else np.empty(0, np.int64),
             None if settings.window is None else Seen.decode(sections.next()),
             bytes(sections.next()) if sections.left else b"",
         )  # fmt: skip

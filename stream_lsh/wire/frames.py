@@ -7,19 +7,19 @@ gives a frame its place in the total order, and decides which of its documents a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Columns, Rejection
+from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection
 from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.components import components_of
 from stream_lsh.families.family import Signs
-from stream_lsh.index.batch import owners, text_frames
+from stream_lsh.index.batch import owners, ranks_of, text_frames
 from stream_lsh.index.rows.texts import TextFrame
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.envelope import column, pack, undefined, unpack
@@ -46,6 +46,7 @@ class Frame:
         texts: compressed, a list for each shard.
         deleted: places of the deletions.
         stamped: with updates, places of the documents without a time of their own; such a time does not order versions.
+        ranks: float64[n], see `batch.ranks_of`; empty where rows have no rank.
 
     Band keys are not part of a frame: computing them again (0.2 us) is cheaper than sending 8 bytes a band to each
     shard.
@@ -59,6 +60,7 @@ class Frame:
     texts: tuple[list[TextFrame], ...]
     deleted: NDArray[np.int64]
     stamped: NDArray[np.int64]
+    ranks: NDArray[np.float64] = field(default_factory=lambda: NO_RANKS)
 
     @classmethod
     def of(
@@ -75,7 +77,8 @@ class Frame:
             deleted = np.array([i for i in part.deleted if i not in part.rejected], np.int64)
             stamped = np.array(part.stamped if settings.updates else [], np.int64)
             where = replace(source, rejected={**source.rejected, **found})
-            return cls(segments, where, sizes, signed.fingerprints, signed.signatures, texts, deleted, stamped)
+            ranks = ranks_of(settings, part)
+            return cls(segments, where, sizes, signed.fingerprints, signed.signatures, texts, deleted, stamped, ranks)
 
         return isolating(sign, len(columns))
 
@@ -92,7 +95,7 @@ class Frame:
                 np.array(heads, np.int64),
                 b"".join([frame.documents.astype(np.uint16).tobytes() for _, frame in texts]),
                 b"".join([frame.ends.tobytes() for _, frame in texts]),
-                b"".join([frame.payload for _, frame in texts]), actions,
+                b"".join([frame.payload for _, frame in texts]), *([self.ranks] if settings.ranks else []), actions,
             ],
         )  # fmt: skip
 
@@ -106,7 +109,7 @@ class Frame:
         sections = _sections(data, settings)
         columns = 1 + Source.count(settings)
         source = Source.of(sections[1:columns])
-        sizes, fingerprints, signatures, heads, documents, ends, payloads, acts = sections[columns:]
+        sizes, fingerprints, signatures, heads, documents, ends, payloads, *ranks, acts = sections[columns:]
         n, components = len(source), components_of(settings.signing)
         actions = _actions(acts, n)
         return cls(
@@ -114,6 +117,7 @@ class Frame:
             column(fingerprints, np.uint64, n, 2), column(signatures, components.kind, n, components.columns),
             _texts(column(heads, np.int64, width=3), documents, ends, payloads, settings.shards),
             np.flatnonzero(actions & DELETE), np.flatnonzero(actions & STAMPED),
+            column(ranks[0], np.float64, n) if ranks else NO_RANKS,
         )  # fmt: skip
 
 
@@ -127,7 +131,7 @@ def _actions(section: memoryview, n: int) -> NDArray[np.uint8]:
 
 def _sections(data: bytes | memoryview, settings: Settings) -> list[memoryview]:
     sections = unpack(b"F", VERSION, settings.fingerprint, data)
-    if len(sections) != 9 + Source.count(settings):
+    if len(sections) != 9 + settings.ranks + Source.count(settings):
         raise FormatError(f"a frame is damaged: it has {len(sections)} parts")
     if not settings.updates:
         undefined(sections[-1], "frame", "actions")

@@ -75,7 +75,8 @@ class Memberships:
         j, found = judgement, dict[bytes, int]()
         kinds = j.kinds[rows]
         of = np.full(len(rows), -1, np.int32)
-        for place in np.flatnonzero((kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE)).tolist():
+        joined = (kinds == Kind.NEAR_DUPLICATE) | (kinds == Kind.EXACT_DUPLICATE) | np.isin(rows, j.superseding)
+        for place in np.flatnonzero(joined).tolist():
             of[place] = found.setdefault(j.oldest(int(rows[place])), len(found))
         removed = np.flatnonzero(j.replaces[rows] >= 0)
         at = rows[removed]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Rejection
+from stream_lsh.documents.columns import Rejection, hashes_of
 from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.errors import FormatError
 from stream_lsh.families.family import Signs
 from stream_lsh.families.terms import scoped
-from stream_lsh.index.batch import ShingleSets, SignedBatch, batch_of, owners
+from stream_lsh.index.batch import NO_SOURCES, ShingleSets, SignedBatch, batch_of, owners
 from stream_lsh.index.rows.keys import Hashes, Keys, ends_of
 from stream_lsh.index.rows.layout import DELETION, FLAGS, PARTITION_BITS, PARTITION_MASK, SEQ
 from stream_lsh.index.rows.texts import decompress
@@ -116,16 +116,14 @@ def signed_batch(frame: Frame, sequenced: Sequenced, settings: Settings, hashes:
     times[frame.stamped] = NO_TIME
     shingles = TextShingles(frame, sizes > 0, signer)
     shingle_sets, failed = shingles.all() if hashes.samples else (None, {})
+    fingerprints, sources = frame.fingerprints.copy(), NO_SOURCES
+    if settings.keep_per is not None:  # as in `batch.sign_batch`
+        sources = hashes_of(source.sources, signer.key)
+        fingerprints[:, 0] ^= sources
     documents = batch_of(
-        hashes,
-        source.ids,
-        owners(source.ids, settings.shards),
-        frame.signatures.copy(),
-        frame.fingerprints.copy(),
-        sizes,
-        times,
-        shingle_sets,
-    )
+        hashes, source.ids, owners(source.ids, settings.shards), frame.signatures.copy(), fingerprints, sizes, times,
+        shingle_sets, frame.ranks.copy(), sources,
+    )  # fmt: skip
     documents.words[:, SEQ] = sequenced.numbers(n)
     documents.words[:, FLAGS] |= (source.partitions & PARTITION_MASK).astype(np.uint64) << PARTITION_BITS
     deleted = frame.deleted if accepted is None else frame.deleted[accepted[frame.deleted]]

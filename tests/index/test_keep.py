@@ -19,7 +19,6 @@ from support.short_histories import short_histories
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError, UsageError
-from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 
 KEEP = ("longest", "newest", "best")
@@ -155,13 +154,6 @@ def test_measures(tmp_path: Path, measure: str) -> None:
 def test_what_does_not_go_together_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Settings(**settings)
-
-
-def test_kafka_keeps_the_first_copy() -> None:
-    with pytest.raises(UsageError, match="on Kafka the first copy is kept"):
-        KafkaSettings(keep="newest")
-    with pytest.raises(UsageError, match="keep_per = 'source' is for an index of this machine"):
-        KafkaSettings(**PER_SOURCE)
 
 
 def test_another_keep_is_refused(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ CASES: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     ],
     "changes": [
         ("changing", "one", {**UPDATES, **CUT}),
+        ("changing", "roles", {**UPDATES, "keep": "longest", **CUT}),
         ("changing", "groups", {**UPDATES, **KEPT, "shards": 2, **CUT}),
         ("changing", "one", {**UPDATES, **KEPT, **SOON, "shards": 3}),
     ],

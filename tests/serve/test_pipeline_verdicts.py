@@ -2,6 +2,7 @@
 
 import json
 import logging
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -50,6 +51,17 @@ def test_a_representative_stands_for_its_group_in_whatever_order_the_partitions_
         assert state(fed(dropped, representatives), "b") == state(fed(representatives, dropped), "b") == "kept"
     found = fed(verdict("a", 1, "unique"), dropped, gone)
     assert found.of("a") is None
+
+
+def test_a_superseded_document_is_dropped_in_whatever_order_the_partitions_are_read() -> None:
+    said = [
+        verdict("a", 1, "unique"), verdict("b", 2, "unique", supersedes="a"),
+        verdict("b", 3, "deleted", new_representative={"id": "a", "seq": 1}), verdict("c", 4, "unique", supersedes="a"),
+        verdict("a", 5, "unique", replaces=1),
+    ]  # fmt: skip
+    for n, expected in (2, "dropped"), (3, "kept"), (4, "dropped"), (5, "kept"):
+        for order in permutations(said[:n]):
+            assert state(fed(*order), "a") == expected, order
 
 
 async def test_what_comes_again_is_answered_as_it_was_the_first_time() -> None:

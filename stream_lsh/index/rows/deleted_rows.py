@@ -162,23 +162,30 @@ class DeletedRows(Struct):
         self.count = count
 
 
-def newly_deleted(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
-    """The rows that are deleted by values of `DeletedRows.take` and not yet in the store: row << 2 | mark."""
+def newly_marked(values: Mapping[bytes, bytes], store: Store) -> NDArray[np.int64]:
+    """The rows whose marks in values of `DeletedRows.take` are not those of the store: row << 2 | mark."""
     found = [np.empty(0, np.int64)]
     for key, value in values.items():
         if not key.startswith(DELETED_MARKS):
             continue
         bits, before = _bits(value), _bits(store.value(key) or b"")
-        bits[: len(before)] ^= before[: len(bits)]
-        rows = np.flatnonzero(bits.any(axis=1))
+        changed = bits.copy()
+        changed[: len(before)] ^= before[: len(bits)]
+        rows = np.flatnonzero(changed.any(axis=1))
         found.append(parts_of(key)[3] + rows << 2 | bits[rows] @ _BITS)
     return np.concatenate(found)
 
 
-def marked(store: Store, shard: int, segments: Sequence[Place], deleted: NDArray[np.int64]) -> dict[bytes, bytes]:
-    """The values in which these rows are deleted too, of a shard that is not open. deleted: as from `newly_deleted`."""
-    values = {}
-    rows, bits = deleted >> 2, (deleted[:, None] >> np.array([0, 1]) & 1).astype(np.uint8)
+def marked(
+    store: Store, shard: int, segments: Sequence[Place], marks: NDArray[np.int64]
+) -> tuple[dict[bytes, bytes], int]:
+    """The values in which these rows have these marks, of a shard that is not open, and how many more rows are deleted.
+
+    Args:
+        marks: as from `newly_marked`; the last one of a row counts.
+    """
+    values, more = {}, 0
+    rows, bits = marks >> 2, (marks[:, None] >> np.array([0, 1]) & 1).astype(np.uint8)
     for (number, first), later in zip_longest(segments, segments[1:]):
         mine = (rows >= first) & (rows < (later[1] if later else np.iinfo(np.int64).max))
         begins = np.maximum(rows // CHUNK * CHUNK, first)
@@ -186,13 +193,14 @@ def marked(store: Store, shard: int, segments: Sequence[Place], deleted: NDArray
             key, here = rows_key(DELETED_MARKS, shard, number, begin), mine & (begins == begin)
             before, after = _bits(store.value(key) or b""), np.zeros((CHUNK, 2), np.uint8)
             after[: len(before)] = before
-            after[rows[here] - begin] |= bits[here]
+            after[rows[here] - begin] = bits[here]
+            more += int(after[:, 0].sum()) - int(before[:, 0].sum())
             values[key] = np.packbits(after, bitorder="little").tobytes().rstrip(b"\0")
-    return values
+    return values, more
 
 
-def deleted_between(store: Store, shard: int, segment: int, first: int, last: int) -> NDArray[np.int64]:
-    """The deleted rows in [first, last) of a segment by the store, as from `newly_deleted`."""
+def marked_between(store: Store, shard: int, segment: int, first: int, last: int) -> NDArray[np.int64]:
+    """The marked rows in [first, last) of a segment by the store, as from `newly_marked`."""
     found, before = [np.empty(0, np.int64)], store.before(DELETED_MARKS, shard, segment, first)
     for begin, value in store.rows_of(DELETED_MARKS, shard, segment, first if before is None else before[0]):
         if begin >= last:

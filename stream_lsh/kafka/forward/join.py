@@ -30,6 +30,7 @@ class Verdict(NamedTuple):
         reason, detail: of a rejected document.
         tombstone: headers of the tombstone, if the document has ended a kept one.
         new_representatives: keys and headers of tombstones for kept documents that ended earlier.
+        supersedes: id of the document that it supersedes, as JSON text, b"" for none.
     """
 
     at: int
@@ -41,6 +42,12 @@ class Verdict(NamedTuple):
     key: bytes | None = None
     tombstone: Sequence[Header] = ()
     new_representatives: Sequence[tuple[bytes | None, Sequence[Header]]] = ()
+    supersedes: bytes = b""
+
+    @property
+    def has_tombstones(self) -> bool:
+        """Whether it causes tombstones in `unique`."""
+        return bool(self.tombstone or self.new_representatives or self.supersedes)
 
 
 class Joined(NamedTuple, Generic[D]):
@@ -121,7 +128,7 @@ class Join(Generic[D]):
                     self.lost += 1
                 else:
                     self.compacted += 1
-                if verdict.tombstone or verdict.new_representatives:
+                if verdict.has_tombstones:
                     found.append(Joined(None, verdict))
             elif not documents:
                 break

@@ -151,7 +151,7 @@ class SourcePartition:
         began = time.perf_counter()
         position, needed = self.join.position, self.join.needed
         there = [(document, verdict) for document, verdict in joined if document is not None]
-        unique, letters = forwarded(joined)
+        unique, letters = forwarded(joined, json_keys=self._settings.key_is_id == "json")
         outputs = {
             (self._topics.unique, self.partition): unique,
             (self._topics.dead_letters, self.partition): letters,
@@ -187,14 +187,19 @@ class SourcePartition:
         log.warning("%d documents of %s, partition %d, are lost (accept_deleted_records)", lost, *self.documents)
 
 
-def forwarded(joined: Iterable[Joined[ConsumerRecord]]) -> tuple[list[Row], list[Row]]:
-    """The records for `unique` and for `dead-letters`."""
+def forwarded(
+    joined: Iterable[Joined[ConsumerRecord]], *, json_keys: bool = False
+) -> tuple[list[Row], list[Row]]:  # fmt: skip
+    """The records for `unique` and for `dead-letters`. json_keys: whether documents have their ids as JSON as keys,
+    otherwise as text."""
     unique: list[Row] = []
     letters: list[Row] = []
     for document, verdict in joined:
         unique += representatives(document, verdict)
         if verdict.tombstone:
             unique.append(tombstone(document, verdict))
+        if verdict.supersedes:
+            unique.append(superseded(document, verdict, json_keys=json_keys))
         if document is None:
             continue
         if verdict.kind == UNIQUE:
@@ -212,6 +217,13 @@ def tombstone(document: ConsumerRecord | None, verdict: Verdict) -> Row:
     key = verdict.key if document.key is None else document.key
     brought = [header for header in document.headers if header[0] not in TOMBSTONE]
     return key, None, [*brought, *verdict.tombstone], document.timestamp
+
+
+def superseded(document: ConsumerRecord | None, verdict: Verdict, *, json_keys: bool = False) -> Row:
+    """The tombstone of the document that this one supersedes. Its key is that document's id."""
+    key = verdict.supersedes if json_keys else plain(verdict.supersedes)
+    when = verdict.time if document is None else document.timestamp
+    return key, None, [(TOMBSTONE[0], verdict.supersedes)], when
 
 
 def representatives(document: ConsumerRecord | None, verdict: Verdict) -> list[Row]:
@@ -267,9 +279,11 @@ def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:
         source, kind = found["source"], found["kind"]
         reason, detail = found.get("reason", ""), found.get("detail", "")
         headers = tombstone_headers(found) if found.get("tombstone") else ()
+        supersedes = id_text(found["supersedes"]) if "supersedes" in found else b""
         verdict = Verdict(
             record.offset, source["offset"], kind, reason, detail, record.timestamp, record.key, headers,
             later_representatives(found),
+            supersedes,
         )  # fmt: skip
         about = source["topic"], source["partition"]
     except (ValueError, KeyError, TypeError, Refused) as error:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from stream_lsh.index.erasure.eraser import Erasing
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, places
 from stream_lsh.index.kernel.document_frequency import folded
-from stream_lsh.index.rows.deleted_rows import deleted_between
+from stream_lsh.index.rows.deleted_rows import marked_between
 from stream_lsh.index.segments.segment import Segment
 from stream_lsh.index.shard import Shard
 from stream_lsh.index.store.rocksdb import ERASED_ROWS, IDS, PLACES, ROWS, TEXTS, Store, name_key, rows_key
@@ -150,7 +150,7 @@ class Cleaning:
                 if row >= last:
                     break
                 values[rows_key(kind, number, segment.number, row)] = value
-        deleted_rows = deleted_between(self._store, number, segment.number, first, last)
+        deleted_rows = marked_between(self._store, number, segment.number, first, last)
         return Base(number, self._key, Mark(HAS_ROWS, frame, first, last, before), values, deleted_rows)
 
     def ended(self) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stream_lsh.errors import ForeignError, FormatError, StoreError
 from stream_lsh.index.erasure.queue import ERASED_VERSIONS, places
 from stream_lsh.index.kernel.document_frequency import folded, superseded
-from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count, marked, newly_deleted
+from stream_lsh.index.rows.deleted_rows import DELETED_ROWS, deleted_count, marked
 from stream_lsh.index.rows.row_file import Shape
 from stream_lsh.index.segments.manifest import ranges_of
 from stream_lsh.index.segments.provisional_rows import facts
@@ -273,16 +273,15 @@ class Copy:
             self._forget_copied(self.forgetting, manifest)
 
     def _deletions(self, manifest: dict[str, Any], deleted: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """The values that mark these rows (of `newly_deleted`) as deleted. Updates their count in the manifest."""
+        """The values with these marks (of `newly_marked`). Updates the count of deleted rows in the manifest."""
         segments = [(item["number"], item["first"]) for item in manifest["segments"]]
         deleted = deleted[
             deleted >> 2 >= (segments[0][1] if segments else self.count)
         ]  # without rows of trimmed segments
         if not len(deleted):
             return {}
-        values = marked(self.store, self.number, segments, deleted)
-        new = newly_deleted(values, self.store)
-        manifest[DELETED_ROWS] = manifest.get(DELETED_ROWS, 0) + len(new)
+        values, more = marked(self.store, self.number, segments, deleted)
+        manifest[DELETED_ROWS] = manifest.get(DELETED_ROWS, 0) + more
         return values
 
     def _apply_base(self, base: Base, offset: int, start: int) -> None:

@@ -18,7 +18,7 @@ from stream_lsh.wire.source import MOST_ROWS
 
 KEPT_FRAMES = 256  # minimum number of answers that are stored
 _ANSWER = struct.Struct("<qqqI")  # predecessor, rows before and after, number of keys; then `Change.late`, if any
-_DELETED_ROWS = struct.Struct("<I")  # number of rows in `Change.deleted_rows`, with updates
+_DELETED_ROWS = struct.Struct("<I")  # number of rows in `Change.deleted_rows`, if there are any
 _SIZE = struct.Struct("<I")  # bytes of `Change.seen`, with a window
 _WAITS = 1 << 31  # flag in the number of keys: `Change.waits` follows, with its size as for `Change.seen`
 _KEY_BYTES = len(rows_key(ROWS, 0, 0, 0))
@@ -62,7 +62,7 @@ class KeptAnswers:
         )
         late, seen = LATE.pack(*change.late) if change.late else b"", b""
         marks = b""
-        if settings.updates:
+        if settings.marks_rows:
             marks = _DELETED_ROWS.pack(len(change.deleted_rows)) + change.deleted_rows.tobytes()
         if change.seen is not None:
             seen = _sized(change.seen.encode())
@@ -109,7 +109,7 @@ class KeptAnswers:
             late = LATE.unpack_from(value, begin)
             begin += LATE.size
         deleted = np.empty(0, np.int64)
-        if self._settings.updates:
+        if self._settings.marks_rows:
             (m,) = _DELETED_ROWS.unpack_from(value, begin)
             deleted = np.frombuffer(value, np.int64, m, begin + _DELETED_ROWS.size)
             begin += _DELETED_ROWS.size + deleted.nbytes

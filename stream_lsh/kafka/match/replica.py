@@ -26,7 +26,7 @@ from stream_lsh.index.evidence import explained
 from stream_lsh.index.kernel.work import Results
 from stream_lsh.index.matches import Matches, shortlist
 from stream_lsh.index.postings.runs import Workers
-from stream_lsh.index.rows.deleted_rows import newly_deleted
+from stream_lsh.index.rows.deleted_rows import newly_marked
 from stream_lsh.index.rows.keys import Hashes
 from stream_lsh.index.rows.layout import FAILED, ID_REUSED, PARTITION_MASK, REDELIVERED
 from stream_lsh.index.segments.manifest import Manifest
@@ -280,7 +280,7 @@ class Replica(Copy):
         local |= {name_key(name): orjson.dumps(fact) for name, fact in waits.items()}
         self.count = shard.count
         late = (shard.late.block, shard.late.first, shard.late.second) if block else None
-        deleted_rows = newly_deleted(local, self.store)
+        deleted_rows = newly_marked(local, self.store)
         if seen is not None:  # deleted rows of expired segments are left out, whether these are still here or not
             deleted_rows = deleted_rows[deleted_rows >> 2 >= seen.first]
         change = Change(

@@ -85,7 +85,8 @@ class PipelineService(Interface):
         self.intake.reading = lambda: self._originals.waiting
         self._reader = Reader(settings, None, LeftOut())
         self._signer = signer_of(settings.signing)
-        self._fields = replace(settings.document_fields, source_field=None)
+        named = settings.source_field if settings.keep_per is not None else None
+        self._fields = replace(settings.document_fields, source_field=named)
         self._late: OrderedDict[str | int, None] = OrderedDict()
         self._recent = RecentAnswers()
         self._copy = GroupCopy(settings) if settings.groups else None

@@ -38,7 +38,9 @@ class Verdicts:
         self._most = most
         self._keeps = keeps
         self._known: OrderedDict[Id, dict[str, Any]] = OrderedDict()
-        self._representatives: OrderedDict[tuple[Id, int], None] = OrderedDict()
+        # By id and seq of a document, and by id: the seq of the latest verdict that says so.
+        self._representatives: OrderedDict[tuple[Id, int], int] = OrderedDict()
+        self._superseded: OrderedDict[Id, int] = OrderedDict()
         self._arrived: OrderedDict[Place, bytes] = OrderedDict()
         self._waiting: dict[Place, asyncio.Future[bytes]] = {}
 
@@ -46,6 +48,7 @@ class Verdicts:
         """Drop everything: the topics were recreated."""
         self._known.clear()
         self._representatives.clear()
+        self._superseded.clear()
         self._arrived.clear()
 
     def add(self, value: bytes, verdict: dict[str, Any]) -> None:
@@ -95,7 +98,11 @@ class Verdicts:
             *([verdict["new_representative"]] if "new_representative" in verdict else ()),
             *verdict.get("new_representatives", ()),
         ):
-            self._add_representative(representative["id"], representative["seq"])
+            self._note(self._representatives, (representative["id"], representative["seq"]), seq)
+            self._look(representative["id"])
+        if "supersedes" in verdict:
+            self._note(self._superseded, verdict["supersedes"], seq)
+            self._look(verdict["supersedes"])
         if id is None:
             return
         known = self._known.get(id)
@@ -112,17 +119,22 @@ class Verdicts:
             self._put(id, {**verdict, "state": "rejected"})
 
     def _state(self, kind: str | None, id: Id, seq: int | None) -> str:
-        kept = not self._keeps or kind == "unique" or (seq is not None and (id, seq) in self._representatives)
-        return "kept" if kept else "dropped"
+        """Whether a document is kept. What other verdicts say of it may be read first: they are of other partitions."""
+        since = (seq or 0) if kind == "unique" else -1  # the seq of the verdict by which it is kept
+        if seq is not None:
+            since = max(since, self._representatives.get((id, seq), -1))
+        return "kept" if not self._keeps or since > self._superseded.get(id, -1) else "dropped"
 
-    def _add_representative(self, id: Id, seq: int) -> None:
-        """Mark a new representative as kept, also if its own verdict, of another partition, is read later."""
-        self._representatives[id, seq] = None
-        if len(self._representatives) > self._most:
-            self._representatives.popitem(last=False)
+    def _look(self, id: Id) -> None:
+        """Update the state of a document."""
         known = self._known.get(id)
-        if known is not None and known["seq"] == seq:
-            known["state"] = "kept"
+        if known is not None and known["state"] != "rejected":
+            known["state"] = self._state(known["kind"], id, known["seq"])
+
+    def _note(self, noted: OrderedDict[Any, int], key: Any, seq: int) -> None:
+        noted[key] = max(seq, noted.get(key, -1))
+        if len(noted) > self._most:
+            noted.popitem(last=False)
 
     def _put(self, id: Id, facts: dict[str, Any]) -> None:
         self._known[id] = facts

@@ -21,7 +21,8 @@ KEPT = {"decision_lag": 2 * BLOCK}
 @pytest.mark.parametrize("given", [
     {"shards": 3, **UPDATES, **WINDOW, **KEPT},
     *rotating([
-        {"shards": 1}, {"shards": 1, **UPDATES, **WINDOW}, {"shards": 3, **KEPT}, {"shards": 3, **UPDATES, **KEPT},
+        {"shards": 1}, {"shards": 1, **UPDATES, **WINDOW, "keep": "longest"},
+        {"shards": 3, **KEPT}, {"shards": 3, **UPDATES, **KEPT},
         {"shards": 3, "compare_with": "all", "max_verified_matches": 0},
     ], 2),
 ])  # fmt: skip

@@ -40,10 +40,12 @@ SMALL, LARGE = {"segment_documents": 47}, {"segment_documents": None}
 THREE = {**ANY, "shards": 3}
 SHAPES: list[tuple[int, dict[str, object]]] = [
     (300, {"compare_with": "all", "shards": 3, **FEW, **SMALL}),
-    (500, {**UPDATES}),
+    (700, {**UPDATES, "keep": "longest"}),
 ]
 LONG: list[tuple[int, dict[str, object]]] = [
     (1200, {**UPDATES, **ANY}), (1200, {**UPDATES, **THREE}), (1200, {**UPDATES}),
+    (500, {"keep": "longest"}), (1200, {**UPDATES, "keep": "longest"}),
+    (1500, {**UPDATES, **WINDOW, "keep": "longest"}),
     (1500, {**UPDATES, **WINDOW}), (1500, {**UPDATES, **THREE, **WINDOW}), (1500, {**THREE, **WINDOW}),
     *((1500, {**given, **size}) for given in ({}, SIGNATURE, {"max_matches": 1, "max_verified_matches": 3}, THREE,
       {**THREE, "max_matches": 2}, {**ANY, **SIGNATURE}, {"compare_with": "all", "shards": 3, **FEW})
@@ -90,7 +92,7 @@ def check_kinds(settings: Settings, n: int, said: bytes) -> None:
     kinds = Counter(json.loads(line)["kind"] for line in said.splitlines() if b'"kind"' in line)
     wanted = ["redelivered", "unique", "near_duplicate"] + ["deleted", "outdated"] * settings.updates
     assert min(kinds[kind] for kind in wanted) > n // 250, kinds
-    assert b"first_kind" in said
+    assert b"first_kind" in said and (b'"supersedes"' in said) == (settings.keep != "first")
     assert b'"not_compared"' in said or settings.max_candidates > 3
     assert (said.count(b'"new_representative"') > 2) == (settings.updates and settings.compare_with == "kept")
 

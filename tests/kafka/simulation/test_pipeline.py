@@ -1,12 +1,14 @@
 """A whole pipeline in a simulated Kafka: whatever happens to its workers, its outputs are the embedded engine's."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from support.kafka import plain
+from support.kafka.feeding import Record
 from support.long_form import only_long
 from support.poison import POISON, poison_matching
 from support.simulation.cluster import Cluster
@@ -14,6 +16,8 @@ from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.world import World
+
+from stream_lsh.kafka.tools import drain
 
 PARTITIONS = 2
 UPDATES = {"on_conflict": "update", "deleted_field": "deleted", "key_is_id": "string"}
@@ -61,21 +65,46 @@ async def test_workers_that_are_killed_and_started_again_say_what_the_embedded_e
     world: World, cluster: Cluster
 ) -> None:
     """Some seeds have documents on which matching fails."""
-    chance = world.chance
+    history = plain.history(N, PARTITIONS, world.seed)
+    if world.seed % 2:
+        poison_matching(pytest.MonkeyPatch())  # each seed has a process of its own
+        for i in range(5, N, 10):
+            history[i] = replace(history[i], value=orjson.dumps({"text": POISON}))
+    await killed_and_started_again(world, cluster, history, shards=world.chance.choice([1, 3]), decision_lag=1000)
+
+
+KEEP = ({"keep": "longest"}, {"keep": "newest"}, {"keep": "best", "rank_field": "ts"})
+PER_SOURCE = {"keep_per": "source", "source_field": "outlet"}
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=2, most=24)
+async def test_a_better_copy_supersedes_as_in_the_embedded_engine(world: World, cluster: Cluster) -> None:
+    chance, groups = world.chance, world.seed % 2 == 0
     given: dict[str, Any] = {
-        **plain.SURE, **UPDATES, "shards": chance.choice([1, 3]), "partitions": PARTITIONS, "frame_documents": 8,
-        "decision_lag": 1000,
+        **KEEP[world.seed % 3], "groups": groups,
+        **({"source_field": "outlet"} if groups else {}), **chance.choice([{}, PER_SOURCE]),
+        **chance.choice([{}, {"window": "10m", "time_field": "ts"}]),
     }  # fmt: skip
-    pipeline = Pipeline(world, cluster, **given)
+    history = plain.history(N, PARTITIONS, world.seed, families=3)
+    pipeline = await killed_and_started_again(world, cluster, history, **given)
+    superseding = [record for record in pipeline.records("verdicts") if b',"supersedes":' in record.value]
+    assert superseding or "keep_per" in given  # a source has few copies
+
+
+async def killed_and_started_again(
+    world: World, cluster: Cluster, history: Sequence[Record], **given: Any
+) -> Pipeline:  # fmt: skip
+    """A pipeline, two of whose workers were killed. Its outputs are as they should be."""
+    chance = world.chance
+    pipeline = Pipeline(
+        world, cluster, **{**plain.SURE, **UPDATES, "partitions": PARTITIONS, "frame_documents": 8, **given}
+    )
     try:
         await pipeline.create_topics()
         workers: list[Worker] = [pipeline.start(), pipeline.start()]
         producer = world.process("producer")
-        history = plain.history(N, PARTITIONS, world.seed)
-        if world.seed % 2:
-            poison_matching(pytest.MonkeyPatch())  # each seed has a process of its own
-            for i in range(5, N, 10):
-                history[i] = replace(history[i], value=orjson.dumps({"text": POISON}))
         feeding = producer.start(feed(world, cluster, pipeline.topics.documents, history, 3))
         for _ in range(2):
             await asyncio.sleep(chance.uniform(3, 12))
@@ -85,6 +114,8 @@ async def test_workers_that_are_killed_and_started_again_say_what_the_embedded_e
             workers[place] = pipeline.start(folder=folder)
         await feeding
         await pipeline.finish(workers, 300)
+        if pipeline.settings.groups:  # all of them are folded
+            await drain.follow(pipeline.settings, await drain.begin(pipeline.settings), 100, lambda left: None)
         for worker in workers:
             worker.stop()
         for worker in workers:
@@ -92,3 +123,4 @@ async def test_workers_that_are_killed_and_started_again_say_what_the_embedded_e
         pipeline.check()
     finally:
         pipeline.clear()
+    return pipeline

@@ -374,7 +374,7 @@ def passed_on(verdict: bytes) -> int:
     """Records of `unique` and of the dead letters that come of a verdict: its document, and tombstones."""
     document = b'"kind":"unique"' in verdict or b'"kind":"rejected"' in verdict
     representatives = len(json_of(verdict)["new_representatives"]) if b',"new_representatives":[' in verdict else 0
-    return document + (b',"tombstone":true' in verdict) + representatives
+    return document + (b',"tombstone":true' in verdict) + (b',"supersedes":' in verdict) + representatives
 
 
 async def ends(client: AIOKafkaConsumer, topic: str) -> dict[TopicPartition, int]:

@@ -45,7 +45,8 @@ class Outputs:
 class Expected:
     """What the embedded engine says to the recorded order: lines, and of each document its kind, why it was rejected,
     when it was signed, its time where that is its own, and the headers that say with it that a kept one
-    was removed, and which new representatives it has; events of groups and alerts, if there are groups."""
+    was removed, which new representatives it has, and whom it supersedes; events of groups and alerts, if there are
+    groups."""
 
     verdicts: list[bytes] = field(default_factory=list)
     pairs: list[bytes] = field(default_factory=list)
@@ -55,6 +56,7 @@ class Expected:
     times: dict[Source, int | None] = field(default_factory=dict)
     tombstones: dict[Source, list[tuple[str, bytes]]] = field(default_factory=dict)
     representatives: dict[Source, list[list[tuple[str, bytes]]]] = field(default_factory=dict)
+    superseded: dict[Source, Any] = field(default_factory=dict)
     groups: list[bytes] = field(default_factory=list)
     alerts: list[bytes] = field(default_factory=list)
 
@@ -131,6 +133,8 @@ def answers(
                 if settings.time_field is not None:
                     time = int(columns.times[i])
                     expected.times[source] = None if time == NO_TIME else time
+                if (superseded := json_of(line).get("supersedes")) is not None:
+                    expected.superseded[source] = superseded
                 if later := json_of(line).get("new_representatives"):
                     expected.representatives[source] = [
                         _representative(representative, places, topic) for representative in later
@@ -187,6 +191,7 @@ def _parsed(settings: KafkaSettings, records: Sequence[Record]) -> Columns:
         s.id_field, s.text_field, s.time_field, s.set_field, s.max_document_bytes, s.source_field,
         match_within=s.match_within, timed=s.window is None, item=s.item,
         deleted_field=s.deleted_field or ("deleted" if s.key_is_id else None),
+        rank_field=s.rank_field, rank_order=s.rank_order,
     )  # fmt: skip
     values = [record.value for record in records]
     if s.key_is_id == "string":  # a tombstone is a line that says so
@@ -352,6 +357,11 @@ def check_passed_on(found: Outputs, expected: Expected, topic: str) -> None:
                     if record.source in expected.tombstones
                     else ()
                 ),
+                *(
+                    [_superseded_tombstone(record, expected.superseded[record.source])]
+                    if record.source in expected.superseded
+                    else ()
+                ),
                 *([record.original] if expected.kinds[record.source] == "unique" else ()),
             )
         ]
@@ -376,6 +386,10 @@ def _tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[ob
 
 def _representative_tombstone(record: Record, headers: Sequence[tuple[str, bytes]]) -> tuple[object, ...]:
     return _key(json_of(dict(headers)["new-representative"])), None, tuple(headers), record.timestamp
+
+
+def _superseded_tombstone(record: Record, id: Any) -> tuple[object, ...]:
+    return _key(id), None, (("id", json.dumps(id, ensure_ascii=False).encode()),), record.timestamp
 
 
 def _letter(record: Record, why: Rejection, topic: str) -> tuple[object, ...]:

@@ -28,12 +28,12 @@ SURE: dict[str, Any] = {
 """All that is similar is found (64 bands of one row: J of 0.45 is missed once in 2^55), and no limit is met."""
 
 
-def history(n: int, partitions: int, seed: int) -> list[Record]:
+def history(n: int, partitions: int, seed: int, families: int = 60) -> list[Record]:
     """So many records up to now: texts that drift, and are copied, changed, withdrawn and told again by any partition;
-    late, without a time, with an absurd one; and what is no document."""
+    late, without a time, with an absurd one; and what is no document. families: how many texts are told at a time."""
     chance = random.Random(seed)
     words = [f"w{i}" for i in range(400)]
-    families = [chance.sample(words, 12) for _ in range(60)]
+    told = [chance.sample(words, 12) for _ in range(families)]
     reported: list[tuple[str | int, str]] = [("begin", "to begin with")]
     begin, out = time.time_ns() // 1_000_000 - STEP * n, list[Record]()
     for i in range(n):
@@ -53,11 +53,11 @@ def history(n: int, partitions: int, seed: int) -> list[Record]:
             document |= {"id": id, "text": text}
         else:
             id = id if what < 0.37 else i if what < 0.45 else f"d{i}"
-            said = text.split() if what < 0.28 else list(chance.choice(families))
+            said = text.split() if what < 0.28 else list(chance.choice(told))
             for _ in range(chance.choice((0, 0, 1, 2, 4))):
                 said[chance.randrange(len(said))] = chance.choice(words)
-            if chance.random() < 0.2:
-                families[chance.randrange(len(families))] = chance.sample(words, 12)
+            if chance.random() < families / 300:
+                told[chance.randrange(len(told))] = chance.sample(words, 12)
             text = " ".join(said)
             document |= {"id": id, "text": text if what < 0.97 else chance.choice(("", " \n", 5, None))}
             reported += [(id, text)] if what < 0.97 else []

@@ -113,7 +113,7 @@ class Pipeline:
         if folder is not None and folder.exists():
             shutil.copytree(folder, own)
         given: dict[str, Any] = {} if instance is None else {"instance": instance}
-        return Worker(self, f"worker-{self._started}", self._settings(own, **given), roles or ROLES)
+        return Worker(self, f"worker-{self._started}", self._settings(own, **given), roles or self.settings.roles)
 
     def records(self, name: str) -> list[Record]:
         """The committed records of a topic (an attribute of Topics), in order within a partition, deleted ones, too."""
