@@ -20,6 +20,7 @@ from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Places
+from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
@@ -92,7 +93,9 @@ _READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
     "frames": lambda record, settings: [
         Sequenced.decode(frame, settings) for frame in split_frames(record.value or b"", settings)
     ],
-    "matches": lambda record, settings: head(record.value or b"", settings),
+    "matches": lambda record, settings: (
+        Part.decode(record.value, settings) if is_part(record.value or b"") else head(record.value or b"", settings)
+    ),
     "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
 }
 """How the reader of a topic decodes a record."""
