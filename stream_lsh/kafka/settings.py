@@ -148,7 +148,7 @@ class KafkaSettings(Settings):
     )
     record_bytes: int = Field(
         default=1_000_000, ge=256, le=32 * 2**20,
-        description="most bytes of a record of an internal topic; longer replies and changes are sent in parts",
+        description="most bytes of a record between roles; longer ones are sent in parts",
     )  # fmt: skip
     accept_deleted_records: tuple[str, ...] = Field(
         default=(),

@@ -54,7 +54,7 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
     ]  # fmt: skip
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=1, shards=2, session_timeout_ms=30_000,
-        transaction_timeout_ms=60_000,
+        transaction_timeout_ms=60_000, max_document_bytes=16 * 2**20,
     ) as pipeline:  # fmt: skip
         worker = pipeline.worker()
         pipeline.produce(records)

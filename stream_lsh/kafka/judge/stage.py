@@ -33,7 +33,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.parts import Part, is_part
+from stream_lsh.wire.parts import Part, Place, cut, is_part
 from stream_lsh.wire.replies import head
 
 log = logging.getLogger("stream_lsh.kafka.judge")
@@ -226,14 +226,24 @@ class JudgeStage(Stage):
                 for topic, kind in ((self._topics.verdicts, records.verdicts), (self._topics.pairs, records.pairs))
                 for partition, found in kind.items()
             }
-            if records.decisions:
-                outputs[self._topics.decisions, 0] = [(None, value, [], None) for value in records.decisions]
-            if records.memberships:
-                outputs[self._topics.memberships, 0] = [(None, value, [], None) for value in records.memberships]
+            for topic, values in (
+                (self._topics.decisions, records.decisions), (self._topics.memberships, records.memberships),
+            ):  # fmt: skip
+                if values:
+                    outputs[topic, 0] = self._rows(values, [offset for offset, *_ in records.frames])
             self._decided += records.documents
             said = Judged(gather.last, self._topics.documents, self._decided)
             await self._commit(outputs, self._needed(gather), said)
             self._count(records, time.perf_counter() - began)
+
+    def _rows(self, values: Sequence[bytes], frames: Sequence[int]) -> list[Row]:
+        """Records for an internal topic, one for each frame, whole or in parts."""
+        most = self.settings.record_bytes
+        return [
+            (None, part, [], None)
+            for value, frame in zip(values, frames, strict=True)
+            for part in cut(value, Place(0, frame, frame), most, self.settings)
+        ]
 
     async def _commit(self, outputs: Outputs, position: int, judged: Judged) -> None:
         assert self._delivery is not None

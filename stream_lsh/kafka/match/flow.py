@@ -32,7 +32,7 @@ from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
 from stream_lsh.wire.changes import frame_of
 from stream_lsh.wire.frames import Frame, headers_of
-from stream_lsh.wire.parts import Place, cut
+from stream_lsh.wire.parts import Adjacent, Part, Place, cut, is_part
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 from stream_lsh.wire.source import Headers
@@ -128,6 +128,8 @@ class Flow:
         self._due: deque[Taken] = deque()  # their changes are acknowledged, and their replies are not sent
         self._next = held.settled  # offset after the last record of the changelog that is ours or was read
         self._waiting: deque[tuple[Taken, bytes]] = deque()
+        self._adjacent = Adjacent(held.settings)
+        self._parts_read: list[Callable[[], object]] = []  # acknowledge the parts of a record that is not complete
         self._confirmed: list[Confirmed] = []
         self._steps = 0  # cleaning steps allowed while no frame waits
         self._frames = self._bytes = 0
@@ -158,7 +160,7 @@ class Flow:
         except (StoreError, Unanswered) as error:
             self._fail(error)
 
-    def offer(self, offset: int, value: bytes, acknowledge: Callable[[], object]) -> None:
+    def offer(self, offset: int, data: bytes, acknowledge: Callable[[], object]) -> None:
         """Add the frames of the record at `position`. `acknowledge` is called when all their results are delivered."""
         if not self._taking or offset < self.position:  # fetched before a seek: taken already, or fetched again
             return
@@ -167,6 +169,18 @@ class Flow:
             self._fail(Failed(f"frames from offset {self.position} to {offset} of shard {self.held.shard} got lost"))
             return
         self.position = offset + 1
+        self._parts_read.append(acknowledge)
+        try:
+            begin, value = self._adjacent.add(offset, data) or (self._adjacent.begin, None)
+        except FormatError:
+            begin, value = offset, data  # `_matched` says what is wrong with it
+        done = self._parts_read[len(self._parts_read) - (0 if begin is None else offset + 1 - begin) :]
+        for passed in self._parts_read[: len(self._parts_read) - len(done)]:
+            passed()  # parts without the others
+        self._parts_read = done
+        if value is None:
+            return
+        self._parts_read = []
         try:
             frames = [bytes(frame) for frame in split_frames(value, self.held.settings)]
         except FormatError:
@@ -175,7 +189,7 @@ class Flow:
         self._bytes += sum(map(len, frames))
         self._idle.clear()
         self._waiting += [(Taken(offset, len(frame), lambda: None), frame) for frame in frames]
-        self._waiting[-1][0].acknowledge = acknowledge  # frames are done in their order
+        self._waiting[-1][0].acknowledge = lambda: [each() for each in done]  # frames are done in their order
         self._wake.set()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
@@ -272,6 +286,8 @@ class Flow:
         settings = self.held.settings
         place = Topics.of(settings).frames, self.held.shard, offset
         try:
+            if is_part(value):
+                Part.decode(value, settings)
             for frame in split_frames(value, settings):
                 Sequenced.decode(frame, settings)
         except FormatError as error:

@@ -78,7 +78,7 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     if record is None:
         raise StoreError(f"{where} has no record")
     try:
-        _READ[topic](record, settings)
+        (_part if is_part(record.value or b"") and topic in IN_PARTS else _READ[topic])(record, settings)
     except ForeignError as error:
         raise StoreError(f"{where} needs no skip ({error}): {role} skips such records by itself") from None
     except StoreError as error:
@@ -93,12 +93,15 @@ _READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
     "frames": lambda record, settings: [
         Sequenced.decode(frame, settings) for frame in split_frames(record.value or b"", settings)
     ],
-    "matches": lambda record, settings: (
-        Part.decode(record.value, settings) if is_part(record.value or b"") else head(record.value or b"", settings)
-    ),
+    "matches": lambda record, settings: head(record.value or b"", settings),
     "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
 }
 """How the reader of a topic decodes a record."""
+IN_PARTS = "frames", "matches"
+
+
+def _part(record: ConsumerRecord, settings: KafkaSettings) -> Part:
+    return Part.decode(record.value or b"", settings)
 
 
 async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:
