@@ -70,7 +70,7 @@ KAFKA_GROUPED = (
     ("Records", ("document_format", "key_is_id", "partitioner", "trace_headers")),
     ("Schema Registry", ("registry_url", "registry_username", "registry_password", "registry_cafile")),
     ("CloudEvents", ("cloudevents_source", "cloudevents_schemas")),
-    ("Frames", ("linger_ms", "frame_documents", "frame_bytes")),
+    ("Frames", ("linger_ms", "frame_documents", "frame_bytes", "record_bytes")),
     ("Groups and alerts", ("groups", "alerts")),
     (
         "Workers",

@@ -16,10 +16,15 @@ HOUR_MS = 3_600_000
 ENVELOPE = 64 * 2**10
 """Bytes allowed for a record's key, headers and Kafka's own overhead, on top of its value."""
 _INTERNAL_BYTES = 64 * 2**20
-"""Minimum size limit of records in signatures, frames, matches and changelog. A dense frame has many matches."""
+"""What clients take of internal topics at least: earlier revisions sent replies of dense frames in one record."""
 _COUNTS_BYTES = 16 * 2**20
 """Size limit of the document frequencies in a change (`index.frequencies`). Counters that were all in use took 8 MB."""
-_OUTPUT_BYTES = 16 * 2**20
+KAFKA_BYTES = 1_048_588
+"""The default of message.max.bytes, which is that of max.message.bytes. Many hosted clusters accept no more."""
+OVERHEAD = 1024
+"""Bytes allowed for Kafka's own overhead of a record."""
+_REPRESENTATIVES_BYTES = 16 * 2**20
+"""Size limit of a verdict that names new representatives: as many as a block has documents."""
 _STATE = {"segment.bytes": str(4 << 20), "segment.ms": str(HOUR_MS)}
 """Each transaction writes a record, and a role that starts may read the whole topic. Kafka compacts closed segments."""
 _REQUEST_BYTES = 100 * 2**20
@@ -113,7 +118,8 @@ class TopicSpec:
 
 
 def largest_record(settings: KafkaSettings) -> int:
-    """The size limit of a record of an internal topic, in bytes. Producers need it as max_request_size.
+    """The most bytes that a record of an internal topic may have, also of an earlier revision: for clients, which
+    need it as max_request_size.
 
     A frame of one document may exceed frame_bytes: zstd makes incompressible text 1/256 larger, and the signature, the
     keys and the id add to it. With `tf-idf` a change may also contain all document frequencies.
@@ -123,9 +129,22 @@ def largest_record(settings: KafkaSettings) -> int:
     return max(settings.frame_bytes, single, _INTERNAL_BYTES) + 2**20
 
 
-def largest_frame(settings: KafkaSettings) -> int:
-    """The size limit of a frame, in bytes. Copies, changelog records and replies add to it, and must also fit."""
-    return min(largest_record(settings) - 2**19, _REQUEST_BYTES - ENVELOPE)
+def largest_frame(settings: KafkaSettings, limit: int | None = None) -> int:
+    """The size limit of a frame, in bytes. limit: max.message.bytes of signatures (None: what it needs)."""
+    return min(limit or _signatures(settings, _documents(settings)), _REQUEST_BYTES) - OVERHEAD
+
+
+def _documents(settings: KafkaSettings) -> int:
+    """The max.message.bytes that the documents topic needs: the broker's default, unless another limit is set."""
+    given = "max_document_bytes" in settings.model_fields_set
+    return settings.max_document_bytes + ENVELOPE if given else KAFKA_BYTES
+
+
+def _signatures(settings: KafkaSettings, document_bytes: int) -> int:
+    """The max.message.bytes that signatures needs. A document is never cut, so that a frame may have one that is as
+    large as its topic allows."""
+    single = largest_record(settings) if document_bytes > KAFKA_BYTES else 0
+    return max(KAFKA_BYTES, settings.frame_bytes + OVERHEAD, min(single, document_bytes + document_bytes // 64))
 
 
 def _segments(settings: KafkaSettings) -> dict[str, str]:
@@ -148,9 +167,11 @@ def wanted(
     topics = Topics.of(settings)
     count = partitions or settings.partitions
     kept = settings.retention_hours * HOUR_MS
-    largest = settings.max_document_bytes + ENVELOPE
-    copied = max(largest, document_bytes or 0) + ENVELOPE
-    internal = largest_record(settings)
+    largest = _documents(settings)
+    documents = max(largest, document_bytes or 0)
+    copied = documents + ENVELOPE * (documents > KAFKA_BYTES)
+    internal = max(KAFKA_BYTES, settings.record_bytes + OVERHEAD)
+    said = _REPRESENTATIVES_BYTES if settings.late and settings.updates else KAFKA_BYTES
     # Append time: with old event times as timestamps, retention would delete records before they are read.
     arrival = {TIMESTAMPS: "LogAppendTime"}
     # Dead letters keep the documents' own timestamps: `kafka replay` sends them again.
@@ -159,12 +180,12 @@ def wanted(
     decisions = TopicSpec(topics.decisions, 1, "delete", FOREVER, internal, arrival)
     return [
         TopicSpec(topics.documents, count, "delete", kept, largest),
-        TopicSpec(topics.verdicts, count, "delete", kept, _OUTPUT_BYTES, arrival),
-        TopicSpec(topics.pairs, count, "delete", kept, _OUTPUT_BYTES, arrival),
+        TopicSpec(topics.verdicts, count, "delete", kept, said, arrival),
+        TopicSpec(topics.pairs, count, "delete", kept, KAFKA_BYTES, arrival),
         TopicSpec(topics.unique, count, "delete", kept, copied, unique),
         TopicSpec(topics.dead_letters, count, "delete", kept, copied, original),
-        TopicSpec(topics.state, 1, "compact", FOREVER, _OUTPUT_BYTES, arrival | _STATE),
-        TopicSpec(topics.signatures, 1, "delete", kept, internal, arrival),
+        TopicSpec(topics.state, 1, "compact", FOREVER, KAFKA_BYTES, arrival | _STATE),
+        TopicSpec(topics.signatures, 1, "delete", kept, _signatures(settings, documents), arrival),
         TopicSpec(topics.frames, settings.shards, "delete", kept, internal, arrival),
         TopicSpec(topics.matches, 1, "delete", kept, internal, arrival),
         TopicSpec(topics.changelog, settings.shards, "delete", FOREVER, internal, arrival | _segments(settings)),
@@ -179,7 +200,7 @@ def _of_groups(topics: Topics, kept: int, internal: int, arrival: Mapping[str, s
     late = {"min.compaction.lag.ms": str(kept)}
     return [
         TopicSpec(topics.memberships, 1, "delete", kept, internal, arrival),
-        TopicSpec(topics.groups, 1, "compact", FOREVER, _OUTPUT_BYTES, {**arrival, **late}),
-        TopicSpec(topics.alerts, 1, "delete", kept, _OUTPUT_BYTES, arrival),
+        TopicSpec(topics.groups, 1, "compact", FOREVER, KAFKA_BYTES, {**arrival, **late}),
+        TopicSpec(topics.alerts, 1, "delete", kept, KAFKA_BYTES, arrival),
         TopicSpec(topics.group_changelog, 1, "compact", FOREVER, internal, arrival),
     ]

@@ -146,6 +146,10 @@ class KafkaSettings(Settings):
     frame_bytes: int = Field(
         default=900_000, ge=1024, le=32 * 2**20, description="most bytes in a frame, unless a single document has more"
     )
+    record_bytes: int = Field(
+        default=1_000_000, ge=256, le=32 * 2**20,
+        description="most bytes of a record between roles; longer ones are sent in parts",
+    )  # fmt: skip
     accept_deleted_records: tuple[str, ...] = Field(
         default=(),
         description="places, as errors print them, from which on a role continues without records that Kafka deleted "

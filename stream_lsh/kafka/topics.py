@@ -225,12 +225,18 @@ async def _describe(client: AIOKafkaAdminClient, names: list[str]) -> dict[str, 
     return found
 
 
+async def limits_of(client: AIOKafkaAdminClient, settings: KafkaSettings, *topics: str) -> dict[str, int]:
+    """The max.message.bytes of these topics. Without the permission to read it, a topic counts as made by `topics
+    create`."""
+    needed = {spec.name: spec.max_message_bytes for spec in wanted(settings)}
+    found = await configs_of(client, list(topics), logging.DEBUG)
+    return {topic: int(found.get(topic, {}).get("max.message.bytes", needed[topic])) for topic in topics}
+
+
 async def batch_limit(client: AIOKafkaAdminClient, settings: KafkaSettings, most: int = MOST_BATCH_BYTES) -> int:
-    """The size limit of a batch for the documents topic, in bytes: the topic's max.message.bytes, and at most `most`.
-    Without the permission to read it, the topic counts as made by `topics create`."""
-    spec = wanted(settings)[0]
-    found = (await configs_of(client, [spec.name], logging.DEBUG)).get(spec.name, {})
-    return min(most, int(found.get("max.message.bytes", spec.max_message_bytes)))
+    """The size limit of a batch for the documents topic, in bytes: its max.message.bytes, and at most `most`."""
+    name = Topics.of(settings).documents
+    return min(most, (await limits_of(client, settings, name))[name])
 
 
 async def configs_of(

@@ -22,7 +22,7 @@ OLDER = "start under a new topic_prefix and feed the documents again, or have st
 """What to do about records of an older version, from which an index cannot continue."""
 NAMES = {
     b"F": "frame", b"S": "sequenced frame", b"R": "reply", b"C": "change", b"B": "snapshot record", b"D": "decision",
-    b"M": "membership", b"T": "change of stream time", b"Q": "record of sequenced frames",
+    b"M": "membership", b"T": "change of stream time", b"Q": "record of sequenced frames", b"P": "part",
 }  # fmt: skip
 
 Section = bytes | memoryview | NDArray[Any]

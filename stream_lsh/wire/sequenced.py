@@ -104,6 +104,16 @@ def split_frames(data: bytes | memoryview, settings: Settings) -> Sequence[bytes
     return found
 
 
+def frame_of(data: bytes | memoryview, settings: Settings) -> tuple[int, int]:
+    """Offset and predecessor of a sequenced frame, without reading the rest.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    offset, predecessor, *_ = Sections(b"S", VERSION, settings.fingerprint, data).numbers(_PLACE)
+    return offset, predecessor
+
+
 def places_in_log(first: int, accepted: NDArray[np.bool_] | None, n: int) -> NDArray[np.int64]:
     """The number of documents accepted before each of a frame's n documents, after `first` earlier ones. A document
     that is not accepted has the place of the last accepted one before it."""

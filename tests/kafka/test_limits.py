@@ -54,7 +54,7 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
     ]  # fmt: skip
     with Pipeline(
         broker.bootstrap, prefix, tmp_path, partitions=1, shards=2, session_timeout_ms=30_000,
-        transaction_timeout_ms=60_000,
+        transaction_timeout_ms=60_000, max_document_bytes=16 * 2**20,
     ) as pipeline:  # fmt: skip
         worker = pipeline.worker()
         pipeline.produce(records)
@@ -68,6 +68,30 @@ def test_a_large_document_and_poison(broker: Any, prefix: str, tmp_path: Path) -
     [strange] = [record for record in found.unique if (record.value or b"").startswith(b'{"id": "strange"')]
     assert strange.headers == (("\\xff\\xfe", b"1"), ("traceparent", b"2"))
     assert b"Traceback" not in worker.log.read_bytes()
+
+
+def test_topics_with_default_limits(broker: Any, prefix: str, tmp_path: Path) -> None:
+    """Most records between the roles are in parts. Documents that a producer has compressed are dead letters."""
+    values = [post(f"d{i}", f"{words(i % 40, 400)} {i}") for i in range(400)]
+    large = post("large", "repeated words " * 200_000)
+    with Pipeline(broker.bootstrap, prefix, tmp_path, partitions=1, shards=2, record_bytes=4000) as pipeline:
+        worker = pipeline.worker()
+        pipeline.run(send_compressed(pipeline, large))
+        pipeline.produce([Record(0, None, value) for value in values])
+        pipeline.finish()
+        worker.terminate()
+        assert worker.wait() == 0, worker.said()
+        [letter] = pipeline.outputs().dead_letters
+    headers = dict(letter.headers)
+    assert letter.value is not None and large.startswith(letter.value) and len(letter.value) > 10**6
+    assert (headers["reason"], int(headers["truncated"])) == (b"too_large", len(large))
+    assert f"raise max.message.bytes of {prefix}.unique".encode() in headers["detail"]
+
+
+async def send_compressed(pipeline: Pipeline, value: bytes) -> None:
+    options = {"compression_type": "gzip", "max_request_size": 2**23}
+    async with AIOKafkaProducer(**client_options(pipeline.settings), **options) as producer:
+        await producer.send_and_wait(pipeline.topics.documents, value, partition=0)
 
 
 @pytest.mark.parametrize(("role", "largest"), rotating([("match", 400_000), ("group", 40_000)], 1))

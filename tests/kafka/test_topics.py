@@ -57,6 +57,7 @@ def test_what_is_wanted_follows_the_settings() -> None:
     assert specs["documents"].max_message_bytes == 10**8 + 64 * 2**10
     assert specs["unique"].max_message_bytes > specs["documents"].max_message_bytes
     assert specs["signatures"].max_message_bytes == largest_record(settings) > 10**8 + 10**8 // 256
+    assert specs["frames"].max_message_bytes == 1_048_588  # large documents are cut there
     stamps = "message.timestamp.type"
     assert [specs[name].configs[stamps] for name in ("signatures", "unique")] == ["LogAppendTime"] * 2
     specs = {spec.name.partition(".")[2]: spec for spec in wanted(KafkaSettings(unique_timestamps="CreateTime"))}
@@ -197,11 +198,11 @@ async def test_another_number_of_shards_is_refused(broker: Any, prefix: str, tmp
 async def test_topics_that_would_lose_records_are_refused(broker: Any, prefix: str, tmp_path: Path) -> None:
     settings = settings_for(broker, prefix, tmp_path, shards=1)
     await add(settings, f"{prefix}.match-shards-changelog", cleanup_policy="compact")
-    await add(settings, f"{prefix}.matches", max_message_bytes="1048588")
+    await add(settings, f"{prefix}.matches", max_message_bytes="1000000")
     await add(settings, f"{prefix}.signatures", 2, message_timestamp_type="CreateTime")
     states = by_name(await create(settings))
     assert "cleanup.policy: compact, not delete" in states[f"{prefix}.match-shards-changelog"].differences
-    with pytest.raises(BrokerError, match=r"changelog has cleanup.policy = compact.*max.message.bytes = 1048588"):
+    with pytest.raises(BrokerError, match=r"changelog has cleanup.policy = compact.*max.message.bytes = 1000000"):
         await check(settings, ["match"])
     with pytest.raises(BrokerError, match=r"signatures has 2 partitions.*type = CreateTime.*set it to Log"):
         await check(settings, ["sign"])
@@ -221,22 +222,23 @@ async def test_a_limit_that_is_too_small_is_named_with_the_one_to_set(broker: An
     settings = settings_for(broker, prefix, tmp_path)
     topics = Topics.of(settings)
     await add(settings, topics.documents, 4, max_message_bytes=str(2**25))
-    await add(settings, topics.verdicts, 4, max_message_bytes="1048588")
+    await add(settings, topics.verdicts, 4, max_message_bytes="1000000")
     await add(settings, topics.unique, 4, max_message_bytes=str(2**25))
-    await add(settings, topics.matches, max_message_bytes=str(2**25))
+    await add(settings, topics.matches, max_message_bytes="1000000")
     await create(settings)
     with pytest.raises(BrokerError) as caught:
         await check(settings, ["judge", "forward"])
     said = sorted(str(caught.value).rstrip(".").split("; the topic "))
     assert "max_document_bytes" not in str(caught.value)
-    assert f"{topics.verdicts} has max.message.bytes = 1048588, which is too small; set it to {2**24}" in str(
-        caught.value
-    )
-    assert f"{topics.matches} has max.message.bytes = {2**25}, which is too small; set it to {65 * 2**20}" in str(
-        caught.value
-    )
+    for name in (topics.verdicts, topics.matches):
+        assert f"{name} has max.message.bytes = 1000000, which is too small; set it to 1048588" in str(caught.value)
     more = 2**25 + 64 * 2**10
     assert any(f"set it to {more}, so that it takes what {topics.documents} takes" in problem for problem in said)
+
+
+@pytest.mark.parametrize("given", [{}, {"shards": 2, "groups": True}])
+def test_all_topics_fit_a_broker_with_default_limits(given: dict[str, Any]) -> None:
+    assert {spec.max_message_bytes for spec in wanted(KafkaSettings(**given))} == {1_048_588}
 
 
 @simulated()

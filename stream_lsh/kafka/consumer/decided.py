@@ -27,6 +27,7 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.decisions import Decisions, decisions_of_shard
+from stream_lsh.wire.parts import Adjacent
 
 VERSION = 2
 POLL_MS = 200
@@ -162,6 +163,7 @@ class DecisionLog:
         self._place = TopicPartition(Topics.of(settings).decisions, 0)
         self._consumer = consumer
         self._unreadable = Unreadable(settings, probe)
+        self._adjacent = Adjacent(settings)
         self._trimmed = 0
         self._deletion = Deletion()
         self.decided = Decided(self._place.topic)
@@ -189,11 +191,13 @@ class DecisionLog:
         """
         for record in (await self._consumer.getmany(self._place, timeout_ms=POLL_MS)).get(self._place, ()):
             try:
-                found = Decisions.decode(record.value or b"", self._settings)
+                if (whole := self._adjacent.add(record.offset, record.value or b"")) is None:
+                    continue
+                found = Decisions.decode(whole[1], self._settings)
             except FormatError as error:
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 continue
-            self.decided.add(record.offset, found)
+            self.decided.add(whole[0], found)
 
     async def read_to(self, last: int) -> None:
         """Read up to the decisions on the frame at this offset.

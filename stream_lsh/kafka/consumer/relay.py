@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition, errors
@@ -16,7 +17,7 @@ from stream_lsh.kafka.consumer.group_member import Expelled, GroupMember
 from stream_lsh.kafka.consumer.output import MOST_BYTES, InOrder, Underway
 from stream_lsh.kafka.consumer.position import Bounds, bounds_of
 from stream_lsh.kafka.run.metrics import Probe
-from stream_lsh.kafka.run.restarts import Unanswered
+from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 
 POLL_SECONDS = 0.2
@@ -77,7 +78,7 @@ class Relay:
         self._further = further
         self._placed = placed
         self._underway: Underway
-        self._order: InOrder[tuple[Marks, int]]
+        self._order: InOrder[tuple[Marks, int, list[int]]]
         self._delivered: dict[int, tuple[int, Noted]] = {}  # but not committed yet
         self._committing = asyncio.Lock()
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -209,12 +210,21 @@ class Relay:
 
     async def send(self, records: Sequence[tuple[int, bytes]], marks: Marks, documents: int) -> None:
         """Send records, each to a partition of the target. The caller holds `member.working`. `marks` may be committed
-        once all of them are delivered."""
-        await self._order.send((marks, documents), [(self._target, partition, value) for partition, value in records])
+        once all of them are delivered. The records for a partition are the parts of one: they must follow each
+        other there."""
+        item = marks, documents, [partition for partition, _ in records]
+        await self._order.send(item, [(self._target, partition, value) for partition, value in records])
         self._look()
 
-    def _done(self, item: tuple[Marks, int], placed: list[Any]) -> None:
-        marks, documents = item
+    def _done(self, item: tuple[Marks, int, list[int]], placed: list[Any]) -> None:
+        marks, documents, partitions = item
+        if self._refused.done():
+            return
+        for (before, sent), (partition, after) in pairwise(zip(partitions, placed, strict=True)):
+            if before == partition and (sent.offset < 0 or after.offset != sent.offset + 1):
+                where = f"{self._target}, partition {partition}, offset {after.offset}"
+                self._fail(Failed(f"{where}: another worker has written between the parts of a record"))
+                return
         self._delivered.update(marks)
         if self._placed is not None:
             for record in placed:

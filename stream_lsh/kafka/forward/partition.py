@@ -23,7 +23,7 @@ from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.wire.source import is_passed_over
+from stream_lsh.wire.source import header_bytes, is_passed_over
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
@@ -37,6 +37,8 @@ _REMEDIES = (
 DOCUMENTS, VERDICTS = Reading("documents", "forwarded", *_REMEDIES), Reading("verdicts", "forwarded", *_REMEDIES)
 LETTER = "reason", "detail", "topic", "partition", "offset"
 """The headers that a dead letter has after those of the document."""
+TRUNCATED = "truncated"
+"""The header before those, of a dead letter that has only the beginning of the document's value: the bytes of all."""
 TOMBSTONE = (
     "id",
     "new-representative",
@@ -57,6 +59,7 @@ class SourcePartition:
         most_bytes: limit of documents that wait for their verdicts; above that no more are fetched.
         pause: seconds between small transactions.
         moved: called after each delivery.
+        largest: bytes of the largest dead letter.
     """
 
     def __init__(
@@ -68,8 +71,10 @@ class SourcePartition:
         most_bytes: int,
         pause: float,
         moved: Callable[[], None],
+        largest: int,
     ) -> None:
         self.partition = partition
+        self._largest = largest
         self._topics = Topics.of(settings)
         self.documents = TopicPartition(self._topics.documents, partition)
         self.verdicts = TopicPartition(self._topics.verdicts, partition)
@@ -151,7 +156,7 @@ class SourcePartition:
         began = time.perf_counter()
         position, needed = self.join.position, self.join.needed
         there = [(document, verdict) for document, verdict in joined if document is not None]
-        unique, letters = forwarded(joined, json_keys=self._settings.key_is_id == "json")
+        unique, letters = forwarded(joined, self._largest, json_keys=self._settings.key_is_id == "json")
         outputs = {
             (self._topics.unique, self.partition): unique,
             (self._topics.dead_letters, self.partition): letters,
@@ -188,10 +193,14 @@ class SourcePartition:
 
 
 def forwarded(
-    joined: Iterable[Joined[ConsumerRecord]], *, json_keys: bool = False
+    joined: Iterable[Joined[ConsumerRecord]], largest: int = 2**31, *, json_keys: bool = False
 ) -> tuple[list[Row], list[Row]]:  # fmt: skip
-    """The records for `unique` and for `dead-letters`. json_keys: whether documents have their ids as JSON as keys,
-    otherwise as text."""
+    """The records for `unique` and for `dead-letters`.
+
+    Args:
+        largest: bytes of the largest dead letter.
+        json_keys: whether documents have their ids as JSON as keys, otherwise as text.
+    """
     unique: list[Row] = []
     letters: list[Row] = []
     for document, verdict in joined:
@@ -205,7 +214,7 @@ def forwarded(
         if verdict.kind == UNIQUE:
             unique.append((document.key, document.value, list(document.headers), document.timestamp))
         elif verdict.kind == REJECTED:
-            letters.append(dead_letter(document, verdict))
+            letters.append(_cut(dead_letter(document, verdict), largest))
     return unique, letters
 
 
@@ -262,6 +271,17 @@ def dead_letter(document: ConsumerRecord, verdict: Verdict) -> Row:
     added = verdict.reason, verdict.detail, document.topic, str(document.partition), str(document.offset)
     headers = [(name, value.encode("utf-8", "surrogatepass")) for name, value in zip(LETTER, added, strict=True)]
     return document.key, document.value, [*document.headers, *headers], document.timestamp
+
+
+def _cut(letter: Row, most: int) -> Row:
+    """The dead letter with the beginning of its value, if it has more bytes than its topic takes: the documents topic
+    may have it compressed."""
+    key, value, headers, timestamp = letter
+    room = most - len(key or b"") - header_bytes(headers) - header_bytes([(TRUNCATED, bytes(20))])
+    if value is None or len(value) <= room:
+        return letter
+    size = TRUNCATED, str(len(value)).encode()
+    return key, value[: max(0, room)], [*headers[: -len(LETTER)], size, *headers[-len(LETTER) :]], timestamp
 
 
 def read_verdict(record: ConsumerRecord, topic: str) -> Verdict:

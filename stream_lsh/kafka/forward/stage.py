@@ -27,10 +27,11 @@ from stream_lsh.kafka.consumer.state import Commits, recorded
 from stream_lsh.kafka.consumer.unreadable import Unreadable
 from stream_lsh.kafka.forward.join import Verdict
 from stream_lsh.kafka.forward.partition import DOCUMENTS, VERDICTS, SourcePartition, read_verdict
-from stream_lsh.kafka.names import Topics, wanted
+from stream_lsh.kafka.names import OVERHEAD, Topics, wanted
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.topics import limits_of
 
 log = logging.getLogger("stream_lsh.kafka.forward")
 
@@ -148,12 +149,14 @@ class ForwardStage(Stage):
             return
         # First: they fence the producers of the members before, so that nothing more is committed after this.
         deliveries = await self._deliveries(partitions)
+        async with admin(self.settings) as client:
+            largest = (await limits_of(client, self.settings, topics.dead_letters))[topics.dead_letters] - OVERHEAD
         most_bytes = max(LEAST_BYTES, WAITING_BYTES // len(partitions))
         pause = min(LONGEST_PAUSE, PAUSE * len(partitions))
         known = await self._known(partitions)
         for partition in sorted(partitions):
             source = SourcePartition(
-                partition, self.settings, deliveries[partition], self.probe, most_bytes, pause, self._balance
+                partition, self.settings, deliveries[partition], self.probe, most_bytes, pause, self._balance, largest
             )
             self._sources[partition] = source
             positions = known.get(partition) or await self._beginning(source)

@@ -37,6 +37,7 @@ from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.topics import tombstones_kept
 from stream_lsh.wire.memberships import Memberships
+from stream_lsh.wire.parts import Adjacent
 
 log = logging.getLogger("stream_lsh.kafka.groups")
 
@@ -71,6 +72,7 @@ class GroupStage(Stage):
         self._folding: Folding | None = None  # set once the store is complete
         self._restoring: tuple[AIOKafkaConsumer, int] | None = None  # set until then: changelog reader, end offset
         self._folded = Folded(-1, "")
+        self._adjacent: Adjacent
         self._waiting: deque[tuple[int, Memberships]] = deque()  # with their offsets
         self._documents = 0  # in them
         self._position = 0  # offset after what was folded last
@@ -130,7 +132,7 @@ class GroupStage(Stage):
         bounds = await bounds_of(self._member.consumer, {self._input: position})
         READING.missing(self._input, position, bounds[self._input])
         await self._delivery({}, {self._input: found})  # a commit may be lost, or without a record
-        self._position, self._folded = position, folded
+        self._position, self._folded, self._adjacent = position, folded, Adjacent(settings)
         self._member.consumer.seek(self._input, position)
         limit_cache(settings.cache_bytes)
         local = self._local = await asyncio.to_thread(
@@ -208,7 +210,9 @@ class GroupStage(Stage):
     async def _read(self, records: Sequence[ConsumerRecord]) -> None:
         for record in records:
             try:
-                found = Memberships.decode(record.value or b"", self.settings)
+                if (whole := self._adjacent.add(record.offset, record.value or b"")) is None:
+                    continue
+                found = Memberships.decode(whole[1], self.settings)
             except FormatError as error:
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 continue
@@ -266,7 +270,7 @@ class GroupStage(Stage):
     async def _pass_markers(self) -> None:
         """Commit the position after trailing transaction markers. Otherwise the markers count as unread records, and if
         retention empties the topic this looks like a loss."""
-        if time.monotonic() < self._moved + QUIET_SECONDS:
+        if time.monotonic() < self._moved + QUIET_SECONDS or self._adjacent.begin is not None:
             return
         position = await self._member.consumer.position(self._input)
         if position > self._position:

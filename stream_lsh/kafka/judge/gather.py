@@ -73,6 +73,18 @@ class Gather(Generic[Payload]):
             offset, predecessor: of the frame that it answers.
 
         Raises:
+            StoreError: as `outcome`.
+        """
+        outcome = self.outcome(shard, offset, predecessor)
+        if outcome is Outcome.APPLIED:
+            self._chains[shard].append(_Waiting(position, offset, payload))
+            self._tails[shard] = offset
+        return outcome
+
+    def outcome(self, shard: int, offset: int, predecessor: int) -> Outcome:
+        """What would happen to a reply.
+
+        Raises:
             StoreError: the shard does not exist, or the reply belongs to another chain of frames.
         """
         if not 0 <= shard < len(self._chains):
@@ -89,8 +101,6 @@ class Gather(Generic[Payload]):
             return Outcome.REPEAT
         if offset <= predecessor:
             raise StoreError(FORKED.format(shard=shard, offset=offset, predecessor=predecessor, last=tail))
-        self._chains[shard].append(_Waiting(position, offset, payload))
-        self._tails[shard] = offset
         return Outcome.APPLIED
 
     def last_of(self, shard: int) -> int:

@@ -21,7 +21,7 @@ from stream_lsh.wire.memberships import Memberships
 from stream_lsh.wire.replies import Reply, ReplyNames, source_of
 from stream_lsh.wire.source import Headers, header_bytes, numbers
 
-VERDICT_BYTES = 12 << 20  # the topic accepts 16 MiB, with source and headers
+VERDICT_BYTES = 768 << 10  # the topic accepts 1 MiB, with source and headers
 
 Record = tuple[bytes | None, bytes, Headers, None]  # key, value, headers, timestamp (now), as in `Delivery`
 _NONE: Headers = []

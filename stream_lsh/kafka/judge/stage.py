@@ -25,6 +25,7 @@ from stream_lsh.kafka.consumer.group_member import GroupMember
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, bounds_of, offset_lost
 from stream_lsh.kafka.consumer.state import known_at
 from stream_lsh.kafka.consumer.unreadable import Unreadable
+from stream_lsh.kafka.judge.assembly import Assembly
 from stream_lsh.kafka.judge.deciding import Deciding
 from stream_lsh.kafka.judge.gather import Gather, Outcome
 from stream_lsh.kafka.judge.records import Records
@@ -32,6 +33,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.parts import Part, Place, cut, is_part
 from stream_lsh.wire.replies import head
 
 log = logging.getLogger("stream_lsh.kafka.judge")
@@ -60,6 +62,7 @@ class JudgeStage(Stage):
         self._delivery: Delivery | None = None
         self._open = AsyncExitStack()  # what is open during an assignment
         self._gather: Gather[bytes] | None = None
+        self._assembly: Assembly
         self._deciding: Deciding | None = None  # with several shards and `compare_with = "kept"`
         self._due = 0.0  # when the next round may begin, by the monotonic clock
         self._waiting = 0  # bytes of the replies since the last one
@@ -123,6 +126,7 @@ class JudgeStage(Stage):
         await self._commit({}, position, judged)  # a commit may be lost, or without a record
         self._decided = judged.documents
         self._gather = Gather(settings.shards, judged.last)
+        self._assembly = Assembly(self._gather.last_of)
         if settings.late:
             self._deciding = await self._decided_before(judged.last, judged.documents)
         self._position, self._gap, self._waits = position, None, None
@@ -166,13 +170,12 @@ class JudgeStage(Stage):
         assert self._gather is not None
         for record in records:
             try:
-                shard, offset, predecessor = head(record.value or b"", self.settings)
+                shard, outcome = self._add(self._gather, record.offset, record.value or b"")
             except FormatError as error:
                 await self._unreadable.pass_over(record.topic, record.partition, record.offset, error)
                 self._position = record.offset + 1
                 continue
             self._waiting += len(record.value or b"")
-            outcome = self._gather.add(record.offset, shard, offset, predecessor, record.value)
             self._position = record.offset + 1
             if outcome is Outcome.APPLIED:
                 if self._gap is not None and self._gap[0] == shard:
@@ -181,6 +184,26 @@ class JudgeStage(Stage):
                 self.probe.ignored(outcome)
                 if outcome is Outcome.GAP and self._gap is None:
                     self._gap = shard, self._gather.last_of(shard), time.monotonic()
+
+    def _add(self, gather: Gather[bytes], position: int, value: bytes) -> tuple[int, Outcome]:
+        """Add a reply, or a part of one. Returns its shard, and what happened to it.
+
+        Raises:
+            FormatError: it cannot be read.
+        """
+        if not is_part(value):
+            place = head(value, self.settings)
+            return place[0], gather.add(position, *place, value)
+        part = Part.decode(value, self.settings)
+        outcome = gather.outcome(*part.place)
+        if outcome is Outcome.APPLIED and (found := self._assembly.add(position, part)) is not None:
+            position, reply = found
+            return part.place.shard, gather.add(position, *head(reply, self.settings), reply)
+        return part.place.shard, outcome
+
+    def _needed(self, gather: Gather[bytes]) -> int:
+        """The offset in matches of the first reply that was not taken, or of the first part of one."""
+        return self._assembly.needed(gather.needed(self._position))
 
     async def _judge(self) -> None:
         """Judge all complete frames, in rounds."""
@@ -203,14 +226,24 @@ class JudgeStage(Stage):
                 for topic, kind in ((self._topics.verdicts, records.verdicts), (self._topics.pairs, records.pairs))
                 for partition, found in kind.items()
             }
-            if records.decisions:
-                outputs[self._topics.decisions, 0] = [(None, value, [], None) for value in records.decisions]
-            if records.memberships:
-                outputs[self._topics.memberships, 0] = [(None, value, [], None) for value in records.memberships]
+            for topic, values in (
+                (self._topics.decisions, records.decisions), (self._topics.memberships, records.memberships),
+            ):  # fmt: skip
+                if values:
+                    outputs[topic, 0] = self._rows(values, [offset for offset, *_ in records.frames])
             self._decided += records.documents
             said = Judged(gather.last, self._topics.documents, self._decided)
-            await self._commit(outputs, gather.needed(self._position), said)
+            await self._commit(outputs, self._needed(gather), said)
             self._count(records, time.perf_counter() - began)
+
+    def _rows(self, values: Sequence[bytes], frames: Sequence[int]) -> list[Row]:
+        """Records for an internal topic, one for each frame, whole or in parts."""
+        most = self.settings.record_bytes
+        return [
+            (None, part, [], None)
+            for value, frame in zip(values, frames, strict=True)
+            for part in cut(value, Place(0, frame, frame), most, self.settings)
+        ]
 
     async def _commit(self, outputs: Outputs, position: int, judged: Judged) -> None:
         assert self._delivery is not None
@@ -223,7 +256,7 @@ class JudgeStage(Stage):
         gather = self._gather
         if gather is None or time.monotonic() < self._moved + QUIET_SECONDS:
             return
-        position = gather.needed(self._position)
+        position = self._needed(gather)
         if position != self._committed:
             await self._commit({}, position, Judged(gather.last, self._topics.documents, self._decided))
 

@@ -14,6 +14,7 @@ from stream_lsh.errors import FormatError
 from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, Base, is_base
 from stream_lsh.wire.changes import frame_of
+from stream_lsh.wire.parts import Adjacent
 
 WAITING_BYTES = 8 << 20  # of a shard, above which no more is wanted
 Record = tuple[int, bytes]
@@ -24,6 +25,7 @@ Record = tuple[int, bytes]
 class _Waiting:
     last: int  # the last frame of the chain, in the store or among the records
     trimmed: bool  # the changelog does not begin at its beginning
+    parts: Adjacent
     records: deque[tuple[int, Record]] = field(default_factory=deque)  # each with the last frame up to there
     size: int = 0
 
@@ -38,7 +40,9 @@ class Alignment:
 
     def __init__(self, settings: Settings, lasts: Sequence[int], starts: Sequence[int]) -> None:
         self._settings = settings
-        self._waiting = [_Waiting(last, start > 0) for last, start in zip(lasts, starts, strict=True)]
+        self._waiting = [
+            _Waiting(last, start > 0, Adjacent(settings)) for last, start in zip(lasts, starts, strict=True)
+        ]
 
     @property
     def frame(self) -> int:
@@ -52,14 +56,18 @@ class Alignment:
     def add(self, shard: int, offset: int, value: bytes) -> None:
         """Add the next record of a shard's changelog."""
         waiting = self._waiting[shard]
-        waiting.last = self._followed(waiting, value)
+        waiting.last = self._followed(waiting, offset, value)
         waiting.records.append((waiting.last, (offset, value)))
         waiting.size += len(value)
 
-    def _followed(self, waiting: _Waiting, value: bytes) -> int:
-        """The last frame of the chain after a record."""
+    def _followed(self, waiting: _Waiting, place: int, value: bytes) -> int:
+        """The last frame of the chain after the record at this offset. That of a change in parts comes with its last
+        part."""
         begins = waiting.last < 0 and waiting.trimmed
         try:
+            if (whole := waiting.parts.add(place, value)) is None:
+                return waiting.last
+            value = whole[1]
             if is_base(value):
                 mark = Base.decode(value, self._settings).mark if begins else None
                 return waiting.last if mark is None or mark.part != BEGINS else mark.frame

@@ -369,11 +369,12 @@ class MatchApp(Host):
         for shard, flow in list(self._flows.items()):
             if flow.hole is None:
                 continue
-            first, end = flow.hole[0], min(flow.hole[1], flow.hole[0] + HOLE_RECORDS)
+            first, last = flow.hole
+            end = min(last, first + HOLE_RECORDS)
             records = await self._records(shard, first, end)
             if records is None or self._flows.get(shard) is not flow:
                 continue
-            if not await flow.held.agrees(records):
+            if not await flow.held.agrees(records, whole=end == last):
                 self.fail(Failed(f"another worker writes the changelog of shard {shard}: it is read from {first} on"))
                 return
             flow.agreed(end)

@@ -37,6 +37,7 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.wire.bases import BEGINS, ENDS, HAS_ROWS, Base, Mark, is_base
 from stream_lsh.wire.changes import Change, ProvisionalRows
 from stream_lsh.wire.envelope import OLDER
+from stream_lsh.wire.parts import Adjacent
 
 FORMAT, CLEANED = 2, 3  # CLEANED: something was erased; earlier revisions cannot read this format
 APPLIED_BYTES = 8 << 20  # limit of the changes written together
@@ -120,6 +121,7 @@ class Copy:
         self.outrun = False
         # Keys overwritten since the snapshot began; None: unknown, because it began before the store was opened.
         self._anew: list[bytes] | None = None if self.cycle.begun and self.cycle.taking is None else []
+        self._parts = Adjacent(settings)
         self._torn = False  # whether the store may lag behind the state in memory
         # Behind a hole: first and last offset of our latest contiguous records, and the frame of their last change.
         self._own: tuple[int, int, int | None] | None = None
@@ -184,22 +186,29 @@ class Copy:
         applied = _Applied()
         self._own = None
         self._torn = True  # if a write below fails, closing must not store the newer state
-        for offset, data in records:
-            if self.changelog_offset is not None and offset <= self.changelog_offset:
+        for end, record in records:
+            if self.changelog_offset is not None and end <= self.changelog_offset:
                 continue
+            with self._placed(end):
+                whole = self._parts.add(end, record)
+            if whole is None:
+                if self._parts.begin is None:
+                    self.changelog_offset = end
+                continue
+            offset, data = whole
             if is_base(data):
                 self._write_applied(applied)
                 applied = _Applied()
                 with self._placed(offset):
                     base = Base.decode(data, self.settings)
-                self._apply_base(base, offset, start)
+                self._apply_base(base, offset, end, start)
                 continue
             try:
                 with self._placed(offset):
                     change = Change.decode(data, self.settings)
             except ForeignError as error:  # if it replaced one of our changes, the next change shows the gap
                 self._foreign(offset, error)
-                self.changelog_offset = offset
+                self.changelog_offset = end
                 continue
             if change.shard != self.number:
                 raise FormatError(f"the changelog of shard {self.number} has a change of shard {change.shard}")
@@ -233,7 +242,7 @@ class Copy:
                     self.forgetting.ignored(change, first=offset == start)
             elif self.forgetting is not None:
                 self.forgetting.placed(change.offset, offset)
-            self.changelog_offset = offset
+            self.changelog_offset = end
             if applied.size >= APPLIED_BYTES:
                 self._write_applied(applied)
                 applied = _Applied()
@@ -284,9 +293,12 @@ class Copy:
         manifest[DELETED_ROWS] = manifest.get(DELETED_ROWS, 0) + more
         return values
 
-    def _apply_base(self, base: Base, offset: int, start: int) -> None:
+    def _apply_base(self, base: Base, offset: int, end: int, start: int) -> None:
         """Apply a snapshot record. An empty store begins with the snapshot; another one erases what the snapshot has
         erased.
+
+        Args:
+            offset, end: of its first and its last part in the changelog. They are the same if it is not cut.
 
         Raises:
             FormatError: it is of another shard.
@@ -330,7 +342,7 @@ class Copy:
             values[name_key(ERASED_VERSIONS)] = orjson.dumps(base.facts["erased"])
             deleted += [name_key(place.name) for place in places(self.store) if place.there < mark.before]
         values[name_key(f"shard/{self.number}")] = orjson.dumps(manifest)
-        self.changelog_offset = offset
+        self.changelog_offset = end
         self.store.write(values | self._facts(), deleted)
 
     def _purge(self) -> None:
@@ -375,9 +387,15 @@ class Copy:
         """Number of trimmed rows that new documents can still match."""
         return max(0, self._base - (0 if self.forgetting is None else self.forgetting.seen))
 
-    def confirmed(self, what: int | Mark, changelog_offset: int) -> bool:
+    @property
+    def begin(self) -> int | None:
+        """Offset of the first part of a record in the changelog whose other parts may follow; None: there is none."""
+        begin, offset = self._parts.begin, self.changelog_offset
+        return None if begin is None or (offset is not None and begin <= offset) else begin
+
+    def confirmed(self, what: int | Mark, changelog_offset: int, records: int = 1) -> bool:
         """Note that our change of a frame, or our snapshot record, has this offset in the changelog. It counts if it
-        is the next record there.
+        is the next record there. records: how many it is there, if it is cut into parts.
 
         Returns:
             Whether it completes a snapshot.
@@ -392,12 +410,13 @@ class Copy:
             if follows:
                 self.cycle.last_frame = what
         counts = follows and isinstance(what, Mark) and self.cycle.base(changelog_offset, what)
+        last = changelog_offset + records - 1
         if follows:
-            self.changelog_offset = changelog_offset
+            self.changelog_offset = last
         elif changelog_offset > (-1 if self.changelog_offset is None else self.changelog_offset):
             continues = self._own is not None and changelog_offset == self._own[1] + 1
             first, _, frame = self._own if self._own is not None and continues else (changelog_offset, -1, None)
-            self._own = first, changelog_offset, what if isinstance(what, int) else frame
+            self._own = first, last, what if isinstance(what, int) else frame
         if isinstance(what, Mark) and what.part == ENDS and not counts:
             raise OtherOwner(f"shard {self.number} was cleaned, but others have written to its changelog meanwhile")
         return counts
@@ -421,9 +440,12 @@ class Copy:
         """
         if self.hole is None or first != self.hole[0]:  # it was filled meanwhile, or the changelog is followed again
             return True
-        for offset, data in records:
+        parts = Adjacent(self.settings)
+        for offset, record in records:
             try:
-                change = None if is_base(data) else Change.decode(data, self.settings)
+                if (whole := parts.add(offset, record)) is None:
+                    continue
+                change = None if is_base(whole[1]) else Change.decode(whole[1], self.settings)
             except ForeignError as error:
                 self._foreign(offset, error)
             except FormatError:
@@ -434,6 +456,8 @@ class Copy:
                 if change.offset > self.last:
                     return False
                 self.cycle.change(change.offset, change.predecessor)
+        if parts.begin is not None and self._own is not None and end < self._own[0]:
+            return False
         self.changelog_offset = end - 1
         if self._own is not None and end >= self._own[0]:
             _, self.changelog_offset, frame = self._own
@@ -442,25 +466,27 @@ class Copy:
                 self.cycle.last_frame = frame
         return True
 
-    def agrees(self, records: Iterable[tuple[int, bytes]]) -> bool:
+    def agrees(self, records: Iterable[tuple[int, bytes]], *, whole: bool = True) -> bool:
         """Whether records that another worker has written before our next change do not matter: they are changes of
         frames that we have matched, too, with the same result.
 
         Args:
             records: offset in the changelog, and value.
+            whole: whether our change follows them, so that parts at their end count for nothing.
         """
-        for _, data in records:
+        parts = Adjacent(self.settings)
+        for offset, record in records:
             try:
-                if is_base(data):
+                if (found := parts.add(offset, record)) is None or is_base(found[1]):
                     continue
-                change = Change.decode(data, self.settings)
+                change = Change.decode(found[1], self.settings)
             except ForeignError:
                 continue
             except FormatError:
                 return False
             if change.offset > self.last or not self._answers.agrees(change):
                 return False
-        return True
+        return whole or parts.begin is None
 
     def _facts(self) -> dict[bytes, bytes]:
         facts: dict[str, Any] = {

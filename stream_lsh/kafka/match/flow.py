@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,14 +23,17 @@ from stream_lsh.errors import FormatError, StoreError
 from stream_lsh.kafka.client.clients import waited
 from stream_lsh.kafka.consumer.output import InOrder, Send
 from stream_lsh.kafka.consumer.unreadable import SAY_SECONDS, Unreadable
-from stream_lsh.kafka.match.held import Held, Matched
+from stream_lsh.kafka.match.held import Confirmed, Held, Matched
 from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed, Unanswered
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import Mark
+from stream_lsh.wire.changes import frame_of
 from stream_lsh.wire.frames import Frame, headers_of
+from stream_lsh.wire.parts import Adjacent, Part, Place, cut, is_part
+from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 from stream_lsh.wire.source import Headers
 
@@ -50,7 +53,8 @@ class Taken:
         acknowledge: what to do once it is delivered, and all frames before it.
         changed: for a frame with a change: its offset in signatures.
         reply: to be sent once the change is acknowledged.
-        placed: offset of the change or snapshot record in the changelog, -1 if it is unknown; None: there is none.
+        placed: offset of the change or snapshot record in the changelog; None: there is none.
+        records: how many it is there: one, or its parts.
     """
 
     offset: int
@@ -59,6 +63,7 @@ class Taken:
     changed: int | Mark | None = None
     reply: bytes | None = None
     placed: int | None = None
+    records: int = 0
 
 
 class Elsewhere:
@@ -121,9 +126,11 @@ class Flow:
         self._changes: InOrder[Taken] = InOrder(send, self._placed, self._fail)
         self._replies: InOrder[Taken] = InOrder(send, self._acknowledge, self._fail)
         self._due: deque[Taken] = deque()  # their changes are acknowledged, and their replies are not sent
-        self._next = held.expected  # offset after the last record of the changelog that is ours or was read
+        self._next = held.settled  # offset after the last record of the changelog that is ours or was read
         self._waiting: deque[tuple[Taken, bytes]] = deque()
-        self._confirmed: list[tuple[int | Mark, int]] = []
+        self._adjacent = Adjacent(held.settings)
+        self._parts_read: list[Callable[[], object]] = []  # acknowledge the parts of a record that is not complete
+        self._confirmed: list[Confirmed] = []
         self._steps = 0  # cleaning steps allowed while no frame waits
         self._frames = self._bytes = 0
         self._wake, self._idle, self._replying = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -153,7 +160,7 @@ class Flow:
         except (StoreError, Unanswered) as error:
             self._fail(error)
 
-    def offer(self, offset: int, value: bytes, acknowledge: Callable[[], object]) -> None:
+    def offer(self, offset: int, data: bytes, acknowledge: Callable[[], object]) -> None:
         """Add the frames of the record at `position`. `acknowledge` is called when all their results are delivered."""
         if not self._taking or offset < self.position:  # fetched before a seek: taken already, or fetched again
             return
@@ -162,6 +169,18 @@ class Flow:
             self._fail(Failed(f"frames from offset {self.position} to {offset} of shard {self.held.shard} got lost"))
             return
         self.position = offset + 1
+        self._parts_read.append(acknowledge)
+        try:
+            begin, value = self._adjacent.add(offset, data) or (self._adjacent.begin, None)
+        except FormatError:
+            begin, value = offset, data  # `_matched` says what is wrong with it
+        done = self._parts_read[len(self._parts_read) - (0 if begin is None else offset + 1 - begin) :]
+        for passed in self._parts_read[: len(self._parts_read) - len(done)]:
+            passed()  # parts without the others
+        self._parts_read = done
+        if value is None:
+            return
+        self._parts_read = []
         try:
             frames = [bytes(frame) for frame in split_frames(value, self.held.settings)]
         except FormatError:
@@ -170,7 +189,7 @@ class Flow:
         self._bytes += sum(map(len, frames))
         self._idle.clear()
         self._waiting += [(Taken(offset, len(frame), lambda: None), frame) for frame in frames]
-        self._waiting[-1][0].acknowledge = acknowledge  # frames are done in their order
+        self._waiting[-1][0].acknowledge = lambda: [each() for each in done]  # frames are done in their order
         self._wake.set()
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
@@ -200,8 +219,17 @@ class Flow:
             self._replying.clear()
             while self._due and self._open and self.hole is None:
                 frame = self._due.popleft()
-                self._next = max(self._next, -1 if frame.placed is None else frame.placed + 1)
-                await self._replies.send(frame, [] if frame.reply is None else [(self._matches, 0, frame.reply)])
+                self._next = max(self._next, -1 if frame.placed is None else frame.placed + frame.records)
+                await self._replies.send(frame, [(self._matches, 0, part) for part in self._reply_of(frame)])
+
+    def _reply_of(self, frame: Taken) -> list[bytes]:
+        reply = frame.reply
+        return [] if reply is None else self._parts(reply, lambda: Place(*head(reply, self.held.settings)))
+
+    def _parts(self, record: bytes, place: Callable[[], Place]) -> list[bytes]:
+        """A record as it is sent: whole, or in parts with this place."""
+        most = self.held.settings.record_bytes
+        return [record] if len(record) <= most else cut(record, place(), most, self.held.settings)
 
     @property
     def hole(self) -> tuple[int, int] | None:
@@ -230,7 +258,12 @@ class Flow:
         if found is not None and self._open:
             mark, record = found
             taken = Taken(-1, 0, lambda: None, mark)
-            await self._changes.send(taken, [(self._changelog, self.held.shard, record)])
+            await self._change_shard(taken, self._parts(record, lambda: Place(self.held.shard, mark.frame, mark.frame)))
+
+    async def _change_shard(self, taken: Taken, records: Sequence[bytes]) -> None:
+        """Send the records of a change or snapshot record."""
+        taken.records = len(records)
+        await self._changes.send(taken, [(self._changelog, self.held.shard, record) for record in records])
 
     async def _take(self) -> None:
         taken, size = [self._waiting.popleft()], 0
@@ -246,14 +279,15 @@ class Flow:
         for (frame, value), matched in zip(taken, found, strict=True):
             if not self._open:
                 return
-            change = None if matched is None else self._change(frame, value, matched)
-            await self._changes.send(frame, [] if change is None else [(self._changelog, self.held.shard, change)])
+            await self._change_shard(frame, [] if matched is None else self._change(frame, value, matched))
 
     async def _matched(self, offset: int, value: bytes) -> Matched | None:
         """The result of a frame; None if it is skipped."""
         settings = self.held.settings
         place = Topics.of(settings).frames, self.held.shard, offset
         try:
+            if is_part(value):
+                Part.decode(value, settings)
             for frame in split_frames(value, settings):
                 Sequenced.decode(frame, settings)
         except FormatError as error:
@@ -265,12 +299,12 @@ class Flow:
             raise FormatError("{}, partition {}, offset {}: {}".format(*place, error)) from None
         return matched
 
-    def _change(self, frame: Taken, value: bytes, matched: Matched) -> bytes | None:
-        """The change to be sent for a frame; notes the reply."""
+    def _change(self, frame: Taken, value: bytes, matched: Matched) -> list[bytes]:
+        """The change to be sent for a frame, whole or in parts; notes the reply."""
         answer = matched.answer
         if answer is None:
             self._probe.ignored("gap")
-            return None
+            return []
         if answer.documents:
             self._probe.batch(answer.documents, matched.seconds)
             facts = {"frame": answer.offset, "shard": self.held.shard}
@@ -280,7 +314,10 @@ class Flow:
         if any(answer.failed):
             self._report(answer, value)
         frame.changed, frame.reply = None if answer.change is None else answer.offset, answer.reply
-        return answer.change
+        change = answer.change
+        if change is None:
+            return []
+        return self._parts(change, lambda: Place(self.held.shard, *frame_of(change, self.held.settings)))
 
     def _report(self, answer: Answer, value: bytes) -> None:
         """Log documents with which matching has failed."""
@@ -297,16 +334,21 @@ class Flow:
     def _placed(self, frame: Taken, placed: list[Any]) -> None:
         """The change of a frame, or a snapshot record, is acknowledged."""
         if placed:
-            frame.placed = placed[0].offset
-            if placed[0].offset < 0:  # the broker had it already
+            offsets = [found.offset for found in placed]
+            frame.placed = first = offsets[0]
+            if min(offsets) < 0:  # the broker had it already
                 self._fail(Failed(f"the place of a change of shard {self.held.shard} is unknown: it is looked for"))
+                return
+            if offsets != list(range(first, first + len(offsets))):  # for a reader its parts count for nothing
+                where = f"{self._changelog}, partition {self.held.shard}, offset {first}"
+                self._fail(Failed(f"{where}: another worker has written between the parts of a change"))
                 return
         self._due.append(frame)
         self._replying.set()
 
     def _acknowledge(self, frame: Taken, _: list[Any]) -> None:
         if frame.changed is not None and frame.placed is not None:
-            self._confirmed.append((frame.changed, frame.placed))
+            self._confirmed.append((frame.changed, frame.placed, frame.records))
         if not isinstance(frame.changed, Mark):
             self._done(1, frame.size)
             frame.acknowledge()

@@ -31,6 +31,8 @@ from stream_lsh.wire.sequenced import Sequenced
 log = logging.getLogger("stream_lsh.kafka.match")
 
 Result = TypeVar("Result")
+Confirmed = tuple[int | Mark, int, int]
+"""The frame of our change, or our snapshot record; its offset in the changelog; and how many records it is there."""
 GAP_SECONDS = 60.0  # how long the next frame may be missing while later ones have arrived
 
 
@@ -212,6 +214,13 @@ class Held:
         """Offset of the next changelog record to be taken."""
         return self.start if self.read is None else self.read + 1
 
+    @property
+    def settled(self) -> int:
+        """Offset of the first changelog record that does not count yet: `expected`, or earlier that of the first part
+        of a record whose other parts may follow."""
+        begin = self._opened().begin
+        return self.expected if begin is None else min(begin, self.expected)
+
     async def take(self, offset: int, value: bytes, *, more: bool) -> bool:
         """Take the next record of the changelog.
 
@@ -325,22 +334,21 @@ class Held:
         left = f" from offset {self.start} on, which is all that is left of it" if self.start else ""
         return StoreError(f"{_what(error)}; delete {self.folder}: it is rebuilt from the changelog{left}")
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
         """Match frames in order. When this returns, everything is stored.
 
         Args:
-            confirmed: our changes and snapshot records that were acknowledged since the last call, each with its
-                changelog offset.
+            confirmed: our changes and snapshot records that were acknowledged since the last call.
 
         Raises:
             FormatError, StoreError, OutputError: see `Replica.match`.
         """
         return await self._run(lambda: self._match(values, confirmed))
 
-    def _confirmed(self, replica: Replica, confirmed: Sequence[tuple[int | Mark, int]]) -> None:
+    def _confirmed(self, replica: Replica, confirmed: Sequence[Confirmed]) -> None:
         try:
-            for what, offset in confirmed:
-                if replica.confirmed(what, offset):
+            for what, offset, records in confirmed:
+                if replica.confirmed(what, offset, records):
                     log.info(
                         "shard %d: everything due is erased; the changelog is needed from offset %d on", self.shard,
                         replica.cycle.cleaned or 0,
@@ -357,11 +365,11 @@ class Held:
         """See `Copy.fill`."""
         return await self._run(lambda: self._opened().fill(first, end, records))
 
-    async def agrees(self, records: Sequence[tuple[int, bytes]]) -> bool:
+    async def agrees(self, records: Sequence[tuple[int, bytes]], *, whole: bool) -> bool:
         """See `Copy.agrees`."""
-        return await self._run(lambda: self._opened().agrees(records))
+        return await self._run(lambda: self._opened().agrees(records, whole=whole))
 
-    async def clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
+    async def clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
         """Do one cleaning step. Returns the snapshot record to be sent next, after all that was matched.
 
         Raises:
@@ -370,7 +378,7 @@ class Held:
         """
         return await self._run(lambda: self._clean(confirmed))
 
-    def _clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
+    def _clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
         replica = self._opened()
         self._confirmed(replica, confirmed)
         try:
@@ -378,7 +386,7 @@ class Held:
         except DamagedError as error:
             raise self._for_us(error) from error
 
-    def _match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
+    def _match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
         replica = self._opened()
         self._confirmed(replica, confirmed)
         found = []

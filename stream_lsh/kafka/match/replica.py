@@ -97,8 +97,8 @@ class Replica(Copy):
         self._hashes: Hashes
         self._places: ShardSourcePositions
 
-    def confirmed(self, what: int | Mark, changelog_offset: int) -> bool:
-        counts = super().confirmed(what, changelog_offset)
+    def confirmed(self, what: int | Mark, changelog_offset: int, records: int = 1) -> bool:
+        counts = super().confirmed(what, changelog_offset, records)
         if counts and self._cleaning is not None:
             self._cleaning.ended()
             self.store.write(self._facts())

@@ -264,7 +264,7 @@ class SequenceStage(Stage):
             after = after.passed_on(offset, decision.documents)
             if decision.log is not None:
                 self._tell_time(decision.log, decision.shift)
-        if not self._together.room(sent, self.settings.frame_bytes):
+        if not self._together.room(sent, min(self.settings.frame_bytes, self.settings.record_bytes)):
             await self._deliver()
         self._together.add(sent, decision.documents, (offset + 1, after))
         self._accepted = after

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stream_lsh.kafka.sequence.order import Accepted
-from stream_lsh.settings.model import Settings
-from stream_lsh.wire.sequenced import join_frames
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.parts import Place, cut
+from stream_lsh.wire.sequenced import frame_of, join_frames
 
 MOST = 32  # frames in a record, as match takes them
 
@@ -41,6 +42,17 @@ class Together:
         self.documents += documents
         self.mark = mark
 
-    def records(self, settings: Settings) -> list[tuple[int, bytes]]:
-        """A record for each shard, with its number."""
-        return [(shard, join_frames(frames, settings)) for shard, frames in enumerate(zip(*self.frames, strict=True))]
+    def records(self, settings: KafkaSettings) -> list[tuple[int, bytes]]:
+        """A record for each shard, or its parts, with the shard's number."""
+        return [
+            (shard, part)
+            for shard, frames in enumerate(zip(*self.frames, strict=True))
+            for part in _parts(shard, frames, settings)
+        ]
+
+
+def _parts(shard: int, frames: Sequence[bytes], settings: KafkaSettings) -> list[bytes]:
+    record, most = join_frames(frames, settings), settings.record_bytes
+    if len(record) <= most:
+        return [record]
+    return cut(record, Place(shard, *frame_of(frames[0], settings)), most, settings)

@@ -11,6 +11,7 @@ import numpy as np
 from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.families.components import components_of
 from stream_lsh.families.family import Signs
+from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
@@ -18,8 +19,8 @@ from stream_lsh.kafka.sign.records import columns_of, headers_of
 from stream_lsh.wire.frames import CONTINUES, Frame
 from stream_lsh.wire.source import Headers, Record, Source, header_bytes
 
-HEADER_BYTES = 1 << 20
-"""Limit for a document's trace headers: its verdict and every pair repeat them, and their topics accept 16 MiB."""
+HEADER_BYTES = 128 << 10
+"""Limit for a document's trace headers: its verdict and every pair repeat them, and their topics accept 1 MiB."""
 ROW_BYTES = 56  # of a document besides signature, id and text: positions, times, sizes, fingerprint, ends
 COMPRESSED = 0.6  # estimated ratio of compressed to plain text, before the first measurement
 AIM = 0.92  # share of a frame's size limit that is aimed at, because compression varies
@@ -107,11 +108,17 @@ class Framer:
     """Signs chunks and cuts them into frames of at most `frame_documents` and `frame_bytes`.
 
     A frame of a single document may be larger, up to `largest` bytes. A document that needs more is rejected
-    (too_large). Not thread-safe: it measures how well texts compress.
+    (too_large). So is a record of more than `copied` bytes, which `unique` does not take. Not thread-safe: it measures
+    how well texts compress.
     """
 
-    def __init__(self, settings: KafkaSettings, signer: Signs, largest: int, schemas: Schemas | None = None) -> None:
+    def __init__(
+        self, settings: KafkaSettings, signer: Signs, largest: int, schemas: Schemas | None = None,
+        copied: int | None = None,
+    ) -> None:  # fmt: skip
         self._schemas = schemas
+        self._copied = copied
+        self._topics = Topics.of(settings)
         self._settings = settings
         self._signer = signer
         self._largest = largest
@@ -128,6 +135,9 @@ class Framer:
             why = f"the trace headers have {carried.pop(i)} bytes, more than {HEADER_BYTES}"
             columns.rejected.setdefault(i, Rejection("too_large", why))
             del headers[i]
+        for i, size in [] if self._copied is None else _above(records, self._copied):
+            why = f"the record has {size} bytes, more than {self._copied}; {_raise(self._topics.unique)}"
+            columns.rejected.setdefault(i, Rejection("too_large", why))
         batch = _Batch(chunks, columns, headers)
         bounds = self._bounds(columns, carried)
         return [frame for begin, end in pairwise(bounds) for frame in self._signed(batch.part(begin, end), now)]
@@ -154,7 +164,8 @@ class Framer:
         if n > 1 and len(data) > self._settings.frame_bytes:
             return self._signed(batch.part(0, n // 2), now) + self._signed(batch.part(n // 2, n), now)
         if n == 1 and len(data) > self._largest:
-            why = Rejection("too_large", f"its frame would have {len(data)} bytes, more than {self._largest}")
+            text = f"its frame would have {len(data)} bytes, more than {self._largest}"
+            why = Rejection("too_large", f"{text}; {_raise(self._topics.signatures)}")
             source, data = self._encoded(_Batch(batch.chunks, batch.columns.rejecting({0: why}), batch.headers), now)
         positions = {chunk.partition: chunk.ends for chunk in batch.chunks}
         lasts = {chunk.partition: chunk.records[-1] for chunk in batch.chunks if chunk.records}
@@ -173,6 +184,16 @@ class Framer:
             payload = sum(len(part.payload) for parts in frame.texts for part in parts)
             self._ratio += (payload / len(columns.texts) - self._ratio) / 4
         return frame.source, frame.encode(settings)
+
+
+def _above(records: Sequence[Record], most: int) -> list[tuple[int, int]]:
+    """Number and bytes of the records that are larger than `most`."""
+    sizes = [len(record.value or b"") + len(record.key or b"") + header_bytes(record.headers) for record in records]
+    return [(i, size) for i, size in enumerate(sizes) if size > most]
+
+
+def _raise(topic: str) -> str:
+    return f"raise max.message.bytes of {topic}"
 
 
 def _segments(chunks: Sequence[Chunk]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

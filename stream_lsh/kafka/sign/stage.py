@@ -23,7 +23,7 @@ from stream_lsh.kafka.client import private
 from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
-from stream_lsh.kafka.names import Topics, largest_frame
+from stream_lsh.kafka.names import OVERHEAD, Topics, largest_frame
 from stream_lsh.kafka.registry.decoding import Absent, Schemas
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
@@ -46,7 +46,7 @@ from stream_lsh.kafka.sign.position import (
     recorded_pause,
     recovered,
 )  # fmt: skip
-from stream_lsh.kafka.topics import configs_of, output_partitions
+from stream_lsh.kafka.topics import configs_of, limits_of, output_partitions
 from stream_lsh.wire.frames import CONTINUES
 from stream_lsh.wire.source import Record, is_passed_over
 
@@ -120,9 +120,11 @@ class SignStage(Stage):
 
             self._schemas = Schemas(Client(self.settings))
             self.probe.stalled(REGISTRY, 0)
-        self._framer = Framer(
-            self.settings, signer_of(self.settings.signing, key), largest_frame(self.settings), self._schemas
-        )
+        settings, topics = self.settings, self.topics
+        limits = await limits_of(self._relay.admin, settings, topics.signatures, topics.unique)
+        largest = largest_frame(settings, limits[topics.signatures])
+        copied = limits[topics.unique] - OVERHEAD
+        self._framer = Framer(settings, signer_of(settings.signing, key), largest, self._schemas, copied)
 
     async def _begin(self, partitions: list[int]) -> None:
         places = await self._beginnings(partitions)

@@ -40,6 +40,7 @@ from stream_lsh.kafka.tools.reindex import changed, prepare
 from stream_lsh.kafka.tools.restored import Segments, documents, nothing, pieces
 from stream_lsh.wire.changes import Change
 from stream_lsh.wire.frames import Frame
+from stream_lsh.wire.parts import Adjacent
 from stream_lsh.wire.source import Source
 
 log = logging.getLogger("stream_lsh.kafka.tools.from_changelog")
@@ -294,6 +295,7 @@ class Chains:
         self._ends = {TopicPartition(topic, shard): end for shard, end in ends.items()}
         self._waiting: dict[TopicPartition, deque[Change]] = {place: deque() for place in self._ends}
         self._last = dict.fromkeys(self._ends, -1)
+        self._parts = {place: Adjacent(settings) for place in self._ends}
         read_from(consumer, dict.fromkeys(self._ends, 0))
 
     async def following(self, stop: asyncio.Event) -> list[Change]:
@@ -320,7 +322,9 @@ class Chains:
 
     def _take(self, place: TopicPartition, record: ConsumerRecord) -> None:
         try:
-            change = Change.decode(record.value or b"", self._settings)
+            if (whole := self._parts[place].add(record.offset, record.value or b"")) is None:
+                return
+            change = Change.decode(whole[1], self._settings)
         except ForeignError:  # not written by this program; the shards skip it too
             return
         except FormatError as error:

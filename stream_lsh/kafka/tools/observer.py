@@ -25,6 +25,7 @@ from stream_lsh.kafka.sign.position import Pause, pause_of
 from stream_lsh.kafka.tools.seen import Group, Member, Next, Reader, Seen
 from stream_lsh.kafka.tools.workers import Answer, ask
 from stream_lsh.kafka.topics import configs_of, output_partitions
+from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
 READ_SECONDS = 10.0
@@ -276,6 +277,9 @@ def _judged(committed: Mapping[int, tuple[int, str]]) -> Judged | None:
 def _next(record: ConsumerRecord, judged: Judged | None, settings: KafkaSettings) -> Next | str:
     """The frame in a record that the judge waits for, else its first one; or why it is unreadable."""
     try:
+        if is_part(record.value or b""):
+            place = Part.decode(record.value or b"", settings).place
+            return Next(place.offset, place.predecessor, 0 if judged is None else judged.documents)
         frames = [Sequenced.decode(frame, settings) for frame in split_frames(record.value or b"", settings)]
     except FormatError as error:
         return str(error)

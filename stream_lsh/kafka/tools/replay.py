@@ -21,7 +21,7 @@ from stream_lsh.kafka.client.connection import admin
 from stream_lsh.kafka.client.reading import existing, read_from, reading
 from stream_lsh.kafka.consumer.delivery import BATCH_BYTES, Delivery, Row, delivering
 from stream_lsh.kafka.consumer.position import committed
-from stream_lsh.kafka.forward.partition import LETTER
+from stream_lsh.kafka.forward.partition import LETTER, TRUNCATED
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
@@ -68,10 +68,10 @@ class Letter:
 
     @classmethod
     def of(cls, record: ConsumerRecord) -> Letter | None:
-        """The letter in a record of forward; None for another record."""
+        """The letter in a record of forward; None for another record, or if the document is cut."""
         headers = list(record.headers)
         original, added = headers[: -len(LETTER)], headers[-len(LETTER) :]
-        if tuple(name for name, _ in added) != LETTER:
+        if tuple(name for name, _ in added) != LETTER or (original and original[-1][0] == TRUNCATED):
             return None
         replays = 0
         for name, value in original:

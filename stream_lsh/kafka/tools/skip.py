@@ -20,6 +20,7 @@ from stream_lsh.kafka.forward.partition import read_verdict
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Places
+from stream_lsh.wire.parts import Part, is_part
 from stream_lsh.wire.replies import head
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 
@@ -77,7 +78,7 @@ async def look(settings: KafkaSettings, topic: str, partition: int, offset: int)
     if record is None:
         raise StoreError(f"{where} has no record")
     try:
-        _READ[topic](record, settings)
+        (_part if is_part(record.value or b"") and topic in IN_PARTS else _READ[topic])(record, settings)
     except ForeignError as error:
         raise StoreError(f"{where} needs no skip ({error}): {role} skips such records by itself") from None
     except StoreError as error:
@@ -96,6 +97,11 @@ _READ: dict[str, Callable[[ConsumerRecord, KafkaSettings], Any]] = {
     "verdicts": lambda record, settings: read_verdict(record, Topics.of(settings).documents),
 }
 """How the reader of a topic decodes a record."""
+IN_PARTS = "frames", "matches"
+
+
+def _part(record: ConsumerRecord, settings: KafkaSettings) -> Part:
+    return Part.decode(record.value or b"", settings)
 
 
 async def _read(settings: KafkaSettings, place: TopicPartition, offset: int) -> ConsumerRecord | None:

@@ -38,7 +38,7 @@ from stream_lsh.index.store.rocksdb import FREQUENCIES
 from stream_lsh.kafka.match import cleaning
 from stream_lsh.kafka.match.copy import OtherOwner
 from stream_lsh.kafka.match.cycle import Cycle
-from stream_lsh.kafka.match.held import Held
+from stream_lsh.kafka.match.held import Confirmed, Held
 from stream_lsh.kafka.match.replica import Replica
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
@@ -379,14 +379,14 @@ async def run(settings: KafkaSettings, log: Changelog, data: Sequence[bytes]) ->
 async def test_time_without_frames_counts_over_restarts_and_rebalances(tmp_path: Path) -> None:
     settings = KafkaSettings(data_folder=tmp_path, erase_hours=24, **UPDATES)  # type: ignore[arg-type]
     data, begun = frames(settings, changing(200))[:8], 0
-    confirmed: list[tuple[int | Mark, int]] = []
+    confirmed: list[Confirmed] = []
     for hours in (13, 12):
         held = Held(settings, 0)
         await held.open(0)
         held.check(0, 8)
         await held.activate()
         found = await held.match([] if confirmed else data, ())
-        confirmed += [(matched.answer.offset, at) for at, matched in enumerate(found) if matched.answer is not None]
+        confirmed += [(matched.answer.offset, at, 1) for at, matched in enumerate(found) if matched.answer is not None]
         held._matched -= 3600 * hours
         held.check(0, 8)  # a rebalance
         await held.activate()

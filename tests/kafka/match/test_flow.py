@@ -13,12 +13,13 @@ from stream_lsh.errors import StoreError
 from stream_lsh.kafka.consumer import output
 from stream_lsh.kafka.match import flow as module
 from stream_lsh.kafka.match.flow import Elsewhere, Flow
-from stream_lsh.kafka.match.held import Matched
+from stream_lsh.kafka.match.held import Confirmed, Matched
 from stream_lsh.kafka.match.replica import Answer
 from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Failed
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.bases import HAS_ROWS, Mark
+from stream_lsh.wire.changes import Change
 from stream_lsh.wire.sequenced import join_frames
 
 MARK = Mark(HAS_ROWS, 0, 0, 1, 1)
@@ -34,28 +35,32 @@ class Place:
 class Shard:
     """Answers frame n with the change cn and the reply rn; to `gap` with nothing, to `old` that it is long done."""
 
-    shard, expected = 3, 100
+    shard, settled = 3, 100
 
     def __init__(self) -> None:
         self.settings = KafkaSettings()
         self.erases = False
+        self.change = b""  # of every frame, in place of its own
         self.bases: list[bytes] = []  # snapshot records to come
-        self.confirmed: list[tuple[int | Mark, int]] = []
+        self.confirmed: list[Confirmed] = []
         self.matched: list[bytes] = []
         self.lost: StoreError | None = None
         self.free = asyncio.Event()
         self.free.set()
 
-    async def clean(self, confirmed: Sequence[tuple[int | Mark, int]]) -> tuple[Mark, bytes] | None:
+    async def clean(self, confirmed: Sequence[Confirmed]) -> tuple[Mark, bytes] | None:
         self.confirmed += confirmed
         return (MARK, self.bases.pop(0)) if self.bases else None
 
-    async def match(self, values: Sequence[bytes], confirmed: Sequence[tuple[int | Mark, int]]) -> list[Matched]:
+    async def match(self, values: Sequence[bytes], confirmed: Sequence[Confirmed]) -> list[Matched]:
         self.confirmed += confirmed
         self.matched += values
         await self.free.wait()
         found: dict[bytes, Answer | None] = {b"gap": None, b"old": Answer(0, None, None)}
-        return [Matched(found.get(value, Answer(0, b"c" + value, b"r" + value, 1)), 0.0) for value in values]
+        return [Matched(found.get(value, self._answer(value[:9])), 0.0) for value in values]
+
+    def _answer(self, value: bytes) -> Answer:
+        return Answer(0, self.change or b"c" + value, b"r" + value, 1)
 
     def look(self) -> None:
         if self.lost is not None:
@@ -144,6 +149,24 @@ async def test_a_change_without_a_place_ends_it(play: Play) -> None:
     assert len(play.sends) == 1 and isinstance(play.failures[0], Failed)
 
 
+@pytest.mark.parametrize("offsets", [(100, 101, 102, 103), (100, 101, 103, 104)])
+async def test_a_change_in_parts_counts_if_nothing_is_between_them(play: Play, offsets: tuple[int, ...]) -> None:
+    play.shard.settings = KafkaSettings(record_bytes=256)
+    play.shard.change = Change(3, 0, -1, 0, 0, bytes(16), {}, bytes(300)).encode(play.shard.settings)
+    play.offer(10, b"a")
+    await play.drained()
+    assert len(play.futures) == 4
+    for future, offset in zip(play.futures, offsets, strict=True):
+        future.set_result(Place(offset))
+    await play.drained()
+    if offsets[-1] == 103:
+        await play.confirm()
+        await play.flow.tell()
+        assert play.acknowledged == [10] and play.shard.confirmed == [(0, 100, 4)]
+    else:
+        assert len(play.sends) == 4 and "between the parts of a change" in str(play.failures[0])
+
+
 async def test_the_shard_gets_confirmations_without_a_new_frame(play: Play) -> None:
     play.offer(10, b"a")
     await play.drained()
@@ -151,9 +174,9 @@ async def test_the_shard_gets_confirmations_without_a_new_frame(play: Play) -> N
     assert play.shard.confirmed == []
     await play.flow.tell()
     await play.flow.tell()
-    assert play.shard.confirmed == [(0, 100)]
+    assert play.shard.confirmed == [(0, 100, 1)]
     await play.flow.close()
-    assert play.shard.confirmed == [(0, 100)]
+    assert play.shard.confirmed == [(0, 100, 1)]
 
 
 @pytest.mark.parametrize("which", [0, 2])
@@ -299,9 +322,8 @@ async def test_snapshot_records_come_between_changes_and_while_nothing_waits(pla
     assert play.acknowledged == [10, 11] and play.flow.idle
     play.flow.clean()
     await play.drained()
-    assert (
-        play.shard.confirmed[:3] == [(0, 100), (0, 101), (MARK, 102)] and len(play.sends) == 7 + module.CLEANING_STEPS
-    )
+    assert play.shard.confirmed[:3] == [(0, 100, 1), (0, 101, 1), (MARK, 102, 1)]
+    assert len(play.sends) == 7 + module.CLEANING_STEPS
     await play.flow.close()
     assert play.failures == []
 

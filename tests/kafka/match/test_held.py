@@ -261,7 +261,8 @@ async def test_a_folder_that_has_all_though_it_counts_less(
     settings = settings_of(tmp_path)
     async with holding(settings) as held:
         await held.activate()
-        await held.match(log[:10], list(enumerate([0, 1, 3, 4, 5, 6, 7, 8, 9, 10])))  # 2 was another's
+        places = 0, 1, 3, 4, 5, 6, 7, 8, 9, 10  # 2 was another's
+        await held.match(log[:10], [(frame, at, 1) for frame, at in enumerate(places)])
     held = Held(settings, 0)
     start = 8 if left == "some" else 11
     await opened(held, start, 11)
@@ -269,7 +270,7 @@ async def test_a_folder_that_has_all_though_it_counts_less(
         assert await held.take(offset, changes[offset - 1], more=False)
     await held.activate()
     assert all(matched.answer is not None for matched in await held.match(log[10:], ()))
-    await held.match((), [(10, 11)])
+    await held.match((), [(10, 11, 1)])
     await held.close()
     assert "ends at offset 1 of the changelog" in caplog.text
     replica = Replica(settings, 0, settings.data_folder / "shard-0")

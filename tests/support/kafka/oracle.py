@@ -22,6 +22,7 @@ from stream_lsh.judging.verdicts import judge, pair_lines, reasons, verdict_line
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.frames import Frame
+from stream_lsh.wire.parts import Adjacent
 from stream_lsh.wire.sequenced import Sequenced, split_frames
 from support.indexes import take_key
 from support.kafka.feeding import Record, Source
@@ -66,9 +67,11 @@ def order(settings: KafkaSettings, records: Iterable[Record]) -> list[tuple[Sequ
     found: list[tuple[Sequenced, Frame]] = []
     seen: dict[int, bytes] = {}
     last = -1
+    adjacent = Adjacent(settings)
     for record in records:
         assert record.value is not None
-        for value in map(bytes, split_frames(record.value, settings)):
+        whole = adjacent.add(record.offset, record.value)
+        for value in () if whole is None else map(bytes, split_frames(whole[1], settings)):
             sequenced = Sequenced.decode(value, settings)
             if sequenced.offset in seen:
                 assert seen[sequenced.offset] == value, f"frame {sequenced.offset} was sequenced in two ways"
