@@ -95,7 +95,8 @@ def dump(job: Job, settings: KafkaSettings) -> bytes:
     def plain(value: Any) -> Any:
         return value.get_secret_value() if isinstance(value, SecretStr) else value
 
-    values = {name: plain(getattr(settings, name)) for name in KafkaSettings.model_fields}
+    # What was not given stays so: the record of the pipeline's settings has only what was.
+    values = {name: plain(getattr(settings, name)) for name in settings.model_fields_set}
     return orjson.dumps({"job": job, "settings": values}, default=str) + b"\n"
 
 

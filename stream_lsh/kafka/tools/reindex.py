@@ -90,7 +90,7 @@ def changed(settings: KafkaSettings, what: str, **values: Any) -> KafkaSettings:
     """
     try:
         return KafkaSettings.model_validate(
-            {name: getattr(settings, name) for name in KafkaSettings.model_fields} | values
+            {name: getattr(settings, name) for name in settings.model_fields_set} | values
         )
     except UsageError as error:
         raise UsageError(f"{what}: {error}") from None

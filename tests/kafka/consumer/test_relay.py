@@ -12,6 +12,7 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.sender import Sender
 from support.kafka.brokers import Make, local_broker, settings_for
+from support.kafka.parts import whole
 from support.kafka.stages import PATIENCE, begun, line, records, running, send, until, until_sequenced, until_signed
 from support.simulation.runner import simulated
 
@@ -81,7 +82,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_large(
     narrow: Any, prefix: str, tmp_path: Path
 ) -> None:
-    settings = settings_for(narrow, prefix, tmp_path, partitions=1, shards=8)
+    settings = settings_for(narrow, prefix, tmp_path, partitions=1, shards=8, max_document_bytes=16 << 20)
     topics = Topics.of(settings)
     chance = random.Random(1)
     text = " ".join(f"{chance.getrandbits(60):x}" for _ in range(900_000))
@@ -94,9 +95,12 @@ async def test_copies_of_a_large_document_for_many_shards_are_no_request_too_lar
     frames = await records(settings, topics.signatures)
     async with running(SequenceStage, settings):
         await until_sequenced(settings, len(frames))
-    copies = [await records(settings, topics.frames, shard) for shard in range(8)]
-    assert max(len(record.value) for record in copies[0]) * 8 > REQUEST_BYTES
-    assert all([record.value for record in found] == [record.value for record in copies[0]] for found in copies)
+    copies = [
+        list(whole((record.value for record in await records(settings, topics.frames, shard)), settings))
+        for shard in range(8)
+    ]
+    assert max(map(len, copies[0])) * 8 > REQUEST_BYTES
+    assert all(found == copies[0] for found in copies)
 
 
 @simulated()

@@ -46,7 +46,8 @@ def most_resident(worker: Worker) -> int:
 
 @pytest.mark.first
 async def test_large_records_do_not_fill_the_memory(broker: Any, prefix: str, tmp_path: Path) -> None:
-    settings = settings_for(broker, prefix, tmp_path, frame_bytes=32 << 20, session_timeout_ms=60_000)
+    large = {"frame_bytes": 32 << 20, "record_bytes": 32 << 20}
+    settings = settings_for(broker, prefix, tmp_path, **large, session_timeout_ms=60_000)
     recovered = settings.model_copy(update={"data_folder": tmp_path / "recovered"})
     log = large_frames(settings)
     assert min(map(len, log)) > RECORD_BYTES

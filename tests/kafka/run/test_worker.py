@@ -316,6 +316,7 @@ def test_a_job_goes_through_the_pipe_and_secrets_only_there() -> None:
     assert line.count(b"\n") == 1 and b"swordfish" in line
     again, found = load(line)
     assert again == job and found == settings and found.fingerprint == settings.fingerprint
+    assert found.model_fields_set == settings.model_fields_set
     assert "swordfish" not in " ".join(command(job))
 
 

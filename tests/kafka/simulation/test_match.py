@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from support.kafka.match_play import expected, frames
-from support.kafka.parts import replies
+from support.kafka.parts import whole
 from support.kafka.replica_play import changing
 from support.simulation.cluster import Cluster
 from support.simulation.coverage import REACHED
@@ -113,7 +113,7 @@ class Answered:
     def look(self) -> None:
         """Read what is new, and compare it with what is committed."""
         settings = self._pipeline.settings
-        given = list(replies([record.value or b"" for record in self._pipeline.records("matches")], settings))
+        given = list(whole([record.value or b"" for record in self._pipeline.records("matches")], settings))
         for reply in given[self._read :]:
             shard, offset, predecessor = head(reply, settings)
             if (offset, predecessor) == (len(self.found[shard]), len(self.found[shard]) - 1):

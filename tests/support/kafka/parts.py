@@ -1,4 +1,4 @@
-"""Replies as the judge reads them, said in the simplest way: parts of the same bytes, in their order."""
+"""Records as their readers put them together, said in the simplest way: parts of the same bytes, in their order."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,8 +6,8 @@ from stream_lsh.settings.model import Settings
 from stream_lsh.wire.parts import Part, is_part
 
 
-def replies(records: Iterable[bytes], settings: Settings) -> Iterator[bytes]:
-    """The replies in the topic matches, each when its last part has come."""
+def whole(records: Iterable[bytes], settings: Settings) -> Iterator[bytes]:
+    """The records of a partition, each when its last part has come."""
     found: dict[tuple[object, ...], list[bytes]] = {}
     for data in records:
         if not is_part(data):
