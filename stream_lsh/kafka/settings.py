@@ -46,6 +46,7 @@ ACCEPTED = ("accept_deleted_records", "accept_lost_position", "accept_trimmed_ch
 SHARED = frozenset(Settings.model_fields) - {"cache_bytes"} | {
     "documents_topic", "partitions", "retention_hours", "erase_hours", "allow_weak_topics", "key_is_id", "partitioner",
     "groups", "http_port",
+    "frame_documents",  # because decision_lag depends on it
 }  # fmt: skip
 """The settings of the pipeline as a whole, which commands take from its topic `state` where they are not given."""
 

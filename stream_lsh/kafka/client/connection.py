@@ -80,6 +80,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         UsageError: a certificate, key or token is unusable. The message names the setting.
     """
     private.read_any_header()
+    private.mend_connections()
     private.mend_group_members()
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Container, Iterator
 from itertools import islice
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, conn
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.consumer import consumer as consumers
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -145,6 +146,22 @@ def parts_of_producer(producer: AIOKafkaProducer) -> list[Close]:
     producer._closed = True
     # The sender is first: its requests need the client to end properly.
     return [*([producer._sender.close] if producer._sender is not None else []), producer.client.close]
+
+
+class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no types
+    """A connection to a broker that may end at any time."""
+
+    def send(self, request: Any, expect_response: bool = True) -> Any:
+        try:
+            return super().send(request, expect_response)
+        except RuntimeError as error:  # of uvloop: it has closed the socket, and aiokafka does not know it yet
+            self.close(reason=CloseReason.CONNECTION_BROKEN)
+            raise KafkaConnectionError(f"connection at {self.host}:{self.port} is closed: {error}") from error
+
+
+def mend_connections() -> None:
+    """Make all clients of this process raise KafkaConnectionError where uvloop raises RuntimeError."""
+    conn.AIOKafkaConnection = _Connection
 
 
 class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka has no types

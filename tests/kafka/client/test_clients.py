@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, errors
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition, conn, errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
@@ -35,6 +36,19 @@ async def test_a_broker_that_knows_of_no_brokers_yet_has_only_just_started(monke
     with pytest.raises(errors.KafkaConnectionError, match="just started") as caught:
         async with admin(KafkaSettings()):
             raise AssertionError("it has no brokers")
+    assert may_pass(caught.value) and not isinstance(caught.value, FINAL)
+
+
+async def test_a_socket_that_has_closed_itself_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the loss of two of three brokers: uvloop's transport is closed, and aiokafka sends."""
+
+    def send(*_: Any) -> None:
+        raise RuntimeError("the handler is closed")
+
+    monkeypatch.setattr(AIOKafkaConnection, "send", send)
+    private.mend_connections()
+    with pytest.raises(errors.KafkaConnectionError, match="kafka:9092 is closed") as caught:
+        conn.AIOKafkaConnection("kafka", 9092).send(None)
     assert may_pass(caught.value) and not isinstance(caught.value, FINAL)
 
 

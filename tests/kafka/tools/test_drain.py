@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 from aiokafka.protocol.admin import DeleteGroupsRequest
 from click.testing import CliRunner, Result
 from support import commands
@@ -18,7 +19,7 @@ from support.simulation.runner import simulated
 from stream_lsh.cli import main
 from stream_lsh.kafka.client import private
 from stream_lsh.kafka.client.connection import admin
-from stream_lsh.kafka.consumer.state import with_recorded
+from stream_lsh.kafka.consumer.state import encode_settings, with_recorded
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.sequence.order import Accepted
 from stream_lsh.kafka.settings import KafkaSettings
@@ -27,6 +28,12 @@ from stream_lsh.kafka.tools.drain import Standing, mark
 from stream_lsh.kafka.tools.topics import create
 
 KEY = bytes(16)
+
+
+def test_recorded_settings_go_together() -> None:
+    given = KafkaSettings(shards=3, compare_with="kept", decision_lag=400, frame_documents=100)
+    recorded = orjson.loads(encode_settings(given))["settings"]
+    assert KafkaSettings().where_not_given(**recorded).fingerprint == given.fingerprint
 
 
 def test_who_still_has_what() -> None:
