@@ -278,8 +278,8 @@ class JudgeStage(Stage):
     def _mention_gap(self) -> None:
         if self._gap is not None and time.monotonic() > self._gap[2] + STUCK_SECONDS:
             log.warning(
-                "shard %d: its reply after frame %d is missing for %d s; its worker sends it again when it begins "
-                "again", *self._gap[:2], STUCK_SECONDS,
+                "shard %d: its reply after frame %d is missing for %d s: restart the worker of match that has this "
+                "shard, which sends it again", *self._gap[:2], STUCK_SECONDS,
             )  # fmt: skip
             self._gap = None
 

@@ -39,6 +39,7 @@ from stream_lsh.kafka.match.faust_driver import Host, TableManager, Transport
 from stream_lsh.kafka.match.flow import Elsewhere, Flow
 from stream_lsh.kafka.match.lock import locked
 from stream_lsh.kafka.match.store import FrameStore
+from stream_lsh.kafka.match.unjudged import beginnings
 from stream_lsh.kafka.match.watchdog import LOOK_SECONDS, Again, Stall, Watchdog
 from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.run.metrics import FOREIGN, Probe, served
@@ -245,6 +246,17 @@ class MatchApp(Host):
             READING.missing(tp, found[tp], bounds)
             self._positions[tp.partition] = found[tp]
         return found
+
+    async def begin(self, positions: Mapping[TP, int]) -> Mapping[TP, int]:
+        found = await beginnings(self.settings, {tp.partition: offset for tp, offset in positions.items()})
+        for tp, offset in positions.items():
+            if found[tp.partition] < offset:
+                log.info(
+                    "shard %d: frames from offset %d to %d are not judged yet, and are answered again", tp.partition,
+                    found[tp.partition], offset,
+                )  # fmt: skip
+        self._positions |= found
+        return {tp: found[tp.partition] for tp in positions}
 
     @property
     def answering(self) -> Collection[int]:

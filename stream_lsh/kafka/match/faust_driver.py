@@ -94,6 +94,11 @@ class Host(faust.App):
         """
 
     @abstractmethod
+    async def begin(self, positions: Mapping[TP, int]) -> Mapping[TP, int]:
+        """Where to begin in the partitions of frames: at these positions, or earlier if the judge has not completed the
+        frames before them. The brokers may have lost their replies."""
+
+    @abstractmethod
     def answer_for(self, shards: set[int]) -> None:
         """Match the frames of these shards from now on. Their recovery is complete."""
 
@@ -329,12 +334,12 @@ class Consumer(driver.Consumer):
         # Only where no frame is read yet: Faust also calls this when some shards have begun.
         places = {tp for tp in self.assignment() if tp.topic == self.app.names.frames}
         frames = await self._thread.seek_committed(tp for tp in places if tp.partition not in self.app.answering)
-        positions = await self.app.positions(frames)
+        positions = await self.app.begin(await self.app.positions(frames))
         # aiokafka does not seek where nothing, or 0, is committed: it keeps its current position.
-        begin = {tp: offset for tp, offset in positions.items() if not frames[tp]}
+        begin = {tp: offset for tp, offset in positions.items() if not offset or offset != frames[tp]}
         if begin:
             await self.seek_wait(begin)
-        return frames
+        return {tp: positions[tp] if offset else offset for tp, offset in frames.items()}
 
     async def bounds(self, positions: Mapping[TP, int]) -> Mapping[TP, Bounds]:
         """The first and end offsets of these partitions; see `position.bounds`."""

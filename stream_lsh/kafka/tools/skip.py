@@ -31,9 +31,10 @@ LOST = {
     "--accept-deleted-records {place}: what is still there of its documents is signed again then.",
     "frames": "nothing, unless the sequencer of this pipeline has sent it: then the shard waits for it for ever, and "
     "only `stream-lsh kafka reindex` into a new prefix helps.",
-    "matches": "nothing, unless a shard of this pipeline has sent it: then judge waits until match sends it again.",
-    "verdicts": "nothing, unless the judge of this pipeline has written it: then forward waits for another verdict on "
-    "its document, which is neither in unique nor in dead-letters.",
+    "matches": "nothing, unless a shard of this pipeline has sent it: then judge waits until you restart match, which "
+    "sends it again.",
+    "verdicts": "nothing, unless the judge of this pipeline has written it: then its document is neither in unique nor "
+    "in dead-letters.",
 }
 """What skipping a record loses, by topic."""
 

@@ -218,7 +218,8 @@ async def test_missing_reply_names_its_shard(monkeypatch: pytest.MonkeyPatch, ca
     await play.judge._read(records)
     play.judge._mention_gap()
     assert caplog.messages == [
-        "shard 2: its reply after frame 1234 is missing for -1 s; its worker sends it again when it begins again"
+        "shard 2: its reply after frame 1234 is missing for -1 s: restart the worker of match that has this shard, "
+        "which sends it again"
     ]
 
 

@@ -14,12 +14,14 @@ from aiokafka import AIOKafkaProducer
 from support.kafka.brokers import settings_for
 from support.kafka.match_play import LIMIT, Replies, all_committed, expected, frames, produce
 from support.kafka.replica_play import stream
-from support.kafka.stages import until, warm
+from support.kafka.stages import commit, until, warm
+from support.simulation.cluster import Cluster
 from support.simulation.pipeline import InOwnLoop
 from support.simulation.runner import simulated
 
 from stream_lsh.errors import FormatError
 from stream_lsh.kafka.client.connection import client_options
+from stream_lsh.kafka.consumer.decided import Judged
 from stream_lsh.kafka.match.faust_driver import Consumer, ConsumerThread
 from stream_lsh.kafka.match.stage import MatchStage
 from stream_lsh.kafka.names import Topics
@@ -193,6 +195,27 @@ async def test_a_frame_of_other_settings_ends_the_role_until_it_is_skipped(
     await skip(settings, await look(settings, "frames", 0, 10))
     probe = await with_match(settings, lambda: more(log))
     assert counted(probe, "skipped") == 1 and counted(probe, "gap") == 0
+    assert replies.found == expected(settings, log, tmp_path)
+
+
+@simulated()
+async def test_lost_replies_come_again_after_a_restart(
+    cluster: Cluster, broker: Any, prefix: str, tmp_path: Path
+) -> None:  # fmt: skip
+    """What the judge has not completed, whatever was committed; in the stored answers, as the changes are there."""
+    settings = settings_for(broker, prefix, tmp_path, shards=2, **PATIENT)
+    topics, log = Topics.of(settings), frames(settings, stream(1, 400), SIZE)
+    before, replies = Replies(settings), Replies(settings)
+
+    async def all_of_them() -> None:
+        await feed(settings, log[:5], before)
+        await feed(settings, log[5:], before)
+
+    await create(settings)
+    await with_match(settings, all_of_them)
+    await commit(settings, "judge", topics.matches, 10, Judged(4, topics.documents, 5 * SIZE).metadata())
+    cluster.lose_tail((topics.matches, 0), 40)
+    await with_match(settings, lambda: replies.read(len(log)))
     assert replies.found == expected(settings, log, tmp_path)
 
 

@@ -21,7 +21,7 @@ READERS = {
 """The topics, and the role that the loss meets: frozen, killed or at work."""
 NAMED = (
     "is ignored until what is missing before it has come", "a position is no longer in its topic: sim.",
-    "its worker sends it again when it begins again",
+    "restart the worker of match that has this shard",
 )  # fmt: skip
 """Warnings after which a role goes on, and waits for what is lost."""
 

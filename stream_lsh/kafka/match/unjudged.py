@@ -1,0 +1,70 @@
+"""Where shards begin in frames: not after the first frame that the judge has not completed.
+
+The brokers may have lost replies to frames before the committed position. These frames are read again, and get the
+replies that are stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from aiokafka import TopicPartition
+
+from stream_lsh.errors import FormatError
+from stream_lsh.kafka.client.reading import between, reading
+from stream_lsh.kafka.consumer.decided import Judged
+from stream_lsh.kafka.consumer.position import committed_at
+from stream_lsh.kafka.names import Topics
+from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.wire.parts import Part, is_part
+from stream_lsh.wire.sequenced import frame_of, split_frames
+
+
+async def beginnings(settings: KafkaSettings, positions: Mapping[int, int]) -> dict[int, int]:
+    """The offset in frames at which each shard begins.
+
+    Args:
+        positions: the committed one of each shard, of which the topic has lost nothing.
+
+    Raises:
+        StoreError: as `Judged.of`.
+        KafkaError, OSError: as `position.committed_at` and `reading.between`.
+    """
+    topics = Topics.of(settings)
+    group = topics.group("judge")
+    if not any(positions.values()):
+        return dict(positions)
+    if (found := await committed_at(settings, group, TopicPartition(topics.matches, 0))) is None:
+        return dict(positions)  # no judge has begun: it will read all replies
+    last = Judged.of(found[1], group).last
+    return {
+        shard: await _after(settings, TopicPartition(topics.frames, shard), position, last)
+        for shard, position in positions.items()
+    }
+
+
+async def _after(settings: KafkaSettings, place: TopicPartition, position: int, last: int) -> int:
+    """An offset at or before this position, before which are only frames up to `last`. This looks at the record before
+    the position, then at records further and further back."""
+    at, step = position, 1
+    while at > 0:
+        at, step = max(0, position - step), 2 * step
+        async with reading(settings, isolation_level="read_uncommitted") as consumer:
+            begin: int = (await consumer.beginning_offsets([place]))[place]
+            if at < begin:
+                return min(begin, position)
+            records = await between(consumer, place, at, at + 1)
+        if records and _last_of(records[0].value or b"", settings) <= last:
+            return at + 1
+    return at
+
+
+def _last_of(record: bytes, settings: KafkaSettings) -> float:
+    """The last frame of a record of frames; infinity if it cannot be read."""
+    try:
+        if is_part(record):
+            return Part.decode(record, settings).place.offset
+        return frame_of(split_frames(record, settings)[-1], settings)[0]
+    except FormatError:
+        return math.inf
