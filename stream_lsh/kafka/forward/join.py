@@ -4,7 +4,8 @@ Both arrive in the order of the documents. The offsets of documents have gaps (t
 Each verdict is there once, because the judge commits verdicts in transactions.
 
 Only compaction can leave a document out: if retention deletes one, reading fails. So a verdict without its document is
-skipped. So is a document without a verdict if a later document has one: it was compacted before it was signed.
+skipped. So is a document without a verdict if a later document has one: it was compacted before it was signed, or its
+verdict is lost.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Join(Generic[D]):
         read: offset up to which documents were taken.
         lost: number of verdicts without document and documents without verdict, because the other was deleted.
         begin: the offset before which documents were deleted, as far as is known.
-        compacted: the same, because a later document with the same key has replaced this one.
+        compacted: number of verdicts without document, because a later document with the same key has replaced it.
+        without_verdict: offsets of documents that have none, although a later one has. The caller empties it.
         needed: offset of the first verdict that is needed once all results of `take` are delivered.
         size: bytes of the waiting documents.
     """
@@ -73,6 +75,7 @@ class Join(Generic[D]):
     def __init__(self, documents: int, verdicts: int) -> None:
         self.position = self.read = documents
         self.lost = self.compacted = 0
+        self.without_verdict: list[int] = []
         self.size = 0
         self._documents: deque[D] = deque()
         self._verdicts: deque[Verdict] = deque()
@@ -139,7 +142,7 @@ class Join(Generic[D]):
                     if self._skip:
                         self.lost += 1
                     else:
-                        self.compacted += 1
+                        self.without_verdict.append(document.offset)
                     continue
                 found.append(Joined(document, verdict))
                 size += weight(document)

@@ -17,6 +17,7 @@ from stream_lsh.documents.refused import Refused
 from stream_lsh.errors import ForeignError, StoreError
 from stream_lsh.judging.verdicts import Kind
 from stream_lsh.kafka.client.clients import seen
+from stream_lsh.kafka.client.reading import between, reading
 from stream_lsh.kafka.consumer.delivery import Delivery, Row
 from stream_lsh.kafka.consumer.position import REBUILD, Reading, place_of
 from stream_lsh.kafka.forward.join import Header, Join, Joined, Verdict
@@ -141,6 +142,7 @@ class SourcePartition:
             while not self._closing:
                 joined = self.join.take(MOST_DOCUMENTS, MOST_BYTES)
                 self._look_for_losses()
+                await self._look_for_lost_verdicts()
                 if not joined and (self.join.position, self.join.needed) == self._committed:
                     break
                 self.busy = True
@@ -190,6 +192,24 @@ class SourcePartition:
         if not self.loss_accepted and place not in self._settings.accept_deleted_records:
             raise DOCUMENTS.deleted(self.documents, f"{lost} documents", place)
         log.warning("%d documents of %s, partition %d, are lost (accept_deleted_records)", lost, *self.documents)
+
+    async def _look_for_lost_verdicts(self) -> None:
+        """Name the documents that have no verdict, although a later one has. One that is not in its topic any more was
+        compacted before it was signed."""
+        offsets, self.join.without_verdict = self.join.without_verdict, []
+        if not offsets:
+            return
+        async with reading(self._settings) as consumer:
+            records = await between(consumer, self.documents, offsets[0], offsets[-1] + 1)
+        lost = sorted({record.offset for record in records}.intersection(offsets))
+        self._probe.ignored("compacted", len(offsets) - len(lost))
+        self._probe.ignored("no_verdict", len(lost))
+        if lost:
+            log.warning(
+                "%s, partition %d: %d documents from offset %d to %d have no verdict, although later ones have: the "
+                "brokers have lost records of %s, or a record was skipped. These documents are in no output. %s",
+                *self.documents, len(lost), lost[0], lost[-1], self.verdicts.topic, REBUILD,
+            )  # fmt: skip
 
 
 def forwarded(

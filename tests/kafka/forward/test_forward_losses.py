@@ -104,6 +104,21 @@ async def test_what_was_deleted_before_the_first_start(make: Make, lost: str, ca
 
 
 @simulated()
+async def test_documents_whose_verdicts_are_lost_are_named(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    settings, documents, _ = await scene(make, "verdicts")
+    probe, left = Probe("forward"), documents[:3] + documents[7:]
+    await write_plain(settings, documents)
+    await write_bare_verdicts(settings, left)
+    with caplog.at_level("WARNING", "stream_lsh.kafka"):
+        for _ in range(2):  # the second run has nothing to say
+            async with running(ForwardStage, settings, probe):
+                await until_forwarded(settings, documents)
+    assert caplog.text.count("partition 0: 4 documents from offset 3 to 6 have no verdict") == 1
+    assert probe.registry.ignored.labels("forward", "no_verdict")._value.get() == 4
+    await check(settings, left, 1)
+
+
+@simulated()
 async def test_documents_older_than_the_pipeline_are_no_loss(make: Make) -> None:
     settings = await make(partitions=1)
     documents = plain_documents(5)

@@ -104,15 +104,15 @@ def test_deleted_verdicts() -> None:
     assert state(join) == (5, 9, 3) and join.size == 0
 
 
-def test_a_document_that_was_compacted_before_it_was_signed_has_no_verdict() -> None:
-    """It was read in time, but not by the signer: a verdict on a later one says so."""
+def test_a_later_verdict_shows_that_a_document_has_none() -> None:
+    """It was read in time, but compacted before it was signed; or its verdict is lost."""
     join: Join[Document] = Join(0, 0)
     join.add_documents([Document(offset) for offset in range(4)])
     join.add_verdicts(verdicts((0, 0)))
-    assert offsets(join) == [0] and join.compacted == 0
+    assert offsets(join) == [0] and not join.without_verdict
     join.add_verdicts(verdicts((1, 2), (2, 3)))
     assert offsets(join) == [2, 3]
-    assert state(join) == (4, 3, 0) and join.compacted == 1 and join.size == 0
+    assert state(join) == (4, 3, 0) and join.without_verdict == [1] and join.size == 0
 
 
 def test_where_nothing_waits_the_position_follows_the_consumer() -> None:
