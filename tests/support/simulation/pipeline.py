@@ -105,14 +105,16 @@ class Pipeline:
     async def create_topics(self) -> None:
         await create(self.settings)
 
-    def start(self, *roles: str, instance: str | None = None, folder: Path | None = None) -> Worker:
+    def start(
+        self, *roles: str, instance: str | None = None, folder: Path | None = None, **further: Any
+    ) -> Worker:  # fmt: skip
         """Start a worker. folder: of one that is not there any more; it goes on with a copy, as the files of a process
-        that has been killed stay open in ours."""
+        that has been killed stay open in ours. further: settings of its own."""
         self._started += 1
         own = self._folder / str(self._started)
         if folder is not None and folder.exists():
             shutil.copytree(folder, own)
-        given: dict[str, Any] = {} if instance is None else {"instance": instance}
+        given = further if instance is None else {**further, "instance": instance}
         return Worker(self, f"worker-{self._started}", self._settings(own, **given), roles or self.settings.roles)
 
     def records(self, name: str) -> list[Record]:
