@@ -1,6 +1,7 @@
 """Kafka loses records that the pipeline needs: a role says so by name, or the outputs are right; never neither."""
 
 import asyncio
+import re
 
 import pytest
 from support.kafka import plain
@@ -56,10 +57,10 @@ async def test_lost_records_are_named(world: World, cluster: Cluster) -> None:
             restarted = [role for text in found if (role := REMEDIES[text])]
             if not restarted:
                 return False
-            accepted = {"accept_deleted_records": (f"{pipeline.topics.signatures}:0:0",)}
+            places = re.findall(r"--accept-deleted-records (\S+),", "\n".join(world.warnings))
             for role in restarted:
                 workers[role].process.kill()
-                workers[role] = pipeline.start(role, folder=workers[role].folder, **accepted)
+                workers[role] = pipeline.start(role, folder=workers[role].folder, accept_deleted_records=places[:1])
             await pipeline.finish(list(workers.values()), PATIENCE)
         return True
 
