@@ -1,19 +1,27 @@
 """Documents at which signers end: each costs itself, after three attempts that are counted on disk."""
 
+import asyncio
+import shutil
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka.structs import ConsumerRecord
+from support.kafka.stages import PATIENCE
 from support.poison import WORDS, CrashError, poison
 
 from stream_lsh.errors import UsageError
 from stream_lsh.families.family import signer_of
+from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.settings import KafkaSettings
+from stream_lsh.kafka.sign import stage as stage_module
 from stream_lsh.kafka.sign.attempts import Attempts
 from stream_lsh.kafka.sign.framing import Chunk, Framer, Signed, split
+from stream_lsh.kafka.sign.stage import SignStage
 from stream_lsh.wire.frames import STARTS, Frame
 
 SETTINGS = KafkaSettings(frame_documents=16, id_field="id")
@@ -98,3 +106,40 @@ def test_a_data_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "sign").write_bytes(b"")
     with pytest.raises(UsageError, match=f"data_folder {tmp_path} cannot be used: File exists"):
         Attempts(tmp_path, "docs", 16)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_a_hang_is_not_idle_and_counts_once_the_worker_ends(
+    stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends because of Kafka does not count, although what it was signing goes on in its thread."""
+    began, free, done = threading.Event(), threading.Event(), threading.Event()
+    settings, probe, stop = KafkaSettings(data_folder=tmp_path), Probe("sign"), asyncio.Event()
+    stage: Any = SignStage(settings, probe)
+
+    def hang(*_: Any) -> list[Signed]:
+        began.set()
+        free.wait(PATIENCE)
+        done.set()
+        return []
+
+    async def run(*parts: Any, **_: Any) -> None:
+        working = asyncio.create_task(parts[2]())
+        assert await asyncio.to_thread(began.wait, PATIENCE)
+        stage._relay.idle()
+        if stopped:
+            stop.set()
+        working.cancel()
+        await asyncio.wait([working])
+
+    monkeypatch.setattr(stage_module, "LAST_SECONDS", 0.0)
+    stage._framer = SimpleNamespace(frames=hang)
+    stage._relay._order, stage._relay._underway, stage._relay.run = (), SimpleNamespace(bytes=0), run
+    stage._pending.add(chunks({})[0])
+    stage._wake()
+    await stage.run(stop)
+    assert probe.last_idle is None
+    copied = shutil.copytree(tmp_path / "sign", tmp_path / "next" / "sign").parent
+    free.set()
+    assert await asyncio.to_thread(done.wait, PATIENCE)
+    assert Attempts(copied, stage.topics.documents, settings.frame_documents).found == ([(0, 0, 5)] if stopped else [])
