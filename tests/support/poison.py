@@ -16,7 +16,11 @@ POISON = " ".join(f"poison{i}" for i in range(1200))
 MANY = 100  # shingles
 
 
-def poison(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+class CrashError(BaseException):
+    """The process ends: nothing is written any more."""
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, error: BaseException | None = None) -> None:
     """From now on signing raises on texts with WORDS. error: this one, otherwise a ValueError."""
     real = preparation.unified
 

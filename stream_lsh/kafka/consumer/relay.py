@@ -48,6 +48,7 @@ class Relay:
         positions: the source partitions of this member, each with the position up to which it has read.
         epoch: counts how often partitions were revoked. Results from records of an earlier epoch must not be sent.
         room: is set while more may be sent.
+        busy: whether the role works on what it has read. It is not idle then, so that a hang is noticed.
         producer: for records that belong to no mark.
     """
 
@@ -67,6 +68,7 @@ class Relay:
     ) -> None:
         self.positions: dict[int, int] = {}
         self.epoch = 0
+        self.busy = False
         self.room = asyncio.Event()
         self.room.set()
         self._settings = settings
@@ -203,7 +205,7 @@ class Relay:
 
     def idle(self) -> None:
         """Report that Kafka has just answered and nothing is to do, unless something is in flight or uncommitted."""
-        if self.at_rest and not self._delivered:
+        if self.at_rest and not (self._delivered or self.busy):
             self._probe.idle()
 
     # -- sending ----------------------------------------------------------------------------------------------------

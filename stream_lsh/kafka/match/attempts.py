@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import mmap
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import orjson
 
 from stream_lsh.documents.columns import Rejection
-from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.index.kernel.work import PLACE, PROGRESS
 from stream_lsh.index.store.rocksdb import Store, name_key
+from stream_lsh.kafka.consumer.attempts import MOST, ended, mapped
 
-MOST = 3  # attempts: a worker may be killed at a document by accident
 _KEY = name_key("attempts")
-_WHY = Rejection(ENGINE_ERROR, f"the worker has ended {MOST} times while it matched this document")
+_WHY = ended("matched")
 
 
 class Attempts:
-    """The attempts at the next frame. A file in memory has the frame that is being matched, and how far it is. The
-    system writes it to disk, also if the process ends.
+    """The attempts at the next frame. A mapped file has the frame that is being matched, and how far it is.
 
     Args:
         folder: of the shard.
@@ -31,11 +27,7 @@ class Attempts:
     """
 
     def __init__(self, folder: Path, store: Store) -> None:
-        size, path = 8 * (1 + PROGRESS), folder / "progress"
-        if not path.exists() or path.stat().st_size != size:
-            path.write_bytes(np.full(1 + PROGRESS, -1).tobytes())
-        with path.open("r+b") as file:
-            self._words = np.frombuffer(mmap.mmap(file.fileno(), size), np.int64)
+        self._words = mapped(folder / "progress", 1 + PROGRESS)
         self.progress = self._words[1:]
         known = store.named("attempts") or {"frame": -1, "documents": {}}
         self._frame: int = known["frame"]

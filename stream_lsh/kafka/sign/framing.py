@@ -15,7 +15,7 @@ from stream_lsh.kafka.names import Topics
 from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.sign.position import Last
-from stream_lsh.kafka.sign.records import columns_of, headers_of
+from stream_lsh.kafka.sign.records import NONE_LEFT_OUT, columns_of, headers_of
 from stream_lsh.wire.frames import CONTINUES, Frame
 from stream_lsh.wire.source import Headers, Record, Source, header_bytes
 
@@ -126,10 +126,18 @@ class Framer:
         self._fixed = ROW_BYTES + components_of(settings.signing).octets
         self._ratio = COMPRESSED if settings.verify == "exact" else 0.0
 
-    def frames(self, chunks: list[Chunk], now: int) -> list[Signed]:
-        """Frames of all records in the order of the chunks, at least one. now: time of signing, ms since 1970."""
+    def frames(
+        self, chunks: list[Chunk], now: int, left_out: Mapping[int, Rejection] = NONE_LEFT_OUT
+    ) -> list[Signed]:  # fmt: skip
+        """Frames of all records in the order of the chunks, at least one.
+
+        Args:
+            now: time of signing, ms since 1970.
+            left_out: records that are rejected unread, by place.
+        """
         records = [record for chunk in chunks for record in chunk.records]
-        columns, headers = columns_of(records, self._settings, self._schemas), headers_of(records, self._names)
+        columns = columns_of(records, self._settings, self._schemas, left_out)
+        headers = headers_of(records, self._names)
         carried = {i: header_bytes(found) for i, found in headers.items()}
         for i in [i for i, size in carried.items() if size > HEADER_BYTES]:
             why = f"the trace headers have {carried.pop(i)} bytes, more than {HEADER_BYTES}"

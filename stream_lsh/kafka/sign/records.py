@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,13 @@ from stream_lsh.kafka.registry.decoding import Schemas
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.wire.source import Headers, Record
 
+NONE_LEFT_OUT: Mapping[int, Rejection] = MappingProxyType({})
 
-def columns_of(records: Sequence[Record], settings: KafkaSettings, schemas: Schemas | None = None) -> Columns:
+
+def columns_of(
+    records: Sequence[Record], settings: KafkaSettings, schemas: Schemas | None = None,
+    left_out: Mapping[int, Rejection] = NONE_LEFT_OUT,
+) -> Columns:  # fmt: skip
     """The documents of n records. Rejected documents keep their place.
 
     The event time is that of `time_field`, or else the record's timestamp (NO_TIME outside the years 1970 to 2199).
@@ -31,8 +37,9 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings, schemas: Sche
 
     Args:
         schemas: with `document_format` = registry; those of the records were fetched.
+        left_out: records whose values are not read, by place.
     """
-    values, rejected = _values(records, settings.max_document_bytes)
+    values, rejected = _values(records, settings.max_document_bytes, left_out)
     if settings.document_format == "text":
         columns = _texts(records, values, rejected, settings)
     else:
@@ -41,7 +48,7 @@ def columns_of(records: Sequence[Record], settings: KafkaSettings, schemas: Sche
         return columns
     deleted, rejected = list(columns.deleted), columns.rejected
     for i, record in enumerate(records):
-        if record.value is None:
+        if record.value is None and i not in left_out:
             try:
                 columns.ids[i] = key_id(record.key, settings.key_is_id)
                 deleted.append(i)
@@ -89,13 +96,17 @@ def headers_of(records: Sequence[Record], names: frozenset[str]) -> dict[int, He
     return found
 
 
-def _values(records: Sequence[Record], most: int) -> tuple[list[bytes], dict[int, Rejection]]:
-    """The values. Empty and too large ones are rejected and returned as b""."""
+def _values(
+    records: Sequence[Record], most: int, left_out: Mapping[int, Rejection]
+) -> tuple[list[bytes], dict[int, Rejection]]:
+    """The values. Empty and too large ones are rejected and returned as b"", as those that are left out."""
     values: list[bytes] = []
-    rejected: dict[int, Rejection] = {}
+    rejected: dict[int, Rejection] = dict(left_out)
     for i, record in enumerate(records):
         value = record.value
-        if not value:
+        if i in left_out:
+            value = b""
+        elif not value:
             what = "no value (a tombstone)" if value is None else "an empty value"
             rejected[i] = Rejection("no_value", f"the record has {what}")
             value = b""

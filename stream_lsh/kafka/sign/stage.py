@@ -20,6 +20,7 @@ from stream_lsh.embedded.often import Often
 from stream_lsh.errors import StoreError
 from stream_lsh.families.family import signer_of
 from stream_lsh.kafka.client import private
+from stream_lsh.kafka.client.clients import seen
 from stream_lsh.kafka.consumer import state
 from stream_lsh.kafka.consumer.position import all_committed, commit_alone
 from stream_lsh.kafka.consumer.relay import Marks, Relay
@@ -29,7 +30,8 @@ from stream_lsh.kafka.run.metrics import Probe
 from stream_lsh.kafka.run.restarts import Stage
 from stream_lsh.kafka.sequence.order import sequenced
 from stream_lsh.kafka.settings import KafkaSettings
-from stream_lsh.kafka.sign.framing import Chunk, Framer
+from stream_lsh.kafka.sign.attempts import Attempts
+from stream_lsh.kafka.sign.framing import Chunk, Framer, Signed
 from stream_lsh.kafka.sign.pacing import Pacing
 from stream_lsh.kafka.sign.pending import Pending
 from stream_lsh.kafka.sign.position import (
@@ -59,11 +61,13 @@ HELD_SECONDS = 2.0  # between two checks for a pause, and for new partitions of 
 NOTED_SECONDS = 3600.0  # between two repetitions of the notes: Kafka deletes old commits (offsets.retention.minutes)
 KEPT_SECONDS = 10.0  # between two notes of a partition in the topic `state`, once one has a record, unless it pauses
 KEY_SECONDS, SAY_SECONDS = 0.2, 30.0  # between two checks for the key, and two log lines about it
+LAST_SECONDS = 3.0  # for which a stop waits for what is being signed
+ENDED = "a worker has ended while it signed %s, partition %d, offsets %d to %d: signing them in smaller batches"
 REGISTRY, REGISTRY_SECONDS = "registry", (0.1, 5.0)  # reason of stalls; shortest and longest pause between attempts
 
 
 class SignStage(Stage):
-    """One run of a signer. It keeps no state: the next run signs again what was not committed."""
+    """One run of a signer. The next run signs again what was not committed. Only `Attempts` are kept on disk."""
 
     role: ClassVar[str] = "sign"
 
@@ -76,6 +80,7 @@ class SignStage(Stage):
         )
         self._pacing = Pacing(settings.linger_ms / 1000)
         self._framer: Framer
+        self._attempts = Attempts(settings.data_folder, topics.documents, settings.frame_documents)
         self._schemas: Schemas | None = None
         self._absent = Often(SAY_SECONDS)
         self._engine_errors = EngineErrors(logging.getLogger("stream_lsh.kafka.sign"))
@@ -90,15 +95,24 @@ class SignStage(Stage):
         self._excluded: set[int] = set()  # partitions that the outputs lack
         self._pause = self._at_rest = Pause()  # as last read; and the one for which everything read is committed
         self._signing = False
+        self._underway: asyncio.Future[list[Signed]] | None = None
         self._lasts: dict[int, Last] = {}  # last record sent, by partition
         self._notes: dict[int, tuple[int, Note]] = {}  # as last written
         self._kept: dict[int, float] = {}  # when they are next written in the topic `state`, by the monotonic clock
         self._again: dict[int, Last] = {}  # records read before, to be read again and compared
 
     async def run(self, stop: asyncio.Event) -> None:
-        await self._relay.run(
-            stop, self._fetch, self._sign, self._watch_holds, prepare=self._prepare, isolation="read_committed"
-        )
+        for partition, first, end in self._attempts.found:
+            self.log.warning(ENDED, self.topics.documents, partition, first, end - 1)
+        try:
+            await self._relay.run(
+                stop, self._fetch, self._sign, self._watch_holds, prepare=self._prepare, isolation="read_committed"
+            )
+        finally:
+            if not stop.is_set():
+                self._attempts.close()
+            elif self._underway is not None:  # what is still being signed after that counts as an attempt
+                await asyncio.wait([self._underway], timeout=LAST_SECONDS)
 
     def _noted(self, last: Last | None, *, begun: bool = False) -> Note:
         given = self.settings
@@ -156,6 +170,7 @@ class SignStage(Stage):
     async def _note(self, marks: Marks) -> None:
         """Write the notes for these positions, in the topic `state` less often: an old one there has signed again what
         the sequencer has not accepted."""
+        self._attempts.passed({p: at for p, (at, _) in marks.items()})
         self._notes |= (notes := {p: (at, note) for p, (at, note) in marks.items() if isinstance(note, Note)})
         texts = {self._relay.place(p): (at, note.text()) for p, (at, note) in notes.items()}
         now = time.monotonic()
@@ -414,16 +429,28 @@ class SignStage(Stage):
                 continue
             if self._schemas is not None:
                 await self._fetch_schemas(pool, self._schemas, chunks)
-            frames = await loop.run_in_executor(pool, self._framer.frames, chunks, time.time_ns() // 1_000_000)
-            seconds = loop.time() - began
-            if documents := sum(frame.documents for frame in frames):
-                self.probe.batch(documents, seconds)
-            for frame in frames:
-                self.probe.traced(seconds, frame.documents, frame.source.headers.values)
-            async with self._relay.member.working:
-                for frame in frames if epoch == self._relay.epoch else ():
-                    self._engine_errors.look(frame.source.rejected, partial(frame.source.place, self.topics.documents))
-                    self._lasts |= frame.lasts
-                    marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
-                    await self._relay.send([(0, frame.data)], marks, frame.documents)
+            for part in self._attempts.parts(chunks):
+                await self._relay.room.wait()
+                if epoch == self._relay.epoch:
+                    await self._send(pool, part, epoch, began)
             self._signing = False
+
+    async def _send(self, pool: ThreadPoolExecutor, chunks: list[Chunk], epoch: int, began: float) -> None:
+        """Sign documents, and send them unless the partitions were revoked meanwhile. began: when they were taken."""
+        loop, now = asyncio.get_running_loop(), time.time_ns() // 1_000_000
+        self._relay.busy = True
+        self._underway = loop.run_in_executor(pool, self._attempts.sign, self._framer, chunks, now)
+        self._underway.add_done_callback(seen)
+        frames = await asyncio.shield(self._underway)
+        self._relay.busy = False
+        seconds = loop.time() - began
+        if documents := sum(frame.documents for frame in frames):
+            self.probe.batch(documents, seconds)
+        for frame in frames:
+            self.probe.traced(seconds, frame.documents, frame.source.headers.values)
+        async with self._relay.member.working:
+            for frame in frames if epoch == self._relay.epoch else ():
+                self._engine_errors.look(frame.source.rejected, partial(frame.source.place, self.topics.documents))
+                self._lasts |= frame.lasts
+                marks = {p: (position, self._noted(self._lasts.get(p))) for p, position in frame.positions.items()}
+                await self._relay.send([(0, frame.data)], marks, frame.documents)

@@ -26,7 +26,7 @@ from support.kafka.replica_play import (
     verdicts,
 )
 from support.kafka.stages import KEY
-from support.poison import POISON, poison_matching
+from support.poison import POISON, CrashError, poison_matching
 
 from stream_lsh.documents.document import Document
 from stream_lsh.errors import DamagedError, StoreError
@@ -153,10 +153,6 @@ def test_the_first_change_of_a_frame_counts(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(OtherChange, match="another worker's change of the frame at") if counts else nullcontext():
             mine.apply([(first, theirs[at])])
         mine.close()
-
-
-class CrashError(BaseException):
-    """The process ends: nothing is written any more."""
 
 
 @pytest.mark.parametrize("given", [{}, {**UPDATES, **WINDOW}])

@@ -324,7 +324,7 @@ async def test_what_is_being_signed_does_not_hold_up_the_end(tmp_path: Path) -> 
     """Else the event loop would stand still, and the other roles of the process with it."""
     began, free, done = threading.Event(), threading.Event(), threading.Event()
 
-    def frames(chunks: list[Chunk], now: int) -> list[Any]:
+    def frames(*_: Any) -> list[Any]:
         began.set()
         free.wait(PATIENCE)
         done.set()

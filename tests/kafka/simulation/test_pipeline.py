@@ -10,13 +10,15 @@ import pytest
 from support.kafka import plain
 from support.kafka.feeding import Record
 from support.long_form import only_long
-from support.poison import POISON, poison_matching
+from support.poison import POISON, WORDS, CrashError, poison_matching
 from support.simulation.cluster import Cluster
 from support.simulation.feeding import feed
 from support.simulation.pipeline import Pipeline, Worker
 from support.simulation.runner import simulated
 from support.simulation.world import World
 
+from stream_lsh.documents import lines
+from stream_lsh.documents.refused import Refused
 from stream_lsh.kafka.tools import drain
 
 PARTITIONS = 2
@@ -74,6 +76,51 @@ async def test_workers_that_are_killed_and_started_again_say_what_the_embedded_e
     await killed_and_started_again(
         world, cluster, history, **given, **({"record_bytes": 500} if world.seed % 3 else {})
     )
+
+
+@pytest.mark.long
+@pytest.mark.limit(1800)
+@simulated(seeds=2, most=24)
+async def test_a_document_at_which_signers_are_killed_costs_itself(world: World, cluster: Cluster) -> None:
+    """Signers are killed whenever they read such a document. Its verdict is in the frame, so all workers agree."""
+    real, kills = lines.scan_lines, 0
+
+    def scan_lines(buffer: Any, starts: Any, ends: Any, *rest: Any) -> None:
+        nonlocal kills
+        if any(WORDS.encode() in buffer[i:j].tobytes() for i, j in zip(starts, ends, strict=True)):
+            if world._current is world.main:  # the embedded engine
+                raise Refused("engine_error", "the worker has ended 3 times while it signed this document")
+            kills += 1
+            world._current.kill()
+            raise CrashError
+        real(buffer, starts, ends, *rest)
+
+    pytest.MonkeyPatch().setattr(lines, "scan_lines", scan_lines)  # each seed has a process of its own
+    history = plain.history(N, PARTITIONS, world.seed)
+    for i in range(5, N, 20):
+        history[i] = replace(history[i], value=orjson.dumps({"id": f"bad {i}", "text": WORDS}))
+    pipeline = Pipeline(world, cluster, **plain.SURE, partitions=PARTITIONS, frame_documents=8, decision_lag=1000)
+    try:
+        await pipeline.create_topics()
+        others = pipeline.start("sequence", "match", "judge", "forward")
+        signers = [pipeline.start("sign"), pipeline.start("sign")]
+
+        async def restart() -> None:
+            while True:
+                await asyncio.sleep(world.chance.choice((1, 12)))
+                for i, signer in enumerate(signers):
+                    if signer.process.killed:
+                        signers[i] = pipeline.start("sign", folder=signer.folder)
+
+        restarting = asyncio.ensure_future(restart())
+        await feed(world, cluster, pipeline.topics.documents, history, 20)
+        await pipeline.finish([others], 900)
+        restarting.cancel()
+        pipeline.check()
+        failed = sum(b"the worker has ended" in record.value for record in pipeline.records("verdicts"))
+        assert failed == len(range(5, N, 20)) and kills <= 2 * 3 * failed  # each signer counts for itself
+    finally:
+        pipeline.clear()
 
 
 KEEP = ({"keep": "longest"}, {"keep": "newest"}, {"keep": "best", "rank_field": "ts"})
