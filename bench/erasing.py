@@ -8,6 +8,9 @@ erased by itself, as `stream-lsh erase` does.
 With --updates: into an index of so many documents come random updates at a rate, and versions are due some seconds
 later. How many are due and not erased at the end, and since when? How fast are other documents that come meanwhile, as
 fast as they can, beside a run in which nothing is due?
+
+With --chains: groups of so many documents, each of which supersedes the one before it (keep = newest). They are deleted
+from the oldest on, or always the kept one. How much CPU do the documents, their deletions and their erasing take?
 """
 
 from __future__ import annotations
@@ -60,6 +63,11 @@ UPDATE_COLUMNS = {
     "others_rate": "others/s", "of_idle": "of idle", "commit_ms": "slowest commit ms", "close_ms": "close ms",
     "memory_mb": "memory MB",
 }  # fmt: skip
+CHAIN_COLUMNS = {
+    "deleted": "deleted", "documents": "documents", "feed_s": "documents s", "delete_s": "deletions s",
+    "erase_s": "erasing s", "erase_ms": "erasing one ms",
+}  # fmt: skip
+CHAIN_WORDS = 60
 BATCH, COMMIT_SECONDS, PAUSE = 2048, 0.5, 0.02
 NEVER = 10**6  # seconds
 
@@ -205,6 +213,33 @@ def updates(file: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def chain(documents: int, kept: bool, work: Path) -> dict[str, Any]:
+    """The CPU seconds of a chain of superseded documents. kept: always the kept document is deleted."""
+    state, words = work / "erasing-chain", " ".join(f"word{i}" for i in range(CHAIN_WORDS))
+    shutil.rmtree(state, ignore_errors=True)
+    ids = [*[documents - 1] * kept, *range(documents - 1)]
+    feeds = {
+        "feed": [Document(i, f"{words} {i}") for i in range(documents)],
+        "delete": [Document(i, deleted=True) for i in ids],
+    }
+    found: dict[str, Any] = {"kind": "chain", "deleted": "the kept ones" if kept else "the superseded ones"}
+    engine = Engine.open(Settings(on_conflict="update", keep="newest"), state)
+    for name, feed in feeds.items():
+        start = time.process_time()
+        for at in range(0, len(feed), BATCH):
+            engine.add(columns(feed[at : at + BATCH], Fields()))
+            engine.commit()
+        found[f"{name}_s"] = time.process_time() - start
+    engine.close()
+    start = time.process_time()
+    erase(state, everything=True)
+    found["erase_s"] = time.process_time() - start
+    found |= {"documents": documents, "erase_ms": 1000 * found["erase_s"] / erased(state)}
+    shutil.rmtree(state)
+    print(found, file=sys.stderr, flush=True)
+    return found
+
+
 def main() -> None:
     parser = report.parser("erasing", __doc__.splitlines()[0], EXAMPLE)
     parser.add_argument("--documents", type=int, default=40_000, help="in the smaller index (%(default)s)")
@@ -212,6 +247,7 @@ def main() -> None:
     parser.add_argument("--deleted", type=int, default=2_000, help="documents that are deleted (%(default)s)")
     parser.add_argument("--others", type=int, default=100_000, help="documents that come meanwhile (%(default)s)")
     parser.add_argument("--updates", type=int, nargs="+", help="random updates a second, instead; for example 300 1000")
+    parser.add_argument("--chains", type=int, nargs="+", help="documents of a chain, instead; for example 1000 8000")
     parser.add_argument("--seconds", type=float, default=55.0, help="of updates (%(default)s)")
     parser.add_argument("--wait", type=float, default=5.0, help="seconds until a version is due (%(default)s)")
     given = parser.parse_args()
@@ -219,6 +255,12 @@ def main() -> None:
         parser.error("--deleted: from 1 to as many as there are documents")
     where = report.environment()
     given.work.mkdir(parents=True, exist_ok=True)
+    if given.chains:
+        chain(100, kept=True, work=given.work)  # compiles the kernels
+        rows = [chain(n, kept, given.work) for kept in (False, True) for n in given.chains]
+        print(f"\n{report.table(CHAIN_COLUMNS, rows)}")
+        report.write(given.out, "erasing", where, rows, report.table(CHAIN_COLUMNS, rows, markdown=True))
+        return
     from_anywhere()
     file = given.work / "erasing-edited.jsonl"
     most = (1 if given.updates else given.times) * given.documents + given.others

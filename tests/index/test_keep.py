@@ -6,19 +6,21 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from support.feeds import drifting_and_changing, families
 from support.in_memory import temporary_folder
-from support.indexes import SURE, UNIQUE, agreed, in_pieces, opened, same, verdicts_of
+from support.indexes import LATER, SURE, UNIQUE, agreed, in_pieces, opened, same, verdicts_of
 from support.long_form import LONG, rotating
 from support.short_histories import short_histories
 
 from stream_lsh.documents.document import Document
 from stream_lsh.embedded.information import information
 from stream_lsh.errors import StoreError, UsageError
+from stream_lsh.index.rows.layout import DELETED, DROPPED, ERASED, FLAGS, ID, OF
 from stream_lsh.settings.model import Settings
 
 KEEP = ("longest", "newest", "best")
@@ -95,6 +97,34 @@ def test_families_whose_ids_go_and_come_again(tmp_path: Path, seed: int, keep: s
         memtable_documents=chance.choice((16, 16, 16, 64)),
     )  # fmt: skip
     agreed(ranked(families(seed, 700 if LONG else 450), chance), settings, tmp_path, chance, erasing=True)
+
+
+@pytest.mark.parametrize(("seed", "keep"), [(2, "best"), *rotating(product(range(60), ("longest", "best")), 6)])
+def test_erasing_leaves_the_names_of_live_versions(tmp_path: Path, seed: int, keep: str) -> None:
+    """A row names what it was dropped for as long as this version is live, however often that was superseded."""
+    chance = random.Random(seed)
+    settings = keeping(
+        keep, per_source=seed % 2 == 1, **{**SURE, "threshold": 0.6, "segment_documents": chance.choice((100, 10**6))},
+        **UNIQUE, on_conflict="update", memtable_documents=chance.choice((16, 64)),
+    )  # fmt: skip
+    documents = ranked(families(seed, 600), chance)
+    with opened(settings, tmp_path) as index:
+        for at in range(0, len(documents), 150):
+            verdicts_of(index, documents[at : at + 150], at)
+            index.commit({}, now=0)
+            index.erase(LATER)
+        (shard,) = index.shards
+        rows, versions, named = shard.stored.at(np.arange(shard.count)), dict[int, int](), 0
+        for row, words in enumerate(rows):
+            if (flags := int(words[FLAGS])) & DROPPED:
+                version = versions.get(int(words[OF]))
+                live = version is not None and not shard.rows.deleted_rows.deleted(np.array([version]))[0]
+                erased = bool(flags & ERASED)
+                assert bool(shard.ids.named(row)[1]) == (live and not erased), row
+                named += bool(live)
+            if not flags & (DELETED | ERASED):
+                versions[int(words[ID])] = row
+        assert named > 5
 
 
 def edited(seed: int, n: int) -> list[Document]:

@@ -47,7 +47,7 @@ from stream_lsh.index.erasure.queue import (
     place_of,
 )
 from stream_lsh.index.kernel.document_frequency import folded
-from stream_lsh.index.kernel.replace import dropped_for
+from stream_lsh.index.kernel.dropped_rows import dropped_for
 from stream_lsh.index.rows.deleted_rows import Place
 from stream_lsh.index.rows.ids import Ids
 from stream_lsh.index.rows.layout import DELETED, FLAGS
@@ -82,7 +82,8 @@ class _Step:
         segments: of the shard.
         rows: int64[n], ascending. ends: int64[n], behind the versions of each in the pass. before: uint64[n, width],
             what they are. versions: those of documents.
-        named: rows from which the ids of versions are removed.
+        named: rows from which the ids of versions are removed. begins: int64[m], of the versions from `at` on, behind
+            these rows.
         values: without ids and texts. Older values of their keys have to leave the disk.
         more: further values for the same write.
     """
@@ -95,6 +96,7 @@ class _Step:
     rows: NDArray[np.int64]
     ends: NDArray[np.int64]
     named: list[int]
+    begins: NDArray[np.int64]
     in_memory: bool = False
     before: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 0), np.uint64))
     versions: list[int] = field(default_factory=list)
@@ -108,8 +110,8 @@ class _Step:
     @property
     def fits(self) -> bool:
         """Whether the rows are where they were when the step was prepared."""
-        in_memory = bool(self.rows[0] >= self.shard.rows.base)
-        return self.segment in self.shard.segments and in_memory == self.in_memory
+        moved = len(self.rows) > 0 and bool(self.rows[0] >= self.shard.rows.base) != self.in_memory
+        return self.segment in self.shard.segments and not moved
 
     def cut(self, end: int) -> None:
         """Leave rows from `end` on to the next step."""
@@ -340,10 +342,10 @@ class Erasing:
             if row < base:
                 end = min(end, base)
         stop = min(at + STEP, at + int(np.searchsorted(current.rows[at:stop], end)))
-        named: list[int] = []
+        named, begins = list[int](), current.begins[at:stop].copy()  # the step may not be written
         if segment is not None:
             found, n = dropped_for(
-                *(of[at:stop] for of in (current.rows, current.groups, current.begins, current.ends)), READ, shard.rows,
+                current.rows[at:stop], current.groups[at:stop], begins, current.ends[at:stop], READ, shard.rows,
                 shard.table, shard.memory,
             )  # fmt: skip
             named, stop = np.unique(found).tolist(), at + int(n)
@@ -352,7 +354,7 @@ class Erasing:
         some = current.rows[at:stop]
         rows = np.unique(some)
         ends = at + np.searchsorted(some, rows, "right")
-        step = _Step(shard, shard.segments.places, segment, at, stop, rows, ends, named, in_memory=row >= base)
+        step = _Step(shard, shard.segments.places, segment, at, stop, rows, ends, named, begins, in_memory=row >= base)
         if step.in_memory:  # no other thread may read them
             step.before = shard.stored.at(rows)
         return step
@@ -421,6 +423,7 @@ class Erasing:
                 self._patches.append(step)
         progress = {"last": current.places[-1].name, "entries": len(current.places), "at": self._done}
         self._store.write(values | ({name_key(PROGRESS): orjson.dumps(progress)} if self._deletes_entries else {}))
+        current.begins[step.at : step.at + len(step.begins)] = step.begins
         shard.ids.erased(step.versions, step.named)
         shard.texts.erased(step.versions)
         self._at = step.end

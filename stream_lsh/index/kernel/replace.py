@@ -365,37 +365,3 @@ def _post_representative(new, row, work):  # type: ignore[no-untyped-def]
 @njit
 def _post(key, row, memory):  # type: ignore[no-untyped-def]
     append(memory, np.int64(key >> memory.shift), key, row)
-
-
-@njit(allocates=True)
-def dropped_for(versions, groups, begins, ends, most, rows, runs, memory):  # type: ignore[no-untyped-def]
-    """The rows that were dropped for some of these versions and have their ids, and how many versions have no others.
-
-    versions, groups, begins, ends: int64[n], each version's row and group, and where such rows are; a negative begin =
-    nowhere. A begin moves behind the rows that were read. most: rows to read, at least this many.
-    """
-    hits, room, found = (
-        np.zeros((1, (len(runs) + 63) >> 6), np.uint64),
-        np.empty(512, np.uint64),
-        np.empty(most, np.int64),
-    )
-    out, n, looked = np.empty(2 * most, np.int64), 0, 0
-    for k in range(len(versions)):
-        if begins[k] < 0:
-            continue
-        hashed, key = word(rows, versions[k], ID), key_behind(np.uint64(groups[k]), FOLLOWERS)
-        probe(key, runs, hits)
-        slot = find(memory, key)
-        while begins[k] >= 0:
-            if looked >= most:
-                return out[:n], k
-            limit = min(most, ends[k] - begins[k])  # there are no more rows before the end
-            members = earliest(key, slot, hits, runs, memory, begins[k], limit, room, found) if limit > 0 else 0
-            looked += members
-            begins[k] = found[members - 1] + 1 if members and members == limit else NOTHING
-            for member in found[:members]:
-                dropped = member < ends[k] and word(rows, member, FLAGS) & np.uint64(DROPPED) != 0
-                if dropped and word(rows, member, OF) == hashed:
-                    out[n] = member
-                    n += 1
-    return out[:n], len(versions)

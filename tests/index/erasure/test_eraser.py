@@ -325,6 +325,17 @@ def test_closing_leaves_what_is_due_to_the_next_run(tmp_path: Path, monkeypatch:
         assert index.store.named(queue.ERASED_VERSIONS) == 400 and list(places(index.store)) == []
 
 
+def steps_of(index: Index, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where the steps end in which everything is erased."""
+    erasing, steps = erasing_of(index), list[int]()
+    monkeypatch.setattr(
+        erasing, "_write", lambda now, step, write=erasing._write: steps.append(step.end) or write(now, step)
+    )
+    while not erasing.step(10**9):
+        erasing.finish()
+    return steps
+
+
 def test_members_behind_a_version_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A representative that is replaced often, then copies of it: all its versions fit into one step."""
     monkeypatch.setattr(eraser, "READ", 32)
@@ -332,10 +343,49 @@ def test_members_behind_a_version_do_not_count(tmp_path: Path, monkeypatch: pyte
         fed(index, [Document("changing", f"{FAMILY} {version}") for version in range(11)], 0, 1)
         fed(index, [Document(f"copy{copy}", FAMILY) for copy in range(100)], 11, 50)
         index.commit({}, now=0)
-        erasing, steps = erasing_of(index), list[int]()
-        monkeypatch.setattr(
-            erasing, "_write", lambda now, step, write=erasing._write: steps.append(step.end) or write(now, step)
-        )
+        assert steps_of(index, monkeypatch) == [10]
+
+
+@pytest.mark.parametrize("copies", [20, 100])
+def test_ids_leave_all_rows_that_were_dropped_for_a_version(
+    tmp_path: Path, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One step reads them or several, and the memtable is flushed before the first of these is written."""
+    monkeypatch.setattr(eraser, "READ", 32)
+    with opened(UPDATES, tmp_path) as index:
+        fed(index, [VICTIM, *(Document(str(copy), VICTIM.text) for copy in range(copies)), GOING[0]], 0, 50)
+        index.commit({}, now=0)
+        (shard,), erasing = index.shards, erasing_of(index)
+        assert shard.ids.named(1)[1]
         while not erasing.step(10**9):
             erasing.finish()
-        assert steps == [10]
+            if erasing._next is not None:
+                shard.flush()
+        assert {shard.ids.named(row)[1] for row in range(copies + 1)} == {b""}
+
+
+CHAIN = 300
+
+
+@pytest.mark.parametrize("which", ["superseded", "kept", "dropped"])
+def test_members_of_other_representatives_do_not_count(
+    tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group with many representatives, one after the other: a deleted one does not have the whole group read."""
+    monkeypatch.setattr(eraser, "READ", 32)
+    ranks = range(CHAIN) if which != "dropped" else range(CHAIN, 0, -1)
+    chain = [Document(str(i), f"{FAMILY} {i}", rank=rank) for i, rank in enumerate(ranks)]
+    if which == "superseded":
+        gone = [Document(str(i), deleted=True) for i in range(CHAIN - 1)]
+    elif which == "kept":  # of which each is the representative when it is deleted
+        gone = [Document(str(i % CHAIN), deleted=True) for i in range(CHAIN - 1, 2 * CHAIN - 1)]
+    else:  # the same, after another one has superseded it
+        gone = [Document("0", deleted=True)]
+        for i in range(1, CHAIN):
+            gone.append(Document(f"better{i}", f"{FAMILY} better {i}", rank=CHAIN))
+            gone += [Document(id, deleted=True) for id in (str(i), f"better{i}")]
+    with opened(Settings(on_conflict="update", keep="best", rank_field="rank"), tmp_path) as index:
+        fed(index, chain, 0, 50)
+        fed(index, gone, CHAIN, 50)
+        index.commit({}, now=0)
+        assert len(steps_of(index, monkeypatch)) < CHAIN / 2
