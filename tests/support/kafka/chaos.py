@@ -337,7 +337,7 @@ def run(
     modelled, changes = measure is None and (updates or window), 0.05 * updates
     if modelled:
         records = plain.history(n, PARTITIONS, seed)
-        given |= {**plain.SURE, "time_field": "ts"}
+        given |= {**plain.SURE, "time_field": "ts", "retention_hours": 168 + n * plain.STEP // 3_600_000}
     elif measure is not None:
         records = records_of(measures.feed(measure, n, seed, changes), PARTITIONS, seed)
         given |= {**measures.SETTINGS[measure], "text_field": ("text",)}
