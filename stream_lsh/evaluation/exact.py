@@ -106,7 +106,8 @@ class Exhaustive(ABC):
         chunks = [numbers[start : start + self.CHUNK] for start in range(0, self._total, self.CHUNK)]
         parts = [Pairs(numbers[:0], numbers[:0], np.empty(0))]
         with ThreadPoolExecutor(self._workers) as pool:
-            for chunk, part in zip(chunks, pool.map(self._compare, chunks), strict=True):
+            found = (pool.map if self._workers > 1 else map)(self._compare, chunks)
+            for chunk, part in zip(chunks, found, strict=True):
                 parts.append(part)
                 if progress is not None:
                     progress(int(chunk[-1]) + 1, self._total)

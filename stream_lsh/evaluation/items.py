@@ -51,16 +51,17 @@ class Items:
 
         Vectors are multiplied as matrices, whose rounding is what it is. numbers: of `numbers`.
         """
+        one = self.words[newer] if self.measure == "hamming" else numbers[newer]
+        squares = (one * one).sum(axis=1)[:, None] if self.measure == "euclidean" else one
         for start in range(0, int(newer.max(initial=-1)) + 1, size):
-            older = np.arange(start, min(start + size, len(self)))
+            older, some = np.arange(start, min(start + size, len(self))), slice(start, start + size)
             if self.measure == "hamming":
                 found = np.empty((len(newer), len(older)))
-                _bits(self.words[newer], self.words[older], found)
+                _bits(one, self.words[some], found)
             else:
-                one, other = numbers[newer], numbers[older]
-                found = one @ other.T
+                found = one @ numbers[some].T
                 if self.measure == "euclidean":
-                    found = (one * one).sum(axis=1)[:, None] + (other * other).sum(axis=1) - 2 * found
+                    found = squares + (numbers[some] * numbers[some]).sum(axis=1) - 2 * found
             yield older, found
 
     def numbers(self) -> NDArray[np.float64]:
@@ -90,8 +91,8 @@ class EveryPair(Exhaustive):
     def _compare(self, numbers: NDArray[np.int64]) -> Pairs:
         older, newer = [numbers[:0]], [numbers[:0]]
         for others, measures in self.items.blocks(self._numbers, numbers, self.CHUNK):
-            near = measures >= self.least - _NEAR if self.items.measure == "cosine" else measures <= self._most
-            rows, columns = np.nonzero(near)
+            cosine = self.items.measure == "cosine"
+            rows, columns = np.nonzero(measures >= self.least - _NEAR if cosine else measures <= self._most)
             one, other = others[columns], numbers[rows]
             older.append(one[one < other])
             newer.append(other[one < other])
