@@ -19,7 +19,7 @@ from stream_lsh.index.kernel.row_access import (
     visible,
 )
 from stream_lsh.index.kernel.work import EVERYTHING, NOTHING, NUMBER, WORK
-from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, count, earliest, key_behind, probe, read
+from stream_lsh.index.postings.bucket import COPIES, FOLLOWERS, count, earliest, empty, key_behind, nowhere, probe, read
 from stream_lsh.index.postings.memtable import find
 from stream_lsh.index.postings.provisional import read_provisional
 from stream_lsh.index.rows.deleted_rows import any_deleted
@@ -96,12 +96,13 @@ def gather(i, work):  # type: ignore[no-untyped-def]
     bands = batch.starts[i + 1] - first - 2
     # With `all` its text is looked up like a band; otherwise it was looked up before.
     for j in range(bands if limits.unique else bands + 1):
+        if empty(work.memory, scratch.slots[j]) and nowhere(work.hits, first + j):
+            continue
         n, more = read_bucket(j, first + j, limits.bucket, work)
         if n < 0:
             return NOTHING
         cut += more
-        if n > 0:
-            _meet(i, n, np.int64(j) if j < limits.bands else NOTHING, work)
+        _meet(i, n, np.int64(j) if j < limits.bands else NOTHING, work)
     if limits.unique:
         return cut
     for m in range(scratch.met_count):

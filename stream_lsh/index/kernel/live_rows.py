@@ -16,14 +16,14 @@ _FIRST, _ONE = np.int64(0), np.int64(1)
 ENTRIES = np.int64(16)  # with `all`, this many times more rows of a bucket are read where some are not visible
 
 
-@njit
+@njit(forceinline=True)
 def read_bucket(j, at, limit, work):  # type: ignore[no-untyped-def]
     """The newest rows in the bucket of the document's key j, which is key `at` of the batch, in `scratch.out`: at most
     `limit` that count. Returns their number, -1 if there is no room for the rows met; and whether there are more."""
-    limits, scratch, rows, deleted = work.limits, work.scratch, work.rows, any_deleted(work.rows.deleted_rows)
-    slot, out, key = scratch.slots[j], scratch.out, work.batch.keys[at]
+    limits, scratch, rows, slot = work.limits, work.scratch, work.rows, work.scratch.slots[j]
     if empty(work.memory, slot) and nowhere(work.hits, at):
         return _FIRST, False
+    key, out, deleted = work.batch.keys[at], scratch.out, any_deleted(rows.deleted_rows)
     row, entries = rows.seen, limit
     if not limits.unique and (deleted or rows.guides < rows.seen):
         row, entries = rows.guides, ENTRIES * limit

@@ -57,7 +57,7 @@ def plainly(where: Path) -> Iterator[None]:
 
 
 def output_error(path: Path, error: Exception) -> OutputError:
-    """The error for a failed write of RocksDB."""
+    """The error for a failed write of files of an index, or of RocksDB."""
     return OutputError(f"the index in {path} cannot be written: {error}; {remedy(error)} and start again to go on")
 
 
