@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,6 +54,15 @@ def plainly(where: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise refused(error.filename or where, error) from None
+
+
+@contextmanager
+def as_errors(made: Callable[[Path, Exception], StoreError | OutputError], path: Path) -> Iterator[None]:
+    """Convert any exception inside by one of the functions below."""
+    try:
+        yield
+    except Exception as error:
+        raise made(path, error) from None
 
 
 def output_error(path: Path, error: Exception) -> OutputError:
