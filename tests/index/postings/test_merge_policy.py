@@ -109,7 +109,7 @@ def test_what_is_written_again_and_again_is_written_once_a_level() -> None:
         while found := next_merge(levels, [False] * len(levels), short=True) or next_merge(
             levels, [False] * len(levels), short=False
         ):
-            first, last, _ = found
+            first, last = found.start, found.stop
             written += sum(sizes[first:last])
             levels[first:last], sizes[first:last] = [levels[first] + 1], [sum(sizes[first:last])]
     assert levels == [6] and written == 6 * 4**6
