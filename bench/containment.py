@@ -168,7 +168,7 @@ def compared(name: str, texts: Sequence[str], kind: str, given: argparse.Namespa
     every = Contained(numbered(texts, kind))
     for threshold in given.thresholds:
         truth = EveryShare(every, threshold).run()
-        true = {*zip(truth.older.tolist(), truth.newer.tolist(), strict=True)}
+        true = {*zip(truth.first.tolist(), truth.second.tolist(), strict=True)}
         for system in given.systems:
             with tempfile.TemporaryDirectory(dir=given.work, prefix="quotations-") as folder:
                 run = SYSTEMS[system](texts, kind, threshold, Path(folder) / "index")

@@ -22,8 +22,9 @@ from bench.corpora import default_data
 from stream_lsh.evaluation.advice import background_of
 from stream_lsh.evaluation.exact import exact_pairs
 from stream_lsh.evaluation.sample import Sample, draw
+from stream_lsh.families.curve import Curve
 from stream_lsh.families.signer import Signed, Signer
-from stream_lsh.families.tuning import alternatives, choose, component_bytes, false_candidates
+from stream_lsh.families.tuning import alternatives, choose, component_bytes
 from stream_lsh.settings.model import Settings
 from stream_lsh.wording import few, percent
 
@@ -78,7 +79,8 @@ def lengths_of_shingles(texts: Texts, shingles: tuple[str, ...]) -> Iterator[lis
         found = background_of(texts.sample(10_000), Settings(shingles=name).signing)
         row = [f"{texts.name} {name}", percent(found.typical_chance()), f"{found.mean(0.5):.5f}"]
         for threshold in THRESHOLDS:
-            cost = false_candidates(choose(threshold, 0.999), DOCUMENTS, found.histogram(), threshold)
+            curve = Curve("jaccard", choose(threshold, 0.999), threshold)
+            cost = curve.false_candidates(DOCUMENTS, found.histogram())
             row += [f"{found.alike(threshold):,}", few(cost)]
         yield row
 
@@ -93,7 +95,7 @@ def labelled(texts: Texts, shingles: tuple[str, ...], considered: IsPair, same: 
         signed = texts.sign(Settings(shingles=name))
         every = exact_pairs(signed.shingles, signed.offsets, 0.02)
         similarity = np.zeros(len(pairs))
-        for i, j, jaccard in zip(every.older.tolist(), every.newer.tolist(), every.jaccard.tolist(), strict=True):
+        for i, j, jaccard in zip(every.first.tolist(), every.second.tolist(), every.similarity.tolist(), strict=True):
             if (i, j) in places:
                 similarity[places[i, j]] = jaccard
         row = [f"{texts.name} {name}", f"{truth.sum():,}"]
@@ -120,7 +122,7 @@ def rewritten(texts: Texts, shingles: tuple[str, ...]) -> Iterator[list[str]]:
         every = exact_pairs(signed.shingles, signed.offsets, 0.001)
         known = {
             (i, j): s
-            for i, j, s in zip(every.older.tolist(), every.newer.tolist(), every.jaccard.tolist(), strict=True)
+            for i, j, s in zip(every.first.tolist(), every.second.tolist(), every.similarity.tolist(), strict=True)
         }
         row = [name]
         for category in ("cut", "light", "heavy", "non"):
@@ -135,7 +137,7 @@ def bands_and_rows(texts: Texts) -> Iterator[list[str]]:
     for threshold in THRESHOLDS:
         chosen = choose(threshold, 0.999)
         for banding in alternatives(threshold, 0.999, chosen):
-            cost = few(false_candidates(banding, DOCUMENTS, found.histogram(), threshold))
+            cost = few(Curve("jaccard", banding, threshold).false_candidates(DOCUMENTS, found.histogram()))
             octets = banding.signature_size * component_bytes(banding.rows)
             mark = " **chosen**" if banding == chosen else ""
             shape = f"{threshold}: {banding.bands} x {banding.rows}{mark}"
@@ -146,7 +148,7 @@ def sizes_of_signatures(texts: Texts) -> Iterator[list[str]]:
     """What `--verify signature` makes of the pairs, by K: the estimate against the true similarity."""
     signed = texts.sign(Settings())
     pairs = exact_pairs(signed.shingles, signed.offsets, 0.3, workers=2)
-    places, ends = np.unique(np.concatenate([pairs.older, pairs.newer]), return_inverse=True)
+    places, ends = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
     older, newer = ends.reshape(2, -1)
     involved = Texts(texts.name, [texts.records[place] for place in places.tolist()], texts.fields)
     for size in (64, 128, 256, 512, 1024, 1600):
@@ -154,9 +156,9 @@ def sizes_of_signatures(texts: Texts) -> Iterator[list[str]]:
         for other in range(size, size + 64, 8):
             signatures = involved.sign(Settings(signature_size=other, bands=10, rows=3)).signatures
             agree = (signatures[older] == signatures[newer]).mean(axis=1)
-            figures = [np.abs(agree - pairs.jaccard).mean()]
+            figures = [np.abs(agree - pairs.similarity).mean()]
             for threshold in THRESHOLDS:
-                truth, found = pairs.jaccard >= threshold, agree >= threshold
+                truth, found = pairs.similarity >= threshold, agree >= threshold
                 figures += [(truth & found).sum() / truth.sum(), (truth & found).sum() / found.sum()]
             draws.append(figures)
         mean = np.mean(draws, axis=0)

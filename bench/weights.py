@@ -74,7 +74,7 @@ def true_pairs(made: list[Basket], threshold: float) -> Pairs:
     signer = signer_of(Settings(measure="weighted-jaccard").signing)
     words, offsets = signer.shingle(b"".join(texts), np.cumsum([len(text) for text in texts]))
     found = EveryList(Lists(False, words, offsets, np.zeros(len(made), np.uint64)), threshold).run()
-    return set(zip(found.older.tolist(), found.newer.tolist(), strict=True))
+    return set(zip(found.first.tolist(), found.second.tolist(), strict=True))
 
 
 def taken(made: Sequence[Basket | list[str]], settings: Settings) -> tuple[list[Verdict], float]:

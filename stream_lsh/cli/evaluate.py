@@ -26,7 +26,8 @@ from stream_lsh.wording import count, duration, ratio
 
 if TYPE_CHECKING:
     from stream_lsh.evaluation.collection import Collection
-    from stream_lsh.evaluation.report import Pairs, Report
+    from stream_lsh.evaluation.exact import Pairs
+    from stream_lsh.evaluation.report import Report
 
 EXAMPLES = """
 stream-lsh evaluate feed.jsonl --threshold 0.8
@@ -131,13 +132,12 @@ def evaluate(
 
 def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tuple[Pairs, dict[str, Any]]:
     from stream_lsh.evaluation.contained import Contained, EveryShare
-    from stream_lsh.evaluation.exact import AllPairs, Ranked
+    from stream_lsh.evaluation.exact import AllPairs, Exhaustive, Ranked
     from stream_lsh.evaluation.items import EveryPair
     from stream_lsh.evaluation.lists import EveryList, Lists
-    from stream_lsh.evaluation.report import Pairs
 
     workers = min(WORKERS, os.cpu_count() or 1)
-    every: AllPairs | EveryPair | EveryList | EveryShare
+    every: Exhaustive
     if isinstance(collection.compared, Ranked):
         every = AllPairs(collection.compared, settings.threshold, workers)
     elif isinstance(collection.compared, Lists):
@@ -161,18 +161,17 @@ def _exhaustive(collection: Collection, settings: Settings, quiet: bool) -> tupl
     if expected > LONG and not quiet:
         hint = "; --limit N takes the first N" if expected > 60 else ""
         complain(f"comparing {count(len(collection), 'document')} exhaustively: about {duration(expected)}{hint}")
-    pairs = every.run(progress=progress)
-    notes = {"truth": "exhaustive", "truth_seconds": round(time.perf_counter() - began, 3)}
-    return Pairs(pairs.older, pairs.newer, pairs.jaccard), notes
+    pairs = every.run(progress)
+    return pairs, {"truth": "exhaustive", "truth_seconds": round(time.perf_counter() - began, 3)}
 
 
 def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs, dict[str, Any]]:
     import numpy as np
 
-    from stream_lsh.evaluation.report import Pairs
+    from stream_lsh.evaluation.exact import Pairs
     from stream_lsh.evaluation.truth import read_pairs
 
-    given = read_pairs(name, collection.ids)
+    given, unknown = read_pairs(name, collection.ids)
     true = collection.compared.similarities(given.first, given.second)
     apart = collection.scopes[given.first] != collection.scopes[given.second]
     differ = ~apart & (np.abs(given.similarity - true) > 1e-6)  # false where none is given: NaN compares so
@@ -181,7 +180,7 @@ def _given(name: str, collection: Collection, settings: Settings) -> tuple[Pairs
     kept = np.flatnonzero(~low & ~apart)
     notes = {
         "truth": name,
-        "unknown_documents": given.unknown,
+        "unknown_documents": unknown,
         "below_threshold_in_file": int(low.sum()),
         "not_to_match": int((apart & ~low).sum()),
         "different_similarity": int(differ.sum()),
@@ -196,7 +195,7 @@ def _run(settings: Settings, copy: Path, target: Path, collection: Collection, q
 
     from stream_lsh.documents.fields import id_text
     from stream_lsh.embedded.job import Job
-    from stream_lsh.evaluation.report import Pairs
+    from stream_lsh.evaluation.exact import Pairs
 
     job = Job(settings, [str(copy)], {"pairs": str(target)}, None)
     began = time.perf_counter()

@@ -75,7 +75,7 @@ def find_truth(feed: Feed, settings: Settings) -> Truth:
     shingles = {
         position: signed.shingles[bounds[number] : bounds[number + 1]] for number, position in enumerate(positions)
     }
-    return Truth(places[found.older], places[found.newer], found.jaccard, shingles)
+    return Truth(places[found.first], places[found.second], found.similarity, shingles)
 
 
 def score(feed: Feed, truth: Truth, verdicts: Sequence[Mapping[str, Any]]) -> Score:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from stream_lsh.evaluation.exact import Ranked
 from stream_lsh.evaluation.sample import Background, Sample, background
+from stream_lsh.families.curve import Curve
 from stream_lsh.families.signer import Signer
-from stream_lsh.families.tuning import Banding, false_candidates
 from stream_lsh.settings.model import Settings
 from stream_lsh.text.settings import SigningSettings, parse_shingles
 from stream_lsh.wording import few, percent
@@ -55,17 +55,17 @@ def background_of(sample: Sample, signing: SigningSettings) -> Background:
 def measure_lengths(sample: Sample, settings: Settings, documents: float) -> Iterator[Length]:
     """The lengths worth trying on these texts, ascending, each measured when it is asked for."""
     for shingles, signing in lengths(settings, continuous_share(sample)):
-        yield length_of(shingles, background_of(sample, signing), settings.banding, settings.threshold, documents)
+        yield length_of(shingles, background_of(sample, signing), settings.curve, documents)
 
 
-def length_of(shingles: str, found: Background, banding: Banding, threshold: float, documents: float) -> Length:
+def length_of(shingles: str, found: Background, curve: Curve, documents: float) -> Length:
     """What a background says about the length of the shingles it was measured with."""
     return Length(
         shingles,
         chance=found.typical_chance(),
-        mean=found.mean(threshold),
-        tail=found.quantile(0.999, threshold),
-        candidates=false_candidates(banding, documents, found.histogram(), threshold),
+        mean=found.mean(curve.asked),
+        tail=found.quantile(0.999, curve.asked),
+        candidates=curve.false_candidates(documents, found.histogram()),
     )
 
 

@@ -10,6 +10,7 @@ then counted in full; nothing is estimated.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,15 +24,19 @@ _BEFORE_ROUNDING = 1e-9  # keeps ceil(t * n) from counting one too many where t 
 
 
 @dataclass(frozen=True)
-class ExactPairs:
-    """Pairs by newer, then older document; `older` < `newer` are positions among the documents given."""
+class Pairs:
+    """Pairs of documents, as positions, with a similarity each. Those of an exhaustive comparison are ordered by the
+    newer document (`second`), then by the older one (`first`)."""
 
-    older: NDArray[np.int64]
-    newer: NDArray[np.int64]
-    jaccard: NDArray[np.float64]
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    similarity: NDArray[np.float64]
 
     def __len__(self) -> int:
-        return len(self.older)
+        return len(self.first)
+
+    def take(self, places: NDArray[np.int64]) -> Pairs:
+        return Pairs(self.first[places], self.second[places], self.similarity[places])
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def exact_pairs(
     *,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
-) -> ExactPairs:
+) -> Pairs:
     """All pairs with Jaccard >= threshold of documents given as distinct shingle hashes, as `Signer.sign` returns them.
 
     `shingles` uint64[total] holds document i at `offsets[i]:offsets[i+1]`. Documents without a shingle are in no pair.
@@ -81,58 +86,70 @@ def exact_pairs(
     return AllPairs(Ranked.of(shingles, offsets), threshold, workers).run(progress=progress)
 
 
-class AllPairs:
-    """The index of prefixes over some documents, and the comparison of any of them with all older ones."""
+class Exhaustive(ABC):
+    """The comparison of all documents with all older ones.
+
+    Args:
+        total: number of documents.
+        workers: threads among which `run` shares the documents, which are independent of each other.
+    """
 
     CHUNK = 1024  # documents compared between two reports of progress
 
-    def __init__(self, documents: Ranked, threshold: float, workers: int = 1) -> None:
-        """workers: threads among which `run` shares the documents, which are independent of each other."""
-        if not 0.0 < threshold <= 1.0:
-            raise ValueError(f"threshold is {threshold:g}: set it above 0 and at most 1")
-        self.documents = documents
-        self.threshold = float(threshold)
-        self.workers = max(1, workers)
-        self._prefixes = _prefixes(documents, self.threshold)
-        self._starts, self._postings = _index(documents, self._prefixes)
+    def __init__(self, total: int, workers: int = 1) -> None:
+        self._total = total
+        self._workers = max(1, workers)
 
-    def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
-        """All pairs."""
-        total = len(self.documents.offsets) - 1
-        numbers = np.arange(total, dtype=np.int64)
-        chunks = [numbers[start : start + self.CHUNK] for start in range(0, total, self.CHUNK)]
-        parts = []
-        with ThreadPoolExecutor(self.workers) as pool:
-            for chunk, part in zip(chunks, pool.map(self._compare, chunks), strict=True):
+    def run(self, progress: Callable[[int, int], None] | None = None) -> Pairs:
+        """All pairs. `progress` is called with documents done and documents in all."""
+        numbers = np.arange(self._total)
+        chunks = [numbers[start : start + self.CHUNK] for start in range(0, self._total, self.CHUNK)]
+        parts = [Pairs(numbers[:0], numbers[:0], np.empty(0))]
+        with ThreadPoolExecutor(self._workers) as pool:
+            found = (pool.map if self._workers > 1 else map)(self._compare, chunks)
+            for chunk, part in zip(chunks, found, strict=True):
                 parts.append(part)
                 if progress is not None:
-                    progress(int(chunk[-1]) + 1, total)
-        older, newer, overlaps = (
-            np.concatenate([part[column] for part in parts]) if parts else np.empty(0, dtype=np.int64)
-            for column in range(3)
-        )
-        sizes = np.diff(self.documents.offsets)
-        return ExactPairs(older, newer, overlaps / (sizes[older] + sizes[newer] - overlaps))
+                    progress(int(chunk[-1]) + 1, self._total)
+        first, second = (np.concatenate([getattr(part, name) for part in parts]) for name in ("first", "second"))
+        pairs = Pairs(first, second, np.concatenate([part.similarity for part in parts]))
+        return pairs.take(np.lexsort((first, second)))
 
     def seconds(self, sample: int = 256) -> float:
         """How long `run` will take, from timing every n-th document."""
-        total = len(self.documents.offsets) - 1
-        some = np.arange(0, total, max(1, total // sample), dtype=np.int64)
+        some = np.arange(0, self._total, max(1, self._total // sample))
         if len(some) == 0:
             return 0.0
-        self._compare(some[:0])  # compiling is not what is timed
+        self._compare(some[:1])  # compiling is not what is timed
         began = time.perf_counter()
         self._compare(some)
-        return (time.perf_counter() - began) * total / len(some) / self.workers
+        return (time.perf_counter() - began) * self._total / len(some) / self._workers
 
-    def _compare(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        ranked = self.documents
-        older, newer, overlaps, found = _join(
+    @abstractmethod
+    def _compare(self, numbers: NDArray[np.int64]) -> Pairs:
+        """The pairs of some documents, in any order."""
+
+
+class AllPairs(Exhaustive):
+    """The index of prefixes over some documents, and the comparison of any of them with all older ones."""
+
+    def __init__(self, documents: Ranked, threshold: float, workers: int = 1) -> None:
+        if not 0.0 < threshold <= 1.0:
+            raise ValueError(f"threshold is {threshold:g}: set it above 0 and at most 1")
+        super().__init__(len(documents.offsets) - 1, workers)
+        self.documents = documents
+        self.threshold = float(threshold)
+        self._prefixes = _prefixes(documents, self.threshold)
+        self._starts, self._postings = _index(documents, self._prefixes)
+
+    def _compare(self, numbers: NDArray[np.int64]) -> Pairs:
+        ranked, sizes = self.documents, np.diff(self.documents.offsets)
+        *columns, found = _join(
             ranked.ranks, ranked.offsets, ranked.distinct, self._starts, self._postings, self._prefixes, self.threshold,
             numbers,
         )  # fmt: skip
-        order = np.lexsort((older[:found], newer[:found]))
-        return older[order], newer[order], overlaps[order]
+        older, newer, overlaps = (column[:found] for column in columns)
+        return Pairs(older, newer, overlaps / (sizes[older] + sizes[newer] - overlaps))
 
 
 def _prefixes(documents: Ranked, threshold: float) -> NDArray[np.int64]:

@@ -3,14 +3,13 @@ very function that the engine has, so that rounding cannot tell the two apart.""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.evaluation.exact import ExactPairs
+from stream_lsh.evaluation.exact import Exhaustive, Pairs
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.distances import hamming, similarity_of
 from stream_lsh.families.measure import MEASURES, Measure
@@ -44,25 +43,26 @@ class Items:
         _compare(number, self.dimensions, self.words.shape[1], self.words.reshape(-1), first, second, found)
         return np.where(self.scopes[first] == self.scopes[second], found, 0.0)
 
-    def blocks(self, size: int) -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-        """Every pair once or more: (first newer, first older, measures of all newer with all older of a block), about:
-        cosines, squares of distances, or bits, float64[newer, older].
+    def blocks(
+        self, numbers: NDArray[np.float64], newer: NDArray[np.int64], size: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Compare some items with all up to the newest of them, a block of these at a time: their numbers, and the
+        measures, about: cosines, squares of distances, or bits, float64[newer, older].
 
-        Vectors are multiplied as matrices, whose rounding is what it is.
+        Vectors are multiplied as matrices, whose rounding is what it is. numbers: of `numbers`.
         """
-        numbers = self.numbers()
-        squares = (numbers * numbers).sum(axis=1) if self.measure == "euclidean" else np.empty(0)
-        for newer in range(0, len(self), size):
-            for older in range(0, newer + 1, size):
-                one, other = slice(newer, newer + size), slice(older, older + size)
-                if self.measure == "hamming":
-                    found = np.empty((len(self.words[one]), len(self.words[other])))
-                    _bits(self.words[one], self.words[other], found)
-                else:
-                    found = numbers[one] @ numbers[other].T
-                    if self.measure == "euclidean":
-                        found = squares[one, None] + squares[None, other] - 2 * found
-                yield newer, older, found
+        one = self.words[newer] if self.measure == "hamming" else numbers[newer]
+        squares = (one * one).sum(axis=1)[:, None] if self.measure == "euclidean" else one
+        for start in range(0, int(newer.max(initial=-1)) + 1, size):
+            older, some = np.arange(start, min(start + size, len(self))), slice(start, start + size)
+            if self.measure == "hamming":
+                found = np.empty((len(newer), len(older)))
+                _bits(one, self.words[some], found)
+            else:
+                found = one @ numbers[some].T
+                if self.measure == "euclidean":
+                    found = squares + (numbers[some] * numbers[some]).sum(axis=1) - 2 * found
+            yield older, found
 
     def numbers(self) -> NDArray[np.float64]:
         """Vectors to multiply: of a cosine with the length 1, else moved to their middle, where they lose least."""
@@ -75,53 +75,30 @@ class Items:
         return np.asarray(numbers - numbers.mean(axis=0)) if len(numbers) else numbers
 
 
-class EveryPair:
-    """The comparison of all items with all older ones, as `exact.AllPairs` does it for copies."""
-
-    BLOCK = 1024  # items on either side that are compared at once
+class EveryPair(Exhaustive):
+    """The comparison of all items with all older ones. The time grows with the square of the items, memory with the
+    pairs found. least: the similarity, as verdicts have it, from which a pair counts."""
 
     def __init__(self, items: Items, least: float) -> None:
-        """least: the similarity, as verdicts have it, from which a pair counts."""
-        self.items, self.least = items, least
+        super().__init__(len(items))
+        self.items, self.least, self._numbers = items, least, items.numbers()
         if items.measure == "euclidean":
-            numbers = items.numbers()
-            longest = float((numbers * numbers).sum(axis=1).max(initial=0.0))
+            longest = float((self._numbers * self._numbers).sum(axis=1).max(initial=0.0))
             self._most = (1 / least - 1) ** 2 * (1 + _NEAR) + 4 * longest * _NEAR
         else:
             self._most = (1 - least) * items.dimensions + _NEAR
 
-    def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
-        """All pairs at or above the similarity, by newer, then older item. The time grows with the square of the items,
-        memory with the pairs found. `progress` is called with items done and items in all."""
-        older, newer = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for first, second, measures in self.items.blocks(self.BLOCK):
-            if self.items.measure == "cosine":
-                rows, columns = np.nonzero(measures >= self.least - _NEAR)
-            else:
-                rows, columns = np.nonzero(measures <= self._most)
-            rows, columns = rows + first, columns + second
-            newer.append(rows[columns < rows])
-            older.append(columns[columns < rows])
-            if progress is not None and second + self.BLOCK >= first + 1:
-                progress(min(first + self.BLOCK, len(self.items)), len(self.items))
+    def _compare(self, numbers: NDArray[np.int64]) -> Pairs:
+        older, newer = [numbers[:0]], [numbers[:0]]
+        for others, measures in self.items.blocks(self._numbers, numbers, self.CHUNK):
+            cosine = self.items.measure == "cosine"
+            rows, columns = np.nonzero(measures >= self.least - _NEAR if cosine else measures <= self._most)
+            one, other = others[columns], numbers[rows]
+            older.append(one[one < other])
+            newer.append(other[one < other])
         one, other = np.concatenate(older), np.concatenate(newer)
-        similarity = self.items.similarities(one, other)
-        kept = similarity >= self.least
-        kept &= self.items.scopes[one] == self.items.scopes[other]
-        one, other, similarity = one[kept], other[kept], similarity[kept]
-        order = np.lexsort((one, other))
-        return ExactPairs(one[order], other[order], similarity[order])
-
-    def seconds(self) -> float:
-        """How long `run` will take, from timing two blocks."""
-        size = min(self.BLOCK, len(self.items))
-        if not size:
-            return 0.0
-        some = Items(self.items.measure, self.items.dimensions, self.items.words[:size], self.items.scopes[:size])
-        EveryPair(some, self.least).run()  # compiling is not what is timed
-        began = time.perf_counter()
-        EveryPair(some, self.least).run()
-        return (time.perf_counter() - began) * (len(self.items) / size) ** 2 / 2
+        pairs = Pairs(one, other, self.items.similarities(one, other))
+        return pairs.take((pairs.similarity >= self.least) & (self.items.scopes[one] == self.items.scopes[other]))
 
 
 @dataclass(frozen=True)
@@ -161,23 +138,25 @@ class ItemBackground:
 def background(items: Items, curve: Curve) -> ItemBackground:
     """Compare all pairs of a sample: bits to the bit, cosines to a 2,048th, distances to a hundredth of the one that is
     asked for and, from twenty times as much on, to a 4,096th of the largest."""
+    numbers = items.numbers()
     if items.measure == "hamming":
         edges = np.arange(items.dimensions + 2) - 0.5
     elif items.measure == "cosine":
         edges = np.linspace(-1, 1, _BINS + 1)
     else:
-        numbers = items.numbers()
         longest = 2 * float(np.sqrt((numbers * numbers).sum(axis=1).max(initial=0.0))) + curve.asked
         near = np.arange(0, min(longest, 20 * curve.asked), curve.asked / 100)
         edges = np.concatenate((near, np.linspace(float(near[-1]) + curve.asked / 100, longest * 1.001, _BINS)))
     counts = np.zeros(len(edges) - 1, np.int64)
-    for newer, older, measures in items.blocks(EveryPair.BLOCK):
-        if items.measure == "euclidean":
-            measures = np.sqrt(np.maximum(measures, 0.0))
-        elif items.measure == "cosine":
-            measures = np.clip(measures, -1.0, 1.0)
-        rows, columns = np.arange(newer, newer + len(measures)), np.arange(older, older + measures.shape[1])
-        counts += np.histogram(measures[columns[None] < rows[:, None]], edges)[0]
+    for start in range(0, len(items), EveryPair.CHUNK):
+        newer = np.arange(start, min(start + EveryPair.CHUNK, len(items)))
+        for older, measures in items.blocks(numbers, newer, EveryPair.CHUNK):
+            found = measures[older < newer[:, None]]
+            if items.measure == "euclidean":
+                found = np.sqrt(np.maximum(found, 0.0))
+            elif items.measure == "cosine":
+                found = np.clip(found, -1.0, 1.0)
+            counts += np.histogram(found, edges)[0]
     return ItemBackground((edges[:-1] + edges[1:]) / 2, counts, curve.by_distance)
 
 

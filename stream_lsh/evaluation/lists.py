@@ -3,20 +3,16 @@ that the engine has."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.evaluation.exact import ExactPairs
+from stream_lsh.evaluation.exact import Exhaustive, Pairs
 from stream_lsh.evaluation.items import ItemBackground
 from stream_lsh.families.distances import MOST_COUNTED, edits, weighted_jaccard
 from stream_lsh.hashing.kernels import njit
 
-_BLOCK = 256  # documents that are compared with all others between two words on progress
-_SOME = 500  # documents by which it is known how long all will take
 _BINS = 1000  # of a background of sets
 _ROUNDING = 1e-9  # of sums of weights
 _NEAR = 1 - 1e-6  # of a bound on the similarity, which is rounded, too
@@ -61,54 +57,28 @@ class Lists:
             return ItemBackground(np.append(np.arange(most + 1, dtype=np.float64), np.inf), counts, by_distance=True)
         return ItemBackground((np.arange(_BINS) + 0.5) / _BINS, counts, by_distance=False)
 
-    def chosen(self, places: NDArray[np.int64]) -> Lists:
-        """Some of them."""
-        parts = [self.words[self.offsets[place] : self.offsets[place + 1]] for place in places.tolist()]
-        offsets = np.cumsum([0, *map(len, parts)])
-        return Lists(self.levenshtein, np.concatenate([self.words[:0], *parts]), offsets, self.scopes[places])
 
+class EveryList(Exhaustive):
+    """The comparison of all lists, from small to large, with all larger ones. The time grows with the square of the
+    documents, memory with the pairs found. least: the similarity from which a pair counts."""
 
-class EveryList:
-    """The comparison of all lists with all older ones, as `exact.AllPairs` does it for copies. least: the similarity
-    from which a pair counts."""
+    CHUNK = 256
 
     def __init__(self, lists: Lists, least: float) -> None:
-        self.lists, self.least = lists, least
-
-    def run(self, *, progress: Callable[[int, int], None] | None = None) -> ExactPairs:
-        """All pairs at or above the similarity, by newer, then older document. The time grows with the square of the
-        documents, memory with the pairs found. `progress` is called with documents done and documents in all."""
-        lists = self.lists
+        super().__init__(len(lists))
+        self._lists, self._least = lists, least
         if lists.levenshtein:
-            sizes = np.diff(lists.offsets).astype(np.float64)
+            self._sizes = np.diff(lists.offsets).astype(np.float64)
         else:
             sums = np.concatenate((np.zeros(1), np.cumsum(lists.words[1::2].view(np.float64))))[lists.offsets >> 1]
-            sizes = np.diff(sums) + _ROUNDING * sums[-1:]
-        order = np.argsort(sizes, kind="stable")
-        parts, values = [np.empty((0, 2), np.int64)], [np.empty(0)]
-        for begin in range(0, len(order), _BLOCK):
-            end = min(begin + _BLOCK, len(order))
-            pairs, found = _near(
-                lists.levenshtein, lists.words, lists.offsets, lists.scopes, sizes, order, begin, end, self.least
-            )
-            parts.append(pairs)
-            values.append(found)
-            if progress is not None:
-                progress(end, len(order))
-        pairs, found = np.concatenate(parts), np.concatenate(values)
-        places = np.lexsort((pairs[:, 0], pairs[:, 1]))
-        return ExactPairs(pairs[places, 0], pairs[places, 1], found[places])
+            self._sizes = np.diff(sums) + _ROUNDING * sums[-1:]
+        self._order = np.argsort(self._sizes, kind="stable")
 
-    def seconds(self) -> float:
-        """How long `run` will take, from timing some."""
-        n = len(self.lists)
-        size = min(_SOME, n)
-        places = np.sort(np.random.default_rng(0).choice(n, size, replace=False))
-        some = EveryList(self.lists.chosen(places), self.least)
-        some.run()  # compiling is not what is timed
-        began = time.perf_counter()
-        some.run()
-        return (time.perf_counter() - began) * (n / max(1, size)) ** 2
+    def _compare(self, numbers: NDArray[np.int64]) -> Pairs:
+        lists = self._lists
+        return Pairs(*_near(
+            lists.levenshtein, lists.words, lists.offsets, lists.scopes, self._sizes, self._order, numbers, self._least
+        ))  # fmt: skip
 
 
 @njit
@@ -123,13 +93,13 @@ def _similarity(levenshtein, words, offsets, one, other, most, scratch):  # type
 
 
 @njit(allocates=True)
-def _near(levenshtein, words, offsets, scopes, sizes, order, begin, end, least):  # type: ignore[no-untyped-def]
-    """Of the documents order[begin:end], from small to large, the pairs (older, newer) with larger ones; how similar.
-    An empty text is similar to nothing."""
+def _near(levenshtein, words, offsets, scopes, sizes, order, numbers, least):  # type: ignore[no-untyped-def]
+    """Older and newer document of the pairs of the documents order[numbers] with those behind them in this order, from
+    small to large; and how similar they are. An empty text is similar to nothing."""
     pairs, values, n = np.empty((256, 2), np.int64), np.empty(256), 0
     most = np.int64(1.0 / least - 1.0 + 1e-9)
     scratch = np.empty((2 * most + 3, 2), np.uint64)
-    for i in range(begin, end):
+    for i in numbers:
         one = order[i]
         if sizes[one] == 0:
             continue
@@ -147,7 +117,7 @@ def _near(levenshtein, words, offsets, scopes, sizes, order, begin, end, least):
                     pairs, values = np.concatenate((pairs, pairs)), np.concatenate((values, values))
                 pairs[n, 0], pairs[n, 1], values[n] = older, newer, value
                 n += 1
-    return pairs[:n].copy(), values[:n].copy()
+    return pairs[:n, 0].copy(), pairs[:n, 1].copy(), values[:n].copy()
 
 
 @njit(allocates=True)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_lsh.evaluation.collection import Compared
+from stream_lsh.evaluation.exact import Pairs
 from stream_lsh.evaluation.metrics import Bucket, Quality, by_similarity, compare, edges_from, pair_keys
 from stream_lsh.families.curve import Curve
 from stream_lsh.families.measure import CERTAIN
@@ -17,21 +17,6 @@ from stream_lsh.families.tuning import Banding
 
 DISTANCES = 8
 """Buckets up to the distance that is asked for, where a distance is."""
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Pairs of document positions with a similarity each."""
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    similarity: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def take(self, places: NDArray[np.int64]) -> Pairs:
-        return Pairs(self.first[places], self.second[places], self.similarity[places])
 
 
 @dataclass(frozen=True)

@@ -83,16 +83,14 @@ class Background:
         counts[-1] += self.counts[1000]
         return counts, (np.arange(50) + 0.5) / 50 * reach
 
-    def mean(self, below: float = 1.0) -> float:
+    def mean(self, below: float) -> float:
         """Mean similarity of the pairs below a similarity: near-duplicates are not the background."""
-        return self._mean(self.similarity, below)
-
-    def chance(self, below: float = 1.0) -> float:
-        """P(a random shingle of a random document is in another one): what k must make small (MMDS 3.2.2)."""
-        return self._mean(self.containment, below)
+        pairs = self.counts[: _bin(below)].sum()
+        return float(self.similarity[: _bin(below)].sum() / pairs) if pairs else 0.0
 
     def typical_chance(self, share: float = 0.9) -> float:
-        """`chance` over the least similar pairs alone, this share of all: versions of one page say nothing about k."""
+        """P(a random shingle of a random document is in another one), what k must make small (MMDS 3.2.2), over the
+        least similar pairs alone, this share of all: versions of one page say nothing about k."""
         if self.pairs == 0:
             return 0.0
         last = int(np.searchsorted(np.cumsum(self.counts), share * self.pairs)) + 1
@@ -110,14 +108,13 @@ class Background:
         """Pairs of at least this similarity (a whole multiple of 1/1000)."""
         return int(self.counts[_bin(similarity) :].sum())
 
-    def _mean(self, sums: NDArray[np.float64], below: float) -> float:
-        pairs = self.counts[: _bin(below)].sum()
-        return float(sums[: _bin(below)].sum() / pairs) if pairs else 0.0
-
 
 def background(documents: Ranked) -> Background:
     """Compare all pairs of the documents, exactly; documents without a shingle are left out."""
-    return Background(*_all_pairs(documents.ranks, documents.offsets, documents.distinct))
+    frequencies = np.bincount(documents.ranks, minlength=documents.distinct)
+    frequencies[frequencies == 1] = 0  # a shingle of one document is shared by none
+    starts = np.concatenate(([0], np.cumsum(frequencies)))
+    return Background(*_all_pairs(documents.ranks, documents.offsets, starts))
 
 
 def _bin(similarity: float) -> int:
@@ -137,17 +134,12 @@ def _priority(place: int) -> int:
 
 
 @njit(allocates=True)
-def _all_pairs(ranks, offsets, distinct):  # type: ignore[no-untyped-def]
-    """Histogram of all pairs by counting, shingle for shingle, how often older documents are met."""
+def _all_pairs(ranks, offsets, starts):  # type: ignore[no-untyped-def]
+    """Histogram of all pairs by counting, shingle for shingle, how often older documents are met. starts: where the
+    documents of each shingle begin in a list of all."""
     documents = len(offsets) - 1
-    frequencies = np.zeros(distinct, dtype=np.int64)
-    for p in range(len(ranks)):
-        frequencies[ranks[p]] += 1
-    starts = np.zeros(distinct + 1, dtype=np.int64)
-    for rank in range(distinct):
-        starts[rank + 1] = starts[rank] + (frequencies[rank] if frequencies[rank] > 1 else 0)
     ends = starts[:-1].copy()
-    postings = np.empty(starts[distinct], dtype=np.int32)
+    postings = np.empty(starts[-1], dtype=np.int32)
     shared = np.zeros(documents, dtype=np.int32)
     counts = np.zeros(BINS + 1, dtype=np.int64)
     similarity = np.zeros(BINS + 1, dtype=np.float64)
@@ -159,7 +151,7 @@ def _all_pairs(ranks, offsets, distinct):  # type: ignore[no-untyped-def]
             continue
         for p in range(offsets[i], offsets[i + 1]):
             rank = ranks[p]
-            if frequencies[rank] > 1:
+            if starts[rank] < starts[rank + 1]:
                 for q in range(starts[rank], ends[rank]):
                     shared[postings[q]] += 1
                 postings[ends[rank]] = i

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.refused import Refused
 from stream_lsh.embedded.inputs import LineInput
 from stream_lsh.errors import InputError
+from stream_lsh.evaluation.exact import Pairs
 
 COMPRESSED = (".gz", ".xz", ".zst")
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
@@ -24,18 +23,9 @@ ID_KEYS = (("older", "newer"), ("a", "b"), ("first", "second"), ("left", "right"
 SIMILARITY_KEYS = ("jaccard", "similarity")
 
 
-@dataclass(frozen=True)
-class Given:
-    """Pairs as positions of documents; a similarity is NaN where the file gives none."""
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    similarity: NDArray[np.float64]
-    unknown: int  # pairs left out: at least one of the documents is not there
-
-
-def read_pairs(name: str, ids: list[bytes]) -> Given:
-    """The pairs of a file (compressed by suffix) among the documents with these ids (JSON texts).
+def read_pairs(name: str, ids: list[bytes]) -> tuple[Pairs, int]:
+    """The pairs of a file (compressed by suffix) among the documents with these ids (JSON texts), and how many are left
+    out because a document is missing. A similarity is NaN where the file gives none.
 
     An id that is text in the file also means the integer with these digits, and the other way round.
 
@@ -60,12 +50,7 @@ def read_pairs(name: str, ids: list[bytes]) -> Given:
         first.append(places[0])
         second.append(places[1])
         similarities.append(similarity)
-    return Given(
-        np.array(first, dtype=np.int64),
-        np.array(second, dtype=np.int64),
-        np.array(similarities, dtype=np.float64),
-        unknown,
-    )
+    return Pairs(np.array(first, np.int64), np.array(second, np.int64), np.array(similarities, np.float64)), unknown
 
 
 def _lines(name: str) -> Iterator[tuple[int, bytes]]:

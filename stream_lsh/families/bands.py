@@ -56,35 +56,23 @@ def key_of_piece(words, at, piece, secret):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _write_pieces(words, first, secret, out):  # type: ignore[no-untyped-def]
+def _write_parts(words, masks, first, secret, out):  # type: ignore[no-untyped-def]
     size = len(words) // max(1, len(out))
     for i in range(out.shape[0]):
-        for piece in range(out.shape[1]):
-            out[i, piece] = key_of_piece(words, i * size, first + piece, secret)
-
-
-def piece_keys(words: NDArray[np.uint64], first: int, pieces: int, secret: np.uint64 | int = 0) -> NDArray[np.uint64]:
-    """As `band_keys`, for signatures uint64[n, S] that have the keys in them, 32 bits each, from number `first` on."""
-    out = np.empty((len(words), pieces), np.uint64)
-    _write_pieces(np.ascontiguousarray(words).reshape(-1), first, np.uint64(secret), out)
-    return out
-
-
-@njit
-def _write_masked(words, masks, secret, out):  # type: ignore[no-untyped-def]
-    size = masks.shape[1]
-    for i in range(out.shape[0]):
         for band in range(out.shape[1]):
-            out[i, band] = key_of_mask(words, i * size, band, masks, secret)
+            if len(masks):
+                out[i, band] = key_of_mask(words, i * size, band, masks, secret)
+            else:
+                out[i, band] = key_of_piece(words, i * size, first + band, secret)
 
 
-def masked_keys(
-    words: NDArray[np.uint64], masks: NDArray[np.uint64], secret: np.uint64 | int = 0
+def part_keys(
+    words: NDArray[np.uint64], masks: NDArray[np.uint64], first: int, keys: int, secret: np.uint64 | int = 0
 ) -> NDArray[np.uint64]:
-    """As `band_keys`, for signatures uint64[n, S] of single bits: key j is made of the bits set in masks[j], masks
-    uint64[bands, S]."""
-    out = np.empty((len(words), len(masks)), np.uint64)
-    _write_masked(np.ascontiguousarray(words).reshape(-1), masks, np.uint64(secret), out)
+    """As `band_keys`, for signatures uint64[n, S]. Key j is made of the bits set in masks[j], uint64[keys, S]; without
+    masks it is in the signature: its 32 bits number first + j."""
+    out = np.empty((len(words), keys), np.uint64)
+    _write_parts(np.ascontiguousarray(words).reshape(-1), masks, first, np.uint64(secret), out)
     return out
 
 

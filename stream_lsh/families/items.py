@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from stream_lsh.documents.items import length_of
 from stream_lsh.families.components import components_of
 from stream_lsh.families.measure import WIDTH
-from stream_lsh.families.signer import Signed, Signs, set_apart
+from stream_lsh.families.signer import Signed, Signs
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash128
+from stream_lsh.hashing.siphash import KEY_BYTES, siphash128
 from stream_lsh.text.settings import SigningSettings
 
 # Start of the random numbers of hyperplanes, lines and their offsets; indexes depend on them.
@@ -33,17 +33,13 @@ class ItemSigner(Signs):
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        self.settings = settings
-        self.key = key_words(key)
+        super().__init__(settings, key)
         self._bits = settings.measure == "hamming"
         self._length = length_of("bits" if self._bits else "vector", settings.dimensions)
         self._layout = components_of(settings)
 
-    def sign(
-        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
-        want_signatures: bool = True,
-    ) -> Signed:  # fmt: skip
-        """As `Signer.sign`. A text that is no item with these dimensions, such as an empty one, has the size 0."""
+    def _sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool, want_signatures: bool) -> Signed:
+        """A text that is no item with these dimensions, such as an empty one, has the size 0."""
         n, settings = len(ends), self.settings
         items, there = self._decode(texts, ends)
         fingerprints = siphash128(texts, np.ascontiguousarray(ends, np.int64), self.key)
@@ -55,8 +51,6 @@ class ItemSigner(Signs):
             items = items[items.any(axis=1)]
         sizes = np.zeros(n, np.uint32)
         sizes[there] = settings.dimensions
-        if scopes is not None and len(scopes):
-            set_apart(signatures, fingerprints, scopes)
         signatures[sizes == 0] = 0
         words, offsets = np.empty(0, np.uint64), np.empty(0, np.int64)
         if want_shingles:

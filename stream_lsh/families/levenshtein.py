@@ -20,9 +20,9 @@ from stream_lsh.families.signer import Signed, Signs, set_apart
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.bits import SEED_BAND, SEED_COMPONENT, SEED_LENGTH, SEED_MIX, SEED_TAIL, fold_multiply
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
+from stream_lsh.hashing.siphash import KEY_BYTES, siphash_slice
 from stream_lsh.hashing.utf8 import decode
-from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.ascii import GROUP
 from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.tokens import is_visible, normalise, normalised_capacity
@@ -46,28 +46,23 @@ def searches(distance: int) -> NDArray[np.int64]:
 
 @njit(allocates=True)
 def _sign(  # type: ignore[no-untyped-def]
-    text, ends, quick, ascii_table, pages, records, flags, lower, pieces, looked, key,
-    sizes, fingerprints, signatures, points, offsets,
-):  # fmt: skip
-    longest, start, place = np.int64(0), np.int64(0), np.int64(0)
-    for document in range(ends.shape[0]):
-        longest = max(longest, ends[document] - start)
-        start = ends[document]
+    text, ends, longest, tables, pieces, looked, key, sizes, fingerprints, signatures, points, offsets
+):
     norm = np.empty(normalised_capacity(longest), np.uint8)
     spans = np.empty(longest + 2 + GROUP, np.uint32)
     hashes, powers = np.zeros(len(norm), np.uint64), np.ones(len(norm), np.uint64)
     for k in range(len(powers) - 1):
         powers[k + 1] = powers[k] * SEED_MIX
-    start = np.int64(0)
+    start = place = np.int64(0)
     offsets[0] = 0
     for document in range(ends.shape[0]):
-        size, _ = normalise(text, start, ends[document], quick, ascii_table, pages, records, flags, lower, norm, spans)
+        size, _ = normalise(text, start, ends[document], tables, norm, spans)
         start = ends[document]
         first, fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
         # The hash of a short text must differ from the hash of an equal id.
         fingerprints[document, 0] = first ^ SEED_TAIL
         n, at = np.int64(0), np.int64(0)
-        if is_visible(norm, size, pages, records, flags):
+        if is_visible(norm, size, tables):
             while at < size:
                 point, step = decode(norm, at, size)
                 points[place + n] = np.uint64(point)
@@ -118,34 +113,29 @@ class EditSigner(Signs):
     text."""
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        self.settings = settings
-        self.key = key_words(key)
+        super().__init__(settings, key)
         self._tables = tables_for(settings)
-        self._quick = quick_of(settings)
         self._looked = searches(int(settings.max_distance))
         self._columns = components_of(settings).columns
 
-    def sign(
-        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
-        want_signatures: bool = True,
-    ) -> Signed:  # fmt: skip
-        """As `Signer.sign`; sizes are numbers of characters."""
-        settings, tables, n = self.settings, self._tables, len(ends)
-        text, ends, *_ = prepared(texts, ends, settings)
+    def _sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool, want_signatures: bool) -> Signed:
+        """Sizes are numbers of characters."""
+        n = len(ends)
+        text, ends, longest, *_ = prepared(texts, ends, self.settings)
         sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
         words = np.empty((n, self._columns // 4 * want_signatures), np.uint32)
         points, offsets = np.empty(normalised_capacity(len(text)), np.uint64), np.empty(n + 1, np.int64)
         total = _sign(
-            text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
-            settings.bands, self._looked, self.key, sizes, fingerprints, words, points, offsets,
+            text, ends, longest, self._tables, self.settings.bands, self._looked, self.key, sizes, fingerprints, words,
+            points, offsets,
         )  # fmt: skip
-        if scopes is not None and len(scopes):
-            # The scope changes all keys in the same way, because equal keys are in different places of two signatures.
-            words[:, _FIRST:] ^= random_words(scopes, _FIRST)[:, -1:].astype(np.uint32)
-        signatures = words.astype("<u4").view(np.uint8)
-        if scopes is not None and len(scopes):
-            set_apart(signatures[:, : COUNT_BITS // 8], fingerprints, scopes)
-            signatures[sizes == 0] = 0
         if not want_shingles:
             total, offsets = 0, np.empty(0, np.int64)
-        return Signed(sizes, fingerprints, signatures, points[:total], offsets)
+        return Signed(sizes, fingerprints, words.astype("<u4").view(np.uint8), points[:total], offsets)
+
+    def _set_apart(self, signed: Signed, scopes: NDArray[np.uint64]) -> None:
+        # The scope changes all keys in the same way, because equal keys are in different places of two signatures.
+        words = signed.signatures.view("<u4")
+        words[:, _FIRST:] ^= random_words(scopes, _FIRST)[:, -1:].astype(np.uint32)
+        set_apart(signed.signatures[:, : COUNT_BITS // 8], signed.fingerprints, scopes)
+        signed.signatures[signed.sizes == 0] = 0

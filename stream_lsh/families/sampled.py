@@ -27,21 +27,16 @@ class SampledSigner(Signs):
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        self.settings = settings
+        super().__init__(settings, key)
         self._signer = Signer(replace(settings, signature_size=1, bands=1, rows=1), key)
-        self.key = self._signer.key
 
-    def sign(
-        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
-        want_signatures: bool = True,
-    ) -> Signed:  # fmt: skip
-        """As `Signer.sign`."""
+    def _sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool, want_signatures: bool) -> Signed:
         signed = self._signer.sign(texts, ends, want_shingles=want_shingles, want_signatures=False)
-        signatures = np.zeros((len(ends), SIGNATURE_BYTES * want_signatures), np.uint8)
-        if scopes is not None and len(scopes):
-            set_apart(signatures[:, :SCOPE_BYTES], signed.fingerprints, scopes)
-            signatures[signed.sizes == 0] = 0
-        return replace(signed, signatures=signatures)
+        return replace(signed, signatures=np.zeros((len(ends), SIGNATURE_BYTES * want_signatures), np.uint8))
+
+    def _set_apart(self, signed: Signed, scopes: NDArray[np.uint64]) -> None:
+        set_apart(signed.signatures[:, :SCOPE_BYTES], signed.fingerprints, scopes)
+        signed.signatures[signed.sizes == 0] = 0
 
 
 @njit(allocates=True)

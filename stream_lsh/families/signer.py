@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from stream_lsh.families.sketch import random_words, round_seeds, sketch
 from stream_lsh.families.tuning import component_bytes
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
-from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.ascii import GROUP
 from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.shingles import (
@@ -56,14 +57,9 @@ class Signed:
 
 @njit(allocates=True)
 def _sign(  # type: ignore[no-untyped-def]
-    text, ends, quick, ascii_table, pages, records, flags, lower, kind, k, continuous_k, weights, bag, seeds,
-    key, sizes, fingerprints, signatures, shingles, offsets,
+    text, ends, longest, tables, kind, k, continuous_k, weights, bag, seeds, key, sizes, fingerprints, signatures,
+    shingles, offsets,
 ):  # fmt: skip
-    longest = np.int64(0)
-    start = np.int64(0)
-    for document in range(ends.shape[0]):
-        longest = max(longest, ends[document] - start)
-        start = ends[document]
     # Scratch for one document, used again for the next.
     norm = np.empty(normalised_capacity(longest), dtype=np.uint8)
     spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
@@ -79,14 +75,14 @@ def _sign(  # type: ignore[no-untyped-def]
         offsets[0] = 0
     for document in range(ends.shape[0]):
         end = ends[document]
-        size, bounds = normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans)
+        size, bounds = normalise(text, start, end, tables, norm, spans)
         fingerprints[document, 0], fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
         place = base
         if kind == _SET:
             place = shingle_elements(norm, spans, bounds, shingles, place)
         elif kind == _WORDS and bounds > 0:
             place = shingle_tokens(norm, spans, bounds, k, continuous_k, weights, ring, shingles, place)
-        elif is_visible(norm, size, pages, records, flags):
+        elif is_visible(norm, size, tables):
             if kind == _CHARS:
                 place = shingle_characters(norm, size, k, shingles, place)
             else:
@@ -108,48 +104,19 @@ def _sign(  # type: ignore[no-untyped-def]
     return base
 
 
-class Signs(Protocol):
-    """Signs documents, given as texts or as the texts that represent items. Threads may share one.
+class Signs(ABC):
+    """Signs documents, given as texts or as the texts that represent items. It has tables only: threads may share one.
+
+    Args:
+        key: of the fingerprints and of the scopes' hashes.
 
     Attributes:
-        key: uint64[2], of the fingerprints and of the scopes' hashes.
-    """
-
-    settings: SigningSettings
-    key: NDArray[np.uint64]
-
-    def sign(
-        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
-        want_signatures: bool = True,
-    ) -> Signed:  # fmt: skip
-        """Sign documents that end at `ends` in `texts`, see `Signer.sign`."""
-
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """What documents are compared by: words, and offsets int64[n + 1] in them."""
-        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
-        return signed.shingles, signed.offsets
-
-
-class Signer(Signs):
-    """Makes the shingles and signatures of texts, as `measure = "jaccard"` uses them: `Signer(Settings().signing)`.
-
-    It holds tables only, so threads may share one.
+        key: uint64[2].
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        """Make the tables. key: of the fingerprints and of the scopes' hashes.
-
-        Raises:
-            UsageError: no signature can be made with these settings.
-        """
-        _check(settings)
         self.settings = settings
         self.key = key_words(key)
-        self._tables = tables_for(settings)
-        self._quick = quick_of(settings)
-        self._weights = powers()
-        self._seeds = round_seeds(settings.signature_size)
-        self._component = np.dtype(f"u{component_bytes(settings.rows)}")
 
     def sign(
         self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
@@ -168,6 +135,42 @@ class Signer(Signs):
         Raises:
             ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST (1 GiB).
         """
+        signed = self._sign(texts, ends, want_shingles=want_shingles, want_signatures=want_signatures)
+        if scopes is not None and len(scopes):
+            self._set_apart(signed, scopes)
+        return signed
+
+    @abstractmethod
+    def _sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool, want_signatures: bool) -> Signed:
+        """The same in one scope."""
+
+    def _set_apart(self, signed: Signed, scopes: NDArray[np.uint64]) -> None:
+        """Mix the scopes uint64[n] into the signatures and fingerprints."""
+        set_apart(signed.signatures, signed.fingerprints, scopes)
+        signed.signatures[signed.sizes == 0] = 0
+
+    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """What documents are compared by: words, and offsets int64[n + 1] in them."""
+        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
+        return signed.shingles, signed.offsets
+
+
+class Signer(Signs):
+    """Makes the shingles and signatures of texts, as `measure = "jaccard"` uses them: `Signer(Settings().signing)`.
+
+    Raises:
+        UsageError: no signature can be made with these settings.
+    """
+
+    def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
+        _check(settings)
+        super().__init__(settings, key)
+        self._tables = tables_for(settings)
+        self._weights = powers()
+        self._seeds = round_seeds(settings.signature_size)
+        self._component = np.dtype(f"u{component_bytes(settings.rows)}")
+
+    def _sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool, want_signatures: bool) -> Signed:
         settings, n = self.settings, len(ends)
         text, ends, longest, _, _ = prepared(texts, ends, settings)
         sizes = np.empty(n, dtype=np.uint32)
@@ -177,22 +180,12 @@ class Signer(Signs):
         # Room for as many as possible; memory that is never written costs nothing.
         room = longest if n < 2 or not want_shingles else int(ends[-1])
         shingles = np.empty(room + n + 1 if settings.kind == "chars" else room // 2 + n + 1, dtype=np.uint64)
-        tables = self._tables
         total = _sign(
-            text, ends, self._quick, tables.ascii, tables.pages, tables.records, tables.flags, tables.lower,
-            _KINDS.index(settings.kind), settings.k, settings.continuous_k, self._weights, settings.bag, self._seeds,
-            self.key, sizes, fingerprints, signatures, shingles, offsets,
+            text, ends, longest, self._tables, _KINDS.index(settings.kind), settings.k, settings.continuous_k,
+            self._weights, settings.bag, self._seeds, self.key, sizes, fingerprints, signatures, shingles, offsets,
         )  # fmt: skip
-        if scopes is not None and len(scopes):
-            set_apart(signatures, fingerprints, scopes)
-            signatures[sizes == 0] = 0
         kept = shingles[:total] if want_shingles else np.empty(0, dtype=np.uint64)  # a view keeps the whole array
         return Signed(sizes, fingerprints, signatures, kept, offsets)
-
-    def shingle(self, texts: bytes, ends: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The shingle sets of texts that end at `ends`: their hashes, and offsets int64[n + 1] in them."""
-        signed = self.sign(texts, ends, want_shingles=True, want_signatures=False)
-        return signed.shingles, signed.offsets
 
 
 def set_apart(

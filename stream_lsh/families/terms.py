@@ -14,7 +14,7 @@ frequencies are those among the documents of the scope, a language for example.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -24,14 +24,14 @@ from stream_lsh.families.measure import STORY_KEYS, STORY_TERMS
 from stream_lsh.families.signer import Signed, Signs
 from stream_lsh.hashing.bits import SEED_BAND, SEED_MIX, bits_of, fold_multiply
 from stream_lsh.hashing.kernels import njit
-from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash_slice
+from stream_lsh.hashing.siphash import KEY_BYTES, siphash_slice
 from stream_lsh.hashing.utf8 import decode
-from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.ascii import GROUP
 from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.shingles import hash_bytes, mixed, table_slots, whole_text
 from stream_lsh.text.tokens import CONTINUOUS_START, is_visible, normalise, normalised_capacity
-from stream_lsh.text.unicode import CASED, PAGE_BITS, tables_for, unicode_data
+from stream_lsh.text.unicode import CASED, record_of, tables_for, unicode_data
 
 LEAD, LEAD_COUNTS = 80, 3
 """Terms at the beginning of a text, where news summarises the event, and how often each counts."""
@@ -47,7 +47,6 @@ TERM_BITS, NAME_BIT, WEIGHT_MASK = 23, np.uint64(1 << 8), np.uint64(0xFF)
 TERM_SHIFT = np.uint64(9)
 _TERM_MASK = np.uint64((1 << TERM_BITS) - 1)
 _PLACE = np.int64(CONTINUOUS_START - 1)
-_LOW = np.int64((1 << PAGE_BITS) - 1)
 _FRACTION = np.uint64(42)  # lower bits of a number's 52-bit fraction, which `log2` ignores
 _MANTISSA = np.uint64((1 << 52) - 1)
 # log2(1 + i/1024), rounded: the same on every machine.
@@ -81,7 +80,7 @@ def _stem(norm, start, end, most):  # type: ignore[no-untyped-def]
 
 @njit
 def _gather(  # type: ignore[no-untyped-def]
-    norm, spans, bounds, kept, pages, records, flags, out, place, table, counts, slots, where
+    norm, spans, bounds, kept, tables, flags, out, place, table, counts, slots, where
 ):
     """Append the distinct terms of the tokens spans[:bounds] to out[place:]. Returns the place behind them.
 
@@ -90,6 +89,7 @@ def _gather(  # type: ignore[no-untyped-def]
     where: uint32[., 2], begin and end of each term's first word in `norm`.
     """
     written, kept_spans, whole = kept
+    pages, records = tables.pages, tables.records
     table[:slots] = np.uint64(0)
     mask, first, seen = np.uint64(slots - 1), place, 0
     before = np.int64(-1)  # begin of the token before, if it was a character of a script without spaces
@@ -117,7 +117,7 @@ def _gather(  # type: ignore[no-untyped-def]
             before, alone = np.int64(-1), False
             point, size = decode(norm, start, end)
             digit = 0x30 <= point <= 0x39
-            cased = flags[records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]] & CASED != 0
+            cased = flags[record_of(point, pages, records)] & CASED != 0
             if digit:
                 number = True
                 hashed = _hash_of(norm, start, end)
@@ -168,15 +168,8 @@ def _gather(  # type: ignore[no-untyped-def]
 
 @njit(allocates=True)
 def _sign(  # type: ignore[no-untyped-def]
-    text, ends, plain, plain_ends, quick, quick_plain, tables, tables_plain, flags_of, key,
-    sizes, fingerprints, terms, offsets,
-):  # fmt: skip
-    ascii_table, pages, records, flags, lower = tables
-    ascii_plain, _, _, _, lower_plain = tables_plain
-    longest, start, begin = np.int64(0), np.int64(0), np.int64(0)
-    for document in range(ends.shape[0]):
-        longest = max(longest, ends[document] - start, plain_ends[document] - begin)
-        start, begin = ends[document], plain_ends[document]
+    text, ends, longest, plain, plain_ends, tables, tables_plain, flags, key, sizes, fingerprints, terms, offsets
+):
     # Scratch for one document, used again for the next.
     norm = np.empty(normalised_capacity(longest), dtype=np.uint8)
     spans = np.empty(longest + 2 + GROUP, dtype=np.uint32)
@@ -189,16 +182,14 @@ def _sign(  # type: ignore[no-untyped-def]
     offsets[0] = 0
     for document in range(ends.shape[0]):
         end, stop = ends[document], plain_ends[document]
-        size, bounds = normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans)
+        size, bounds = normalise(text, start, end, tables, norm, spans)
         fingerprints[document, 0], fingerprints[document, 1] = siphash_slice(norm, 0, size, key)
-        _, same = normalise(
-            plain, begin, stop, quick_plain, ascii_plain, pages, records, flags, lower_plain, other, other_spans
-        )
+        _, same = normalise(plain, begin, stop, tables_plain, other, other_spans)
         place = _gather(
-            norm, spans, bounds, (other, other_spans, same == bounds), pages, records, flags_of, terms, base, table,
-            counts, table_slots((bounds >> 1) + 1), where,
+            norm, spans, bounds, (other, other_spans, same == bounds), tables, flags, terms, base, table, counts,
+            table_slots((bounds >> 1) + 1), where,
         )  # fmt: skip
-        if place == base and is_visible(norm, size, pages, records, flags):
+        if place == base and is_visible(norm, size, tables):
             terms[place] = (whole_text(norm, size) >> np.uint64(64 - TERM_BITS)) << TERM_SHIFT | np.uint64(UNIT)
             place += 1
         if place > base:
@@ -220,33 +211,28 @@ class TermSigner(Signs):
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        self.settings = settings
-        self.key = key_words(key)
-        self._tables = _tables(settings)
-        plain = SigningSettings(**{**settings.__dict__, "lower": False})
-        self._plain, self._quick, self._quick_plain = _tables(plain), quick_of(settings), quick_of(plain)
+        super().__init__(settings, key)
+        self._tables, self._plain = tables_for(settings), tables_for(replace(settings, lower=False))
         self._flags = unicode_data().flags
 
-    def sign(
-        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
-        want_signatures: bool = True,
-    ) -> Signed:  # fmt: skip
-        """Sign documents that end at `ends` in `texts`, see `Signer.sign`. Terms are in the place of shingles."""
-        settings, n = self.settings, len(ends)
-        text, ends, _, plain, plain_ends = prepared(texts, ends, settings)
+    def _sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool, want_signatures: bool) -> Signed:
+        """Terms are in the place of shingles."""
+        n = len(ends)
+        text, ends, longest, plain, plain_ends = prepared(texts, ends, self.settings)
         sizes, fingerprints = np.empty(n, np.uint32), np.empty((n, 2), np.uint64)
         offsets, terms = np.empty(n + 1, np.int64), np.empty(len(text) + n + 1, np.uint64)
         total = _sign(
-            text, ends, plain, plain_ends, self._quick, self._quick_plain, self._tables, self._plain, self._flags,
-            self.key, sizes, fingerprints, terms, offsets,
+            text, ends, longest, plain, plain_ends, self._tables, self._plain, self._flags, self.key, sizes,
+            fingerprints, terms, offsets,
         )  # fmt: skip
         signatures = np.zeros((n, STORY_TERMS * want_signatures), np.uint32)
-        terms = terms[:total]
-        if scopes is not None and len(scopes):
-            fingerprints[:, 0] ^= scopes
-            terms = scoped(terms, offsets, scopes)
-            signatures[:, :1] = (scopes & _TERM_MASK)[:, None]
-        return Signed(sizes, fingerprints, signatures, terms if want_shingles else terms[:0], offsets)
+        return Signed(sizes, fingerprints, signatures, terms[: total * want_shingles], offsets)
+
+    def _set_apart(self, signed: Signed, scopes: NDArray[np.uint64]) -> None:
+        signed.fingerprints[:, 0] ^= scopes
+        if len(signed.shingles):
+            signed.shingles = scoped(signed.shingles, signed.offsets, scopes)
+        signed.signatures[:, :1] = (scopes & _TERM_MASK)[:, None]
 
 
 def scoped(terms: NDArray[np.uint64], offsets: NDArray[np.int64], scopes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -262,7 +248,7 @@ class StoryWords:
 
     def __init__(self, settings: SigningSettings) -> None:
         self._settings = settings
-        self._tables, self._quick, self._flags = _tables(settings), quick_of(settings), unicode_data().flags
+        self._tables, self._flags = tables_for(settings), unicode_data().flags
 
     def __call__(
         self, text: bytes, others: Sequence[NDArray[np.uint32]], own: NDArray[np.uint64] | None = None
@@ -273,7 +259,7 @@ class StoryWords:
         size = int(ends[0])
         terms, where = np.empty(size + 2, np.uint64), np.empty((size + 2, 2), np.uint32)
         norm = np.empty(normalised_capacity(size), np.uint8)
-        n = _words(octets, self._quick, self._tables, self._flags, norm, terms, where)
+        n = _words(octets, self._tables, self._flags, norm, terms, where)
         scope = own[-1:] if own is not None else np.uint64(0)
         places = dict(zip(((terms[:n] ^ scope) >> TERM_SHIFT).tolist(), where[:n].tolist(), strict=True))
         evidence = []
@@ -285,22 +271,15 @@ class StoryWords:
 
 
 @njit(allocates=True)
-def _words(text, quick, tables, flags_of, norm, terms, where):  # type: ignore[no-untyped-def]
+def _words(text, tables, flags, norm, terms, where):  # type: ignore[no-untyped-def]
     """The terms of one text, in `terms`, and where each is first in `norm`. Returns their number."""
-    ascii_table, pages, records, flags, lower = tables
     spans = np.empty(len(text) + 2 + GROUP, dtype=np.uint32)
-    _, bounds = normalise(text, 0, len(text), quick, ascii_table, pages, records, flags, lower, norm, spans)
+    _, bounds = normalise(text, 0, len(text), tables, norm, spans)
     slots = table_slots((bounds >> 1) + 1)
     table, counts = np.empty(slots, dtype=np.uint64), np.empty(len(text) + 2, dtype=np.float64)
     return _gather(
-        norm, spans, bounds, (norm, spans, False), pages, records, flags_of, terms, np.int64(0), table, counts, slots,
-        where,
+        norm, spans, bounds, (norm, spans, False), tables, flags, terms, np.int64(0), table, counts, slots, where,
     )  # fmt: skip
-
-
-def _tables(settings: SigningSettings) -> tuple[Any, ...]:
-    tables = tables_for(settings)
-    return tables.ascii, tables.pages, tables.records, tables.flags, tables.lower
 
 
 @njit

@@ -7,7 +7,6 @@ slightly steeper than 1-(1-s^r)^b, so that the recall is at least the one promis
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from stream_lsh.errors import UsageError
@@ -164,24 +163,6 @@ def alternatives(threshold: float, recall: float, chosen: Banding, reach: int = 
         if bands is not None and rows <= MOST_ROWS:
             found.append(_sized(None, bands, rows))
     return found
-
-
-def false_candidates(
-    banding: Banding, documents: float, background: Iterable[tuple[float, float]], threshold: float = 1.0
-) -> float:
-    """Expected candidates below the threshold that a new document meets among `documents` older ones.
-
-    Args:
-        background: histogram of the similarity of random pairs, as (similarity, number of pairs), pairs of similarity 0
-            included. The result is documents * mean of P(candidate | s) over the pairs with s < threshold.
-    """
-    pairs = 0.0
-    candidates = 0.0
-    for similarity, count in background:
-        pairs += count
-        if similarity < threshold:
-            candidates += count * banding.probability(similarity)
-    return documents * candidates / pairs if pairs else 0.0
 
 
 def _fit(threshold: float, recall: float, rows: int, limit: int) -> int | None:

@@ -18,12 +18,12 @@ import orjson
 from numpy.typing import NDArray
 
 from stream_lsh.families.components import components_of
-from stream_lsh.families.signer import Signed, Signs, set_apart
+from stream_lsh.families.signer import Signed, Signs
 from stream_lsh.families.sketch import random_words
 from stream_lsh.hashing.bits import SEED_COMPONENT, SEED_MIX, SEED_ROUND, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.murmur import murmur128
-from stream_lsh.hashing.siphash import KEY_BYTES, key_words, siphash128
+from stream_lsh.hashing.siphash import KEY_BYTES, siphash128
 from stream_lsh.text.settings import SigningSettings
 
 _SAMPLES = np.uint64(0x3F84D5B5B5470918)  # start of the random numbers of components; indexes depend on it
@@ -39,17 +39,13 @@ class WeightsSigner(Signs):
     """
 
     def __init__(self, settings: SigningSettings, key: bytes = bytes(KEY_BYTES)) -> None:
-        self.settings = settings
-        self.key = key_words(key)
+        super().__init__(settings, key)
         self._kind = components_of(settings).kind
         self._seeds = random_words(np.array(_SAMPLES), settings.signature_size)
         self._tables = tables()
 
-    def sign(
-        self, texts: bytes, ends: NDArray[np.int64], scopes: NDArray[np.uint64] | None = None, *, want_shingles: bool,
-        want_signatures: bool = True,
-    ) -> Signed:  # fmt: skip
-        """As `Signer.sign`. A text that is no set, such as an empty one, has the size 0."""
+    def _sign(self, texts: bytes, ends: NDArray[np.int64], *, want_shingles: bool, want_signatures: bool) -> Signed:
+        """A text that is no set, such as an empty one, has the size 0."""
         ends = np.ascontiguousarray(ends, np.int64)
         words, offsets = parsed(texts, ends)
         sizes = (np.diff(offsets) // 2).astype(np.uint32)
@@ -57,9 +53,6 @@ class WeightsSigner(Signs):
         signatures = np.zeros((len(ends), self.settings.signature_size * want_signatures), self._kind)
         if want_signatures:
             _sample(words, logarithms(words[1::2].view(np.float64)), offsets, self._seeds, *self._tables, signatures)
-        if scopes is not None and len(scopes):
-            set_apart(signatures, fingerprints, scopes)
-            signatures[sizes == 0] = 0
         if not want_shingles:
             words, offsets = np.empty(0, np.uint64), np.empty(0, np.int64)
         return Signed(sizes, fingerprints, signatures, words, offsets)

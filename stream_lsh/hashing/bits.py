@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_I64 = ir.IntType(64)
-_I128 = ir.IntType(128)
+_I32, _I64, _I128 = (ir.IntType(bits) for bits in (32, 64, 128))
 
 # Odd random numbers: the multipliers and seeds of all kernels (from the digits of pi, as in Blowfish and wyhash).
 SEED_TOKEN = np.uint64(0x243F6A8885A308D3)
@@ -26,141 +27,126 @@ SEED_BAND = np.uint64(0x3F84D5B5B5470917)
 SEED_COMPONENT = np.uint64(0x9216D5D98979FB1B)
 
 
-def _address(builder: Any, data: Any, index: Any) -> Any:
-    return cgutils.gep_inbounds(builder, data, index)  # type: ignore[no-untyped-call]
+def instruction(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
+    """An intrinsic whose code is a function of LLVM's builder and the arguments.
 
-
-@intrinsic
-def _fold_multiply(typing_context: Any, a: Any, b: Any) -> Any:
-    """fold_multiply(a, b: uint64) -> uint64: both halves of the 128-bit product, xored (as wyhash mixes)."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        product = builder.mul(builder.zext(arguments[0], _I128), builder.zext(arguments[1], _I128))
-        high = builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
-        return builder.xor(high, builder.trunc(product, _I64))
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-@intrinsic
-def _multiply_high(typing_context: Any, a: Any, b: Any) -> Any:
-    """multiply_high(a, b: uint64) -> uint64: the upper half of the 128-bit product."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        product = builder.mul(builder.zext(arguments[0], _I128), builder.zext(arguments[1], _I128))
-        return builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
-
-    return types.uint64(types.uint64, types.uint64), generate
-
-
-@intrinsic
-def _popcount(typing_context: Any, word: Any) -> Any:
-    """popcount(word: uint64) -> uint64: the number of set bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), generate
-
-
-@intrinsic
-def _float_of(typing_context: Any, word: Any) -> Any:
-    """float_of(word: uint64) -> float64: the number with these bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.uint64), generate
-
-
-@intrinsic
-def _bits_of(typing_context: Any, number: Any) -> Any:
-    """bits_of(number: float64) -> uint64: its bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], _I64)
-
-    return types.uint64(types.float64), generate
-
-
-@intrinsic
-def _prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-    """prefetch(array: uint64[:], index): load the memory there into the cache."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        place = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
-        flags = [ir.Constant(ir.IntType(32), flag) for flag in (0, 3, 1)]  # for reading, keep, data
-        builder.call(function, [place, *flags])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), generate
-
-
-@intrinsic
-def _load64(typing_context: Any, array: Any, index: Any) -> Any:
-    """load64(array: uint8[:], index) -> uint64: eight bytes from index on, little-endian, at any alignment.
-
-    Nothing is checked: the array must have eight bytes from index on.
+    Args:
+        result: numba's type of the result.
+        kinds: those of the arguments. None = an array of any type; the code gets the address of its first element.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.bitcast(_address(builder, data, arguments[1]), _I64.as_pointer())
-        value = builder.load(pointer, align=1)
-        return builder.bswap(value) if sys.byteorder == "big" else value
+    def generate_with(code: Callable[..., Any]) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            values = [
+                context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
+                for kind, value in zip(signature.args, arguments, strict=True)
+            ]
+            found = code(builder, *values)
+            return context.get_dummy_value() if found is None else found
 
-    return types.uint64(array, types.intp), generate
+        @intrinsic
+        @wraps(code)
+        def define(_: Any, *given: Any) -> Any:
+            return result(*(kind or own for kind, own in zip(kinds, given, strict=True))), generate
 
+        return define
 
-@intrinsic
-def _store64(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """store64(array: uint8[:], index, value: uint64): the inverse of load64; there must be room for eight bytes."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.bitcast(_address(builder, data, arguments[1]), _I64.as_pointer())
-        value = builder.bswap(arguments[2]) if sys.byteorder == "big" else arguments[2]
-        builder.store(value, pointer, align=1)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.uint64), generate
+    return generate_with
 
 
-@intrinsic
-def _store_sums(typing_context: Any, array: Any, index: Any, offsets: Any, row: Any, base: Any) -> Any:
+def _place(builder: Any, data: Any, index: Any, kind: Any) -> Any:
+    """Pointer to a value of a type at an element of an array."""
+    return builder.bitcast(cgutils.gep_inbounds(builder, data, index), kind.as_pointer())  # type: ignore[no-untyped-call]
+
+
+def _product(builder: Any, a: Any, b: Any) -> Any:
+    """Lower and upper half of the 128-bit product."""
+    product = builder.mul(builder.zext(a, _I128), builder.zext(b, _I128))
+    return builder.trunc(product, _I64), builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64)
+
+
+@instruction(types.uint64, types.uint64, types.uint64)
+def fold_multiply(builder: Any, a: Any, b: Any) -> Any:
+    """Both halves of the 128-bit product, xored (as wyhash mixes)."""
+    return builder.xor(*_product(builder, a, b))
+
+
+@instruction(types.uint64, types.uint64, types.uint64)
+def multiply_high(builder: Any, a: Any, b: Any) -> Any:
+    """The upper half of the 128-bit product."""
+    return _product(builder, a, b)[1]
+
+
+@instruction(types.uint64, types.uint64)
+def popcount(builder: Any, word: Any) -> Any:
+    """The number of set bits."""
+    return builder.ctpop(word)
+
+
+@instruction(types.float64, types.uint64)
+def float_of(builder: Any, word: Any) -> Any:
+    """The number with these bits."""
+    return builder.bitcast(word, ir.DoubleType())
+
+
+@instruction(types.uint64, types.float64)
+def bits_of(builder: Any, number: Any) -> Any:
+    """The bits of a number."""
+    return builder.bitcast(number, _I64)
+
+
+@instruction(types.uint64, types.int64)
+def word_at(builder: Any, address: Any) -> Any:
+    """The 64-bit word at an address (`array.ctypes.data`).
+
+    A kernel with a varying number of arrays takes a table of addresses: a tuple of arrays would be copied at each call,
+    and a typed list compiled at each start. The caller keeps a reference to the arrays.
+    """
+    return builder.load(builder.inttoptr(address, _I64.as_pointer()), align=8)
+
+
+@instruction(types.uint32, types.int64)
+def half_at(builder: Any, address: Any) -> Any:
+    """The 32-bit word at an address."""
+    return builder.load(builder.inttoptr(address, _I32.as_pointer()), align=4)
+
+
+@instruction(types.void, None, types.intp)
+def prefetch(builder: Any, data: Any, index: Any) -> None:
+    """Load the memory at an element of an array into the cache."""
+    place = builder.bitcast(builder.gep(data, [index]), ir.IntType(8).as_pointer())
+    kind = ir.FunctionType(ir.VoidType(), [place.type, *[_I32] * 3])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+    builder.call(function, [place, *(ir.Constant(_I32, flag) for flag in (0, 3, 1))])  # for reading, keep, data
+
+
+@instruction(types.uint64, None, types.intp)
+def load64(builder: Any, data: Any, index: Any) -> Any:
+    """Eight bytes of an array uint8[:] from an index on, little-endian, at any alignment.
+
+    Nothing is checked: the array must have eight bytes from the index on.
+    """
+    value = builder.load(_place(builder, data, index, _I64), align=1)
+    return builder.bswap(value) if sys.byteorder == "big" else value
+
+
+@instruction(types.void, None, types.intp, types.uint64)
+def store64(builder: Any, data: Any, index: Any, value: Any) -> None:
+    """The inverse of load64; there must be room for eight bytes."""
+    value = builder.bswap(value) if sys.byteorder == "big" else value
+    builder.store(value, _place(builder, data, index, _I64), align=1)
+
+
+@instruction(types.void, None, types.intp, None, types.intp, types.intp)
+def store_sums(builder: Any, data: Any, index: Any, offsets: Any, row: Any, base: Any) -> None:
     """store_sums(array: uint32[:], index, offsets: uint8[:, 8], row, base).
 
     array[index:index + 8] = offsets[row] + base, all eight at once in vector registers. Nothing is checked.
     """
-    narrow, wide = ir.VectorType(ir.IntType(8), 8), ir.VectorType(ir.IntType(32), 8)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        source = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        place = builder.mul(arguments[3], ir.Constant(arguments[3].type, 8))
-        pointer = builder.bitcast(_address(builder, source, place), narrow.as_pointer())
-        small = builder.zext(builder.load(pointer, align=1), wide)
-        base = builder.trunc(arguments[4], ir.IntType(32))
-        first = builder.insert_element(ir.Constant(wide, ir.Undefined), base, ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), 8), None)
-        sums = builder.add(small, builder.shuffle_vector(first, ir.Constant(wide, ir.Undefined), zeros))
-        out = builder.bitcast(_address(builder, target, arguments[1]), wide.as_pointer())
-        builder.store(sums, out, align=4)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, offsets, types.intp, types.intp), generate
-
-
-# Without a type: to mypy an intrinsic also takes the typing context.
-fold_multiply: Any = _fold_multiply
-multiply_high: Any = _multiply_high
-popcount: Any = _popcount
-prefetch: Any = _prefetch
-float_of: Any = _float_of
-bits_of: Any = _bits_of
-load64: Any = _load64
-store64: Any = _store64
-store_sums: Any = _store_sums
+    narrow, wide = ir.VectorType(ir.IntType(8), 8), ir.VectorType(_I32, 8)
+    source = _place(builder, offsets, builder.mul(row, ir.Constant(row.type, 8)), narrow)
+    small = builder.zext(builder.load(source, align=1), wide)
+    base = builder.trunc(base, _I32)
+    first = builder.insert_element(ir.Constant(wide, ir.Undefined), base, ir.Constant(_I32, 0))
+    sums = builder.shuffle_vector(first, ir.Constant(wide, ir.Undefined), ir.Constant(wide, None))
+    builder.store(builder.add(small, sums), _place(builder, data, index, wide), align=4)

@@ -8,9 +8,6 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 
 from stream_lsh.hashing.compiler import FarKernel, Kernel
 
@@ -36,27 +33,6 @@ def far(signature: Any) -> Callable[[F], Any]:
     """A kernel that is compiled only where settings need it, and apart from its callers (`FarKernel`). `load` has to be
     called before them."""
     return lambda function: FarKernel(function, _OPTIONS | {"_nrt": False}, signature)
-
-
-def _loads(bits: int) -> Any:
-    """A function that loads an unsigned number of this many bits from an address (`array.ctypes.data`).
-
-    A kernel with a varying number of arrays takes a table of addresses: a tuple of arrays would be copied at each call,
-    and a typed list compiled at each start. The caller keeps a reference to the arrays.
-    """
-
-    @intrinsic
-    def load(typing: Any, address: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = ir.IntType(bits)
-            return builder.load(builder.inttoptr(arguments[0], kind.as_pointer()), align=bits // 8)
-
-        return getattr(types, f"uint{bits}")(types.int64), code
-
-    return load
-
-
-word_at, half_at = _loads(64), _loads(32)
 
 
 _pread: Any = numba.types.ExternalFunction(

@@ -377,7 +377,7 @@ class Index(IndexReader):
             self._erasing.finish()
         for shard in self.shards:
             shard.finish()
-        if any(shard.changed for shard in self.shards):
+        if any(shard.segments.changed for shard in self.shards):
             self._write({}, [], [shard.manifest() for shard in self.shards])
 
     def _release(self) -> None:

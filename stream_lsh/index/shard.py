@@ -324,11 +324,6 @@ class Shard:
         self._manifest.forget(number)
         return [oldest]
 
-    @property
-    def changed(self) -> bool:
-        """Whether the manifest differs from the last commit."""
-        return self.segments.changed
-
     def committed(self) -> None:
         """The values of `take` are durable."""
         self.segments.committed()

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.utf8 import decode
-from stream_lsh.text.unicode import CASE_IGNORABLE, CASED, PAGE_BITS, unicode_data
-
-_LOW = (1 << PAGE_BITS) - 1
+from stream_lsh.text.unicode import CASE_IGNORABLE, CASED, record_of, unicode_data
 
 
 @njit(allocates=True)
@@ -30,7 +28,7 @@ def _rewrite(text, ends, rare, pages, records, flags, out, out_ends):  # type: i
         sigma = -1  # place of a sigma whose form depends on the next characters
         while read < end:
             point, size = decode(text, read, end)
-            flag = flags[records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]]
+            flag = flags[record_of(point, pages, records)]
             if not flag & CASE_IGNORABLE:
                 if sigma >= 0:
                     out[sigma] = 0x83 if flag & CASED else 0x82

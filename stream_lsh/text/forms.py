@@ -20,13 +20,12 @@ from stream_lsh.hashing.bits import load64
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.utf8 import decode
 from stream_lsh.text.settings import SigningSettings
-from stream_lsh.text.unicode import COMPOSED, COMPOSES, IGNORABLE, NOT_NFC, PAGE_BITS, unicode_data
+from stream_lsh.text.unicode import COMPOSED, COMPOSES, IGNORABLE, NOT_NFC, record_of, unicode_data
 
 INVISIBLE = 1  # has characters to be removed
 FORM = 2  # may have another form in NFC
 RARE = 4  # has characters that `casing` rewrites
 _DOTTED, _SIGMA = 0x130, 0x3A3
-_LOW = (1 << PAGE_BITS) - 1
 _TOPS, _SEVENS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
 _ONES = 0x0101010101010101
 BLOCK = 64  # bytes that are tested together
@@ -50,11 +49,6 @@ def _special(ignorable: bool, nfc: bool, lower: bool) -> NDArray[np.uint8]:
     found[0xE0:0xF0] = matters[:0x10000].reshape(16, 64, 64).any(axis=2)
     found[0xF0:0xF4] = matters[:0x100000].reshape(4, 64, 4096).any(axis=2)
     return found.reshape(-1)
-
-
-@njit
-def _record(point, pages, records):  # type: ignore[no-untyped-def]
-    return records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]
 
 
 @njit(forceinline=True)
@@ -136,7 +130,7 @@ def _scan(text, ends, special, pages, records, flags, combining, ignorable, nfc,
                 place += 2 + np.int64(first >= 0xE0) + np.int64(first >= 0xF0)
                 continue
             point, size = decode(text, place, end)
-            record = _record(point, pages, records)
+            record = record_of(point, pages, records)
             flag = flags[record]
             if ignorable and flag & IGNORABLE:
                 found |= INVISIBLE
@@ -151,7 +145,7 @@ def _scan(text, ends, special, pages, records, flags, combining, ignorable, nfc,
                 elif flag & COMPOSES and before >= 0:
                     # What composes only with certain characters is harmless behind all others, as in most of India.
                     previous, _ = decode(text, before, end)
-                    if last != 0 or flags[_record(previous, pages, records)] & COMPOSED:
+                    if last != 0 or flags[record_of(previous, pages, records)] & COMPOSED:
                         found |= FORM
                 last = own
             before = place
@@ -180,7 +174,7 @@ def _remove(text, ends, marks, special, pages, records, flags, out, out_ends):  
                 read = min(end, read + 2 + np.int64(first >= 0xE0) + np.int64(first >= 0xF0))
                 continue
             point, size = decode(text, read, end)
-            if flags[_record(point, pages, records)] & IGNORABLE:
+            if flags[record_of(point, pages, records)] & IGNORABLE:
                 out[write : write + read - copied] = text[copied:read]
                 write += read - copied
                 copied = read + size

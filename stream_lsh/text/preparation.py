@@ -48,7 +48,7 @@ def prepared(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) -
         ValueError: `ends` decreases or is outside `texts`, or a document is longer than LONGEST.
     """
     text, ends = np.frombuffer(texts, dtype=np.uint8), np.ascontiguousarray(ends, dtype=np.int64)
-    longest = _longest(ends)
+    given, longest = text, _longest(ends)
     if longest < 0 or (len(ends) and ends[-1] > len(text)):
         raise ValueError(f"ends must rise from 0 to at most {len(text)}, the length of the texts")
     if settings.markup:
@@ -56,7 +56,7 @@ def prepared(texts: bytes, ends: NDArray[np.int64], settings: SigningSettings) -
         text = np.frombuffer(texts, dtype=np.uint8)
     plain, plain_ends, rare = unified(text, ends, settings)
     text, ends = rewrite_rare(plain, plain_ends, rare) if settings.lower else (plain, plain_ends)
-    if len(text) != len(texts):
+    if text is not given:
         longest = _longest(ends)
     if longest > LONGEST:
         raise ValueError(f"a document has more than {LONGEST} bytes")

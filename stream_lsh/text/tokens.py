@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_lsh.hashing.bits import SEED_MIX, SEED_TOKEN, fold_multiply
 from stream_lsh.hashing.kernels import njit
 from stream_lsh.hashing.utf8 import decode, encode
-from stream_lsh.text.ascii import GROUP, ascii_run, quick_of
+from stream_lsh.text.ascii import GROUP, ascii_run
 from stream_lsh.text.forms import located
 from stream_lsh.text.settings import SigningSettings
 from stream_lsh.text.unicode import (
@@ -27,16 +27,15 @@ from stream_lsh.text.unicode import (
     CONTINUOUS,
     JOINER,
     MARK,
-    PAGE_BITS,
     SQUEEZE,
     WHITE,
     WORD,
+    record_of,
     tables_for,
 )
 
 PADDING = 32  # bytes behind the normalised text that hashing may read
 CONTINUOUS_START = 1 << 31  # mark of a token's start: a character of a script without spaces
-_LOW = (1 << PAGE_BITS) - 1
 _OUTSIDE, _IN_WORD, _IN_CONTINUOUS = 0, 1, 2
 _FINAL_SIGMA, _SIGMA = 0x3C2, 0x3C3  # one letter, whose form depends on the context
 _JOINERS = 0x200C  # and the next: invisible characters
@@ -49,17 +48,11 @@ def normalised_capacity(size):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _record(point, pages, records):  # type: ignore[no-untyped-def]
-    return records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & _LOW]
-
-
-@njit
-def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower, norm, spans):  # type: ignore[no-untyped-def]
+def normalise(text, start, end, tables, norm, spans):  # type: ignore[no-untyped-def]
     """Normalise text[start:end] into `norm`, and write the start and end of each token, in turn, into `spans`.
 
     Args:
-        quick: `quick_of(settings)`.
-        ascii_table, pages, records, flags, lower: `tables_for(settings)`.
+        tables: `tables_for(settings)`.
         text, norm: uint8; norm has at least `normalised_capacity(end - start)` bytes.
         spans: uint32, at least end - start + 2 + GROUP. The start of a token that is one character of a script without
             spaces has CONTINUOUS_START set.
@@ -67,7 +60,8 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
     Returns:
         Bytes written, and the number of places written, which is twice the number of tokens.
     """
-    read = start
+    quick, ascii_table, flags, lower = tables.quick, tables.ascii, tables.flags, tables.lower
+    pages, records, read = tables.pages, tables.records, start
     write: Any = 0
     bounds: Any = 0
     inside: Any = _OUTSIDE
@@ -104,10 +98,10 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
                 inside = _OUTSIDE
             norm[write] = 0x1F
             write += 1
-            squeezed = 1 if flags[_record(0x20, pages, records)] & SQUEEZE else 0
+            squeezed = 1 if flags[record_of(0x20, pages, records)] & SQUEEZE else 0
             read += size
             continue
-        record = _record(point, pages, records)
+        record = record_of(point, pages, records)
         flag = flags[record]
         if size == 1:
             point = np.int64(0x3F)  # an invalid byte must not become three bytes
@@ -134,7 +128,7 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
                 behind += size
                 if behind < end:
                     point, size = decode(text, behind, end)
-                    flag = flags[_record(point, pages, records)]
+                    flag = flags[record_of(point, pages, records)]
             same = flag & MARK or (inside == _IN_WORD and flag & WORD and not flag & CONTINUOUS)
             goes_on = behind < end and same
             if not goes_on:
@@ -178,12 +172,12 @@ def normalise(text, start, end, quick, ascii_table, pages, records, flags, lower
 
 
 @njit
-def is_visible(norm, size, pages, records, flags):  # type: ignore[no-untyped-def]
+def is_visible(norm, size, tables):  # type: ignore[no-untyped-def]
     """Whether norm[:size] has a character that is not white space."""
-    place = 0
+    pages, records, flags, place = tables.pages, tables.records, tables.flags, 0
     while place < size:
         point, step = decode(norm, place, size)
-        if not flags[_record(point, pages, records)] & WHITE:
+        if not flags[record_of(point, pages, records)] & WHITE:
             return True
         place += step
     return False
@@ -205,9 +199,9 @@ class Placed(NamedTuple):
 
 
 @njit
-def _place(text, quick, ascii_table, pages, records, flags, lower, norm, spans, hashes, ends):  # type: ignore[no-untyped-def]
+def _place(text, tables, norm, spans, hashes, ends):  # type: ignore[no-untyped-def]
     """Fill hashes and ends of `Placed`, and `spans` with the begin of each token. Returns the number of tokens."""
-    _, bounds = normalise(text, 0, len(text), quick, ascii_table, pages, records, flags, lower, norm, spans)
+    _, bounds = normalise(text, 0, len(text), tables, norm, spans)
     place, at = np.int64(0), np.int64(0)
     for n in range(bounds >> 1):
         begin, end, state = np.int64(spans[2 * n]), np.int64(spans[2 * n + 1]), SEED_TOKEN
@@ -230,10 +224,8 @@ class Placing:
 
     def __init__(self, settings: SigningSettings) -> None:
         # White space is not squeezed: the normalised text then has the same code points, one for one.
-        settings = replace(settings, space=False)
-        self._settings, tables = settings, tables_for(settings)
-        self._tables = tables.ascii, tables.pages, tables.records, tables.flags, tables.lower
-        self._quick = quick_of(settings)
+        self._settings = replace(settings, space=False)
+        self._tables = tables_for(self._settings)
 
     def __call__(self, text: bytes | memoryview) -> Placed:
         """The tokens of a text in UTF-8 ('surrogatepass')."""
@@ -242,7 +234,7 @@ class Placing:
         room = len(text) // 2 + 1  # a token of one letter and a separator; other tokens have more bytes
         hashes, ends = np.empty(room, np.uint64), np.empty(room, np.uint32)
         norm, spans = np.empty(normalised_capacity(len(text)), np.uint8), np.empty(len(text) + 2 + GROUP, np.uint32)
-        n = _place(np.frombuffer(text, np.uint8), self._quick, *self._tables, norm, spans, hashes, ends)
+        n = _place(np.frombuffer(text, np.uint8), self._tables, norm, spans, hashes, ends)
         begins, continuous = spans[:n] & np.uint32(CONTINUOUS_START - 1), spans[:n] >= CONTINUOUS_START
         ends = ends[:n].copy()
         if found is not None:

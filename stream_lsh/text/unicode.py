@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_lsh.hashing.kernels import njit
+from stream_lsh.hashing.structs import Bytes, Number, Quarters, Steps, Struct
+from stream_lsh.text.ascii import quick_of
 from stream_lsh.text.settings import SigningSettings
 
 TABLE_FILE = "unicode-14.npz"
@@ -63,21 +66,23 @@ class UnicodeData:
         records: NDArray[np.uint16] = self.records[pages << PAGE_BITS | points & ((1 << PAGE_BITS) - 1)]
         return records
 
-    def record(self, point: int) -> int:
-        """The record of a code point (an index into `flags` and `lower`)."""
-        page = int(self.pages[point >> PAGE_BITS])
-        return int(self.records[page << PAGE_BITS | point & ((1 << PAGE_BITS) - 1)])
+
+@njit(forceinline=True)
+def record_of(point, pages, records):  # type: ignore[no-untyped-def]
+    """The record of a code point."""
+    return records[np.int64(pages[point >> PAGE_BITS]) << PAGE_BITS | point & ((1 << PAGE_BITS) - 1)]
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The tables for some settings: classes are resolved, and lower-case distances are zero where case is kept."""
+class Tables(Struct):
+    """The tables for some settings: classes are resolved, and lower-case distances are zero where case is kept. quick:
+    of `quick_of`."""
 
-    ascii: NDArray[np.uint16]
-    pages: NDArray[np.uint16]
-    records: NDArray[np.uint16]
-    flags: NDArray[np.uint8]
-    lower: NDArray[np.int32]
+    quick: Number
+    ascii: Quarters
+    pages: Quarters
+    records: Quarters
+    flags: Bytes
+    lower: Steps
 
 
 @cache
@@ -92,18 +97,20 @@ def tables_for(settings: SigningSettings) -> Tables:
     """The kernels' tables for these settings: each step of the normalisation becomes a bit of a class."""
     data = unicode_data()
     flags = np.array([_resolve(int(flag), settings) for flag in data.flags], dtype=np.uint8)
+    records = data.records_of(np.arange(128)).tolist()
     lower = data.lower if settings.lower else np.zeros_like(data.lower)
     ascii_table = np.full(256, ASCII_SLOW, dtype=np.uint16)
     for point in range(128):
         if settings.kind == "set" and point == 0x1F:
             continue  # the separator of elements is processed by code points
-        record = data.record(point)
-        flag = int(flags[record])
-        written = 0x20 if flag & BLANK else point + int(lower[record])
+        flag = int(flags[records[point]])
+        written = 0x20 if flag & BLANK else point + int(lower[records[point]])
         word = 1 if flag & WORD else 0
         squeeze = 1 if flag & SQUEEZE else 0
         ascii_table[point] = written | word << ASCII_WORD | squeeze << ASCII_SQUEEZE
-    return Tables(ascii_table, data.pages, data.records, flags, lower)
+    return Tables(
+        quick=quick_of(settings), ascii=ascii_table, pages=data.pages, records=data.records, flags=flags, lower=lower
+    )
 
 
 def _resolve(flag: int, settings: SigningSettings) -> int:

@@ -33,10 +33,10 @@ def test_the_truth_is_that_of_plain_python(kind: str, threshold: float) -> None:
             true[i, j] = share
     every = Contained(numbered(documents, kind))
     found = EveryShare(every, threshold).run()
-    pairs = list(zip(found.older.tolist(), found.newer.tolist(), strict=True))
+    pairs = list(zip(found.first.tolist(), found.second.tolist(), strict=True))
     assert sorted(pairs) == sorted(true)
-    assert [true[pair] for pair in pairs] == pytest.approx(found.jaccard.tolist())
-    assert every.similarities(found.older, found.newer).tolist() == pytest.approx(found.jaccard.tolist())
+    assert [true[pair] for pair in pairs] == pytest.approx(found.similarity.tolist())
+    assert every.similarities(found.first, found.second).tolist() == pytest.approx(found.similarity.tolist())
     assert len(pairs) > 20
 
 
@@ -44,7 +44,7 @@ def contained() -> tuple[list[str], set[tuple[int, int]]]:
     """Texts, and which are contained in which."""
     documents = with_quotations(texts(least=30), share=0.5)
     truth = EveryShare(Contained(numbered(documents, "words:3")), 0.5).run()
-    return documents, {*zip(truth.older.tolist(), truth.newer.tolist(), strict=True)}
+    return documents, {*zip(truth.first.tolist(), truth.second.tolist(), strict=True)}
 
 
 def test_the_engine_finds_the_truth(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from support.models.distances import cosine_distance, euclidean_distance, levenshtein_distance, weighted_jaccard
 
 from stream_lsh.documents.weights import weights_text
-from stream_lsh.evaluation import lists
 from stream_lsh.evaluation.items import EveryPair, Items, background
 from stream_lsh.evaluation.lists import EveryList, Lists
 from stream_lsh.evaluation.report import edges_of_distance
@@ -107,7 +106,7 @@ def every(what: str, least: float) -> tuple[EveryPair | EveryList, list[tuple[in
 
 
 def listed(pairs: Any) -> list[tuple[int, int, float]]:
-    return list(zip(pairs.older.tolist(), pairs.newer.tolist(), pairs.jaccard.tolist(), strict=True))
+    return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.similarity.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("block", [7, 256])
@@ -120,8 +119,8 @@ def listed(pairs: Any) -> list[tuple[int, int, float]]:
 def test_every_pair_of_the_definition_and_no_other(
     what: str, least: float, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EveryPair, "BLOCK", block)
-    monkeypatch.setattr(lists, "_BLOCK", block)
+    monkeypatch.setattr(EveryPair, "CHUNK", block)
+    monkeypatch.setattr(EveryList, "CHUNK", block)
     comparison, expected = every(what, least)
     reported: list[tuple[int, int]] = []
     found = listed(comparison.run(progress=lambda *done: reported.append(done)))
@@ -191,7 +190,7 @@ def test_backgrounds_of_texts_and_sets() -> None:
 
 @pytest.mark.parametrize("measure", SETTINGS)
 def test_a_background_is_all_pairs(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EveryPair, "BLOCK", 64)
+    monkeypatch.setattr(EveryPair, "CHUNK", 64)
     items, curve = items_of(measure), settings_of(measure).curve
     found = background(items, curve)
     places: NDArray[np.int64] = np.array([(i, j) for i in range(150) for j in range(i)])

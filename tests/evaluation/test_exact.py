@@ -39,7 +39,7 @@ def by_definition(sets: list[set[int]], threshold: float) -> list[tuple[int, int
 
 def listed(sets: list[set[int]], threshold: float, workers: int = 1) -> list[tuple[int, int, float]]:
     pairs = exact_pairs(*flat(sets), threshold, workers=workers)
-    return list(zip(pairs.older.tolist(), pairs.newer.tolist(), pairs.jaccard.tolist(), strict=True))
+    return list(zip(pairs.first.tolist(), pairs.second.tolist(), pairs.similarity.tolist(), strict=True))
 
 
 GROUPS = st.lists(st.sets(st.integers(0, 12), max_size=9), max_size=25)
@@ -69,7 +69,7 @@ def test_chunks_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(AllPairs, "CHUNK", 17)
     seen: list[tuple[int, int]] = []
     pairs = exact_pairs(*flat(sets), 0.4, workers=3, progress=lambda done, total: seen.append((done, total)))
-    assert list(zip(pairs.older, pairs.newer, pairs.jaccard, strict=True)) == expected
+    assert list(zip(pairs.first, pairs.second, pairs.similarity, strict=True)) == expected
     assert seen[0] == (17, 300)
     assert seen[-1] == (300, 300)
 
@@ -113,7 +113,7 @@ def test_it_reproduces_the_truth_files(shared_data: Path, corpus: str) -> None:
     found = exact_pairs(*shingled(documents, CORPORA[corpus].fields), 0.5, workers=2)
     named = {
         frozenset((ids[i], ids[j])): jaccard
-        for i, j, jaccard in zip(found.older.tolist(), found.newer.tolist(), found.jaccard.tolist(), strict=True)
+        for i, j, jaccard in zip(found.first.tolist(), found.second.tolist(), found.similarity.tolist(), strict=True)
     }
     assert named.keys() == expected.keys()
     assert all(abs(jaccard - expected[pair]) < 1e-6 for pair, jaccard in named.items())

@@ -69,12 +69,10 @@ def test_background_is_all_pairs(groups: list[set[int]]) -> None:
     assert found.pairs == len(pairs)
     assert sum(count for _, count in found.histogram()) == len(pairs)
     for below in (0.5, 1.1):
-        expected = [
-            (s, len(a & b) * (1 / len(a) + 1 / len(b)) / 2) for s, (a, b) in zip(similarities, pairs, strict=True)
-        ]
-        low = [item for item in expected if item[0] < below]
-        assert found.mean(below) == pytest.approx(sum(s for s, _ in low) / len(low) if low else 0)
-        assert found.chance(below) == pytest.approx(sum(c for _, c in low) / len(low) if low else 0)
+        low = [similarity for similarity in similarities if similarity < below]
+        assert found.mean(below) == pytest.approx(sum(low) / len(low) if low else 0)
+    shares = [len(a & b) * (1 / len(a) + 1 / len(b)) / 2 for a, b in pairs]
+    assert found.typical_chance(1.0) == pytest.approx(sum(shares) / len(shares) if shares else 0)
     assert found.alike(0.5) == sum(s >= 0.5 for s in similarities)
     assert found.quantile(1.0, 1.1) == pytest.approx(max(similarities, default=0), abs=0.001)
 

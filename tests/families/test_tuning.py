@@ -22,7 +22,6 @@ from stream_lsh.families.tuning import (
     alternatives,
     bands_needed,
     choose,
-    false_candidates,
     probability,
 )
 from stream_lsh.settings.model import Settings
@@ -162,17 +161,8 @@ def test_alternatives_keep_recall_and_fewer_rows_mean_more_false_candidates() ->
     assert chosen in others
     assert all(banding.probability(0.8) >= 0.999 for banding in others)
     background = [(0.0, 990.0), (0.1, 9.0), (0.3, 1.0)]
-    costs = [false_candidates(banding, 1e6, background) for banding in others]
+    costs = [Curve("jaccard", banding, 1.0).false_candidates(1e6, background) for banding in others]
     assert all(first > second for first, second in itertools.pairwise(costs))
-
-
-def test_false_candidates_is_documents_times_the_mean_probability() -> None:
-    banding = Banding(128, 18, 5)
-    background = [(0.0, 97.0), (0.3, 2.0), (0.9, 1.0)]
-    expected = 1000 * 2 * probability(0.3, 18, 5) / 100
-    assert false_candidates(banding, 1000, background, 0.8) == pytest.approx(expected)
-    assert false_candidates(banding, 1000, background) > expected  # without a threshold all candidates count
-    assert false_candidates(banding, 1000, []) == 0.0
 
 
 def test_it_needs_no_heavy_imports() -> None:

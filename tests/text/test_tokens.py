@@ -13,7 +13,7 @@ from support import unicode_table
 from support.models.signing import make_settings, normalise, pack, sign, tokens
 
 from stream_lsh.text import casing
-from stream_lsh.text.ascii import GROUP, quick_of
+from stream_lsh.text.ascii import GROUP
 from stream_lsh.text.forms import unified
 from stream_lsh.text.preparation import prepared
 from stream_lsh.text.settings import SigningSettings
@@ -44,17 +44,12 @@ choices = st.builds(
 )
 
 
-def table_arrays(settings: SigningSettings) -> tuple[np.ndarray, ...]:
-    tables = tables_for(settings)
-    return tables.ascii, tables.pages, tables.records, tables.flags, tables.lower
-
-
 def run_kernel(text: str, settings: SigningSettings) -> tuple[str, list[tuple[str, bool]]]:
     encoded = text.encode("utf-8", "surrogatepass")
     data, *_ = prepared(encoded, np.array([len(encoded)]), settings)
     norm = np.empty(normalised_capacity(len(data)), dtype=np.uint8)
     spans = np.full(len(data) + 2 + GROUP, 0x7FFFFFFF, dtype=np.uint32)
-    size, bounds = normalise_kernel(data, 0, len(data), quick_of(settings), *table_arrays(settings), norm, spans)
+    size, bounds = normalise_kernel(data, 0, len(data), tables_for(settings), norm, spans)
     assert bounds % 2 == 0
     found = []
     for start, end in spans[:bounds].reshape(-1, 2).tolist():
@@ -118,6 +113,11 @@ def test_final_sigma_after_and_before_every_character() -> None:
         assert rewritten.tobytes().decode("utf-8", "surrogatepass").lower() == text.lower()
 
 
+def test_the_longest_document_is_that_after_rewriting() -> None:
+    grows, shrinks = "İ" * 300, "e\u0301" * 100  # together they keep their length
+    assert prepared(*pack([grows, *[shrinks] * 3]), make_settings(nfc=True)).longest == 900
+
+
 def test_rewriting_keeps_documents_apart() -> None:
     documents = ["ΑΣ", "Α", "xİ", "", "plain", "Σ", "ΑΣ\u0301", "bΣ"]
     out, ends, *_ = prepared(*pack(documents), make_settings())
@@ -172,7 +172,7 @@ def test_broken_utf8_stays_inside_of_the_document() -> None:
             padded = np.concatenate([data, np.full(8, filler, np.uint8)])
             norm = np.empty(normalised_capacity(12), dtype=np.uint8)
             spans = np.zeros(64, dtype=np.uint32)
-            size, bounds = normalise_kernel(padded, 0, 12, quick_of(settings), *table_arrays(settings), norm, spans)
+            size, bounds = normalise_kernel(padded, 0, 12, tables_for(settings), norm, spans)
             assert size <= 18
             results.append((norm[:size].tobytes(), spans[:bounds].tolist()))
         assert results[0] == results[1]
@@ -180,5 +180,5 @@ def test_broken_utf8_stays_inside_of_the_document() -> None:
 
 def test_unknown_code_points_are_no_tokens() -> None:
     data = unicode_data()
-    assert data.flags[data.record(0x10FFFF)] & (WORD | MARK | CONTINUOUS | CASED) == 0
+    assert data.flags[data.records_of(np.array(0x10FFFF))] & (WORD | MARK | CONTINUOUS | CASED) == 0
     assert sign(["\U0010ffff"], make_settings()).sizes.tolist() == [1]  # but visible: one shingle of the whole text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_lsh.hashing.kernels import half_at, njit, read_at, word_at
+from stream_lsh.hashing.bits import half_at, word_at
+from stream_lsh.hashing.kernels import njit, read_at
 from stream_lsh.index.postings.memtable import BEHIND_ALL, empty, newest_before, oldest, posted, since
 from stream_lsh.index.postings.run import filter_mask, filter_word
 from stream_lsh.index.rows.keys import posting_key

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 FANOUT = 4
 SHORT_LEVEL = 1  # runs up to this level are merged within seconds
@@ -17,16 +16,8 @@ TOLERATED = 2 * FANOUT  # runs of a level before the feed is slowed
 PAUSE, DOUBLINGS = 0.001, 12  # seconds per 1,000 documents for the first excess run, doubled for each further one
 
 
-class Merge(NamedTuple):
-    """A merge of the runs [first, last)."""
-
-    first: int
-    last: int
-    short: bool
-
-
-def next_merge(levels: Sequence[int], busy: Sequence[bool], *, closed: bool = False, short: bool) -> Merge | None:
-    """The next merge for the thread of short or of long merges; None if there is none.
+def next_merge(levels: Sequence[int], busy: Sequence[bool], *, closed: bool = False, short: bool) -> slice | None:
+    """The runs that the thread of short or of long merges merges next; None if there are none.
 
     Args:
         levels, busy: of the runs on disk, oldest first. Busy runs are being merged or written.
@@ -34,15 +25,15 @@ def next_merge(levels: Sequence[int], busy: Sequence[bool], *, closed: bool = Fa
     """
     if closed:
         whole = len(levels) > 1 and not any(busy)
-        return Merge(0, len(levels), False) if whole and not short else None
+        return slice(0, len(levels)) if whole and not short else None
     # Lowest level first: merging an older level before would leave these runs without neighbours.
     for level in sorted(set(levels)):
         if (level <= SHORT_LEVEL) is not short:
             continue
         for first in range(len(levels) - FANOUT + 1):
-            group = range(first, first + FANOUT)
-            if all(levels[i] == level and not busy[i] for i in group):
-                return Merge(first, first + FANOUT, short)
+            group = slice(first, first + FANOUT)
+            if list(levels[group]) == [level] * FANOUT and not any(busy[group]):
+                return group
     return None
 
 

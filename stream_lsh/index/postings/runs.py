@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.errors import DamagedError, OutputError
+from stream_lsh.errors import DamagedError
 from stream_lsh.index.postings.merge_policy import next_merge
 from stream_lsh.index.postings.run import REMEDY, Run, merge
-from stream_lsh.index.store.errors import refused, remedy
+from stream_lsh.index.store.errors import output_error, refused
 from stream_lsh.index.store.files import deletion_lock
 from stream_lsh.index.store.heap import trim
 
@@ -163,7 +163,7 @@ class Postings:
             ]
             found = next_merge(self.levels, busy, closed=self.closed, short=short)
             if found is not None:
-                runs = self._runs[found.first : found.last]
+                runs = self._runs[found]
                 pool = self._pools.short if short else self._pools.long
                 self._merging[short] = _Merging(runs, pool.submit(_merge_file, runs, self._name(), self._stop))
         self._seen = self._merge_state
@@ -250,9 +250,7 @@ class Postings:
         except OSError as error:
             if error.errno == errno.EIO:  # a disk that fails, not a full one
                 raise refused(self._folder, error) from None
-            raise OutputError(
-                f"the index in {self._folder} cannot be written: {error}; {remedy(error)} and start again to go on"
-            ) from None
+            raise output_error(self._folder, error) from None
 
 
 def _merge_file(runs: list[Run], path: Path, stop: Event) -> Run:

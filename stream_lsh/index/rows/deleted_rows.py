@@ -85,12 +85,8 @@ class DeletedRows(Struct):
 
     def deleted(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these rows are deleted."""
-        found, places = np.zeros(len(rows), np.bool_), rows - int(self.first)
-        marked = places >> 5 < len(self.marks)
-        places = places[marked].astype(np.uint64)
-        words = self.marks[places >> np.uint64(5)]
-        found[marked] = words >> np.uint64(2) * (places & np.uint64(31)) & np.uint64(1) != 0
-        return found
+        deleted: NDArray[np.bool_] = self.marks_of(rows) & MARK_DELETED != 0
+        return deleted
 
     def room_for(self, versions: int) -> None:
         """Make room for this many deletions before the next commit."""

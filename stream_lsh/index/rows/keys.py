@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.families.bands import band_keys, masked_keys, piece_keys
+from stream_lsh.families.bands import band_keys, part_keys
 from stream_lsh.families.components import masks_of
 from stream_lsh.families.measure import COUNT_BITS, PIECE_BITS, lookups
 from stream_lsh.families.sampled import sampled
@@ -95,10 +95,10 @@ class Hashes:
         if self._signing.measure == "tf-idf":
             bands = story_keys(signatures, texts, self.secret)
         elif len(self._masks):
-            bands = masked_keys(as_words(signatures), self._masks, self.secret)
+            bands = part_keys(as_words(signatures), self._masks, 0, len(self._masks), self.secret)
         elif self._signing.measure == "levenshtein":
             first, pieces = COUNT_BITS // PIECE_BITS, lookups(int(self._signing.max_distance))
-            bands = piece_keys(as_words(signatures), first, pieces, self.secret)
+            bands = part_keys(as_words(signatures), self._masks, first, pieces, self.secret)
         else:
             bands = band_keys(signatures, self._signing.bands, self._signing.rows, self.secret)
         return _laid_out(bands.reshape(-1), None, texts, ids)

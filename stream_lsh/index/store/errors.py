@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,8 +56,17 @@ def plainly(where: Path) -> Iterator[None]:
         raise refused(error.filename or where, error) from None
 
 
+@contextmanager
+def as_errors(made: Callable[[Path, Exception], StoreError | OutputError], path: Path) -> Iterator[None]:
+    """Convert any exception inside by one of the functions below."""
+    try:
+        yield
+    except Exception as error:
+        raise made(path, error) from None
+
+
 def output_error(path: Path, error: Exception) -> OutputError:
-    """The error for a failed write of RocksDB."""
+    """The error for a failed write of files of an index, or of RocksDB."""
     return OutputError(f"the index in {path} cannot be written: {error}; {remedy(error)} and start again to go on")
 
 

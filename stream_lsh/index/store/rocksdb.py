@@ -28,7 +28,7 @@ from rocksdict import AccessType, Checkpoint, ColumnFamily, Options, Rdict, Rdic
 from stream_lsh.errors import DamagedError, StoreError
 from stream_lsh.index.store import column_families, seal
 from stream_lsh.index.store.column_families import FACTS, REWRITE_BLOBS, SEGMENT, alone, anew
-from stream_lsh.index.store.errors import output_error, plainly, state_error
+from stream_lsh.index.store.errors import as_errors, output_error, plainly, state_error
 from stream_lsh.index.store.snapshot import CURSORS, Snapshot, Snapshots, each
 
 ROWS, IDS, TEXTS, DECISIONS, DELETED_MARKS = b"r", b"i", b"t", b"f", b"d"
@@ -125,7 +125,7 @@ class Store:
             written: called afterwards, before another thread can take a snapshot.
         """
         batch = WriteBatch(raw_mode=True)
-        try:
+        with as_errors(output_error, self.path):
             for begin, end in ranges:
                 if (family := self._family_of(begin)) == FACTS or family in self._handles:
                     batch.delete_range(begin, end, self._handles.get(family))
@@ -142,8 +142,6 @@ class Store:
                     self._db.flush_wal(True)
                 if written is not None:
                     written()
-        except Exception as error:
-            raise output_error(self.path, error) from None
 
     @contextmanager
     def snapshot(self, prefix: bytes, taken: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
@@ -154,12 +152,10 @@ class Store:
             if self._closed:
                 raise StoreError(f"the index in {self.path.parent} is closed")
             taken()
-            try:
+            with as_errors(state_error, self.path):
                 cursors = [self._cursor(name) for _ in range(CURSORS)]
                 found = Snapshot([cursor for cursor in cursors if cursor is not None], self.path)
                 del cursors
-            except Exception as error:
-                raise state_error(self.path, error) from None
         with self._snapshots.using(found):
             yield found
 
@@ -201,27 +197,21 @@ class Store:
             family = self._families.pop(name)
             with suppress(AttributeError):
                 family.close()
-            try:
+            with as_errors(state_error, self.path):
                 self._db.drop_column_family(name)
-            except Exception as error:
-                raise state_error(self.path, error) from None
 
     def shorten(self, *, wait: bool = False) -> None:
         """Flush everything in the background, so that RocksDB deletes its log, which still has dropped values."""
-        try:
+        with as_errors(state_error, self.path):
             for family in (self._db, *list(self._families.values())):
                 family.flush(wait)
-        except Exception as error:
-            raise state_error(self.path, error) from None
 
     def flush(self, keys: Iterable[bytes]) -> None:
         """Flush the column families of these keys: later writes are then in other files."""
-        try:
+        with as_errors(output_error, self.path):
             for name in sorted({self._family_of(key) for key in keys}):
                 if name in self._families:
                     self._families[name].flush(True)
-        except Exception as error:
-            raise output_error(self.path, error) from None
 
     def purge(self, keys: Iterable[bytes]) -> None:
         """Rewrite the files that have these keys, without older values. `flush` must have flushed their column
@@ -237,7 +227,7 @@ class Store:
 
     def rewrite(self, spans: Iterable[Range]) -> None:
         """The same for ranges of keys, each of one column family."""
-        try:
+        with as_errors(state_error, self.path):
             for begin, end in spans:
                 name = self._family_of(begin)
                 if (family := self._families.get(name)) is None:
@@ -246,34 +236,28 @@ class Store:
                     begin, end = b"", b"\xff"
                     family.set_options(REWRITE_BLOBS)
                 family.compact_range(begin, end, anew())
-        except Exception as error:
-            raise state_error(self.path, error) from None
         self._snapshots.settle()
 
     def purge_all(self) -> None:
         """Rewrite all files with values of segments, without older values."""
         self.shorten(wait=True)
-        try:
+        with as_errors(state_error, self.path):
             for name, family in self._families.items():
                 if name.startswith(SEGMENT):
                     if not alone(name):
                         family.set_options(REWRITE_BLOBS)
                     family.compact_range(None, None, anew())
-        except Exception as error:
-            raise state_error(self.path, error) from None
         self._snapshots.settle()
 
     def sweep(self, spans: Sequence[Range] = ()) -> None:
         """Remove all overwritten values from the log, the facts, the latest rows, the replies and these ranges of keys.
         May run in the background."""
         self.shorten(wait=True)
-        try:
+        with as_errors(state_error, self.path):
             passing = (self._families.get(name) for name in (column_families.ROWS, column_families.ANSWERS))
             for family in (self._db, *passing):
                 if family is not None:
                     family.compact_range(None, None, anew())
-        except Exception as error:
-            raise state_error(self.path, error) from None
         self.rewrite(joined(spans))
 
     def named(self, name: str) -> Any:
@@ -365,11 +349,9 @@ class Store:
 
     def _places(self, prefix: bytes, start: bytes) -> Iterator[RdictIter]:
         """A cursor at one key with this prefix from `start` on after the other. Raises as `scan`."""
-        try:
+        with as_errors(state_error, self.path):
             if (cursor := self._cursor(self._family_of(start or prefix))) is not None:
                 yield from each(cursor, prefix, start)
-        except Exception as error:
-            raise state_error(self.path, error) from None
 
     def _cursor(self, name: str) -> RdictIter | None:
         """An iterator over a column family; None if it does not exist."""
@@ -392,10 +374,8 @@ class Store:
         Raises:
             OutputError: it cannot be written.
         """
-        try:
+        with as_errors(output_error, path):
             Checkpoint(self._db).create_checkpoint(str(path))
-        except Exception as error:
-            raise output_error(path, error) from None
 
     def verify(self) -> str | None:
         """Read everything, with its checksums. Returns what is wrong, or None."""

@@ -14,7 +14,6 @@ from stream_lsh.index.postings.merge_policy import (
     PAUSE,
     SHORT_LEVEL,
     TOLERATED,
-    Merge,
     next_merge,
     pause,
 )
@@ -48,10 +47,10 @@ class Simulation:
                 continue
             found = next_merge(self.levels, self.busy(), short=short)
             if found is not None:
-                assert found.short is short and found.last - found.first == FANOUT
-                assert len(set(self.levels[found.first : found.last])) == 1
-                end = self.now + self.slow * sum(self.sizes[found.first : found.last])
-                self.under_way[short] = end, found.first, found.last
+                assert found.stop - found.start == FANOUT
+                assert len(set(self.levels[found])) == 1
+                end = self.now + self.slow * sum(self.sizes[found])
+                self.under_way[short] = end, found.start, found.stop
 
     def go_on_until(self, then: float) -> None:
         while self.under_way and min(self.under_way.values())[0] <= then:
@@ -110,7 +109,7 @@ def test_what_is_written_again_and_again_is_written_once_a_level() -> None:
         while found := next_merge(levels, [False] * len(levels), short=True) or next_merge(
             levels, [False] * len(levels), short=False
         ):
-            first, last, _ = found
+            first, last = found.start, found.stop
             written += sum(sizes[first:last])
             levels[first:last], sizes[first:last] = [levels[first] + 1], [sum(sizes[first:last])]
     assert levels == [6] and written == 6 * 4**6
@@ -133,7 +132,7 @@ def test_a_merge_is_of_free_neighbours_of_one_level(found: Sequence[tuple[int, b
         assert merge is None
     else:
         first = min(possible, key=lambda at: (levels[at], at))
-        assert merge == Merge(first, first + FANOUT, short)
+        assert merge == slice(first, first + FANOUT)
 
 
 @given(runs, st.booleans())
@@ -142,7 +141,7 @@ def test_a_closed_segment_becomes_one_run(found: Sequence[tuple[int, bool]], sho
     levels, busy = [level for level, _ in found], [taken for _, taken in found]
     merge = next_merge(levels, busy, closed=True, short=short)
     whole = len(levels) > 1 and not any(busy) and not short
-    assert merge == (Merge(0, len(levels), False) if whole else None)
+    assert merge == (slice(0, len(levels)) if whole else None)
 
 
 def test_a_pause_grows_with_what_is_left_to_merge_and_has_an_end() -> None:

@@ -59,7 +59,7 @@ def is_dropped(char: str) -> bool:
 
 def is_ignorable(char: str) -> bool:
     data = unicode_data()
-    return bool(data.flags[data.record(ord(char))] & IGNORABLE)
+    return bool(data.flags[data.records_of(np.array(ord(char)))] & IGNORABLE)
 
 
 def normalise(text: str, settings: SigningSettings) -> str:
