@@ -9,7 +9,6 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.dead_letters import dead_letter
 from stream_lsh.documents.fields import LINE_ID, Fields
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.hashing.siphash import siphash128
@@ -17,12 +16,10 @@ from stream_lsh.hashing.siphash import siphash128
 __all__ = [
     "LINE_ID",
     "NO_TIME",
-    "Batch",
     "Columns",
     "Fields",
     "Position",
     "Rejection",
-    "dead_letter",
 ]
 
 
@@ -131,53 +128,6 @@ class Columns:
             self, texts=b"".join(texts), ends=np.cumsum(list(map(len, texts)), dtype=np.int64),
             rejected={**self.rejected, **found}, deleted=[i for i in self.deleted if i not in found],
         )  # fmt: skip
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Batch(Columns):
-    """Documents of an input.
-
-    Document i is data[line_starts[i]:line_ends[i]], without its newline. It is line line_numbers[i] (from 1), and
-    begins at byte offsets[i] of the uncompressed input. position: behind the batch.
-    """
-
-    data: bytes
-    line_starts: NDArray[np.int64]
-    line_ends: NDArray[np.int64]
-    input: str
-    line_numbers: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    position: Position
-
-    def raw(self, i: int) -> bytes:
-        """The bytes of document i; the beginning, if it was too large."""
-        return self.data[int(self.line_starts[i]) : int(self.line_ends[i])]
-
-    def raw_lines(self, at: NDArray[np.int64]) -> bytes:
-        """The bytes of some documents, by place, each with a newline."""
-        return raw_lines(self.data, self.line_starts, self.line_ends, at)
-
-    def dead_letter(self, i: int, rejection: Rejection | None = None) -> bytes:
-        """The dead letter of document i, one line. rejection: a reason found after parsing."""
-        why = rejection or self.rejected[i]
-        return dead_letter(
-            why.reason, why.detail, self.input, int(self.line_numbers[i]), int(self.offsets[i]), self.raw(i), why.size
-        )
-
-
-def raw_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], at: NDArray[np.int64]) -> bytes:
-    """The lines data[starts[i]:ends[i]] at some places, each with a newline. Neighbours are copied in one piece."""
-    if not len(at):
-        return b""
-    starts, ends = starts[at], ends[at]
-    breaks = np.flatnonzero(starts[1:] != ends[:-1] + 1) + 1
-    firsts = starts[np.concatenate(([0], breaks))].tolist()
-    lasts = ends[np.concatenate((breaks - 1, [len(at) - 1]))].tolist()
-    view = memoryview(data)
-    parts: list[bytes | memoryview] = []
-    for first, last in zip(firsts, lasts, strict=True):
-        parts += [view[first:last], b"\n"]
-    return b"".join(parts)
 
 
 def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:

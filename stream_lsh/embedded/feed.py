@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from stream_lsh.documents.columns import Batch, Fields, Position
+from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.embedded.remote import is_remote
 from stream_lsh.embedded.table_input import TableInput, is_table
 from stream_lsh.embedded.warc import SUFFIXES, WarcInput

@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from stream_lsh.alerts.rules import Rule
-from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.erasure import ENDING_SECONDS
@@ -17,6 +16,7 @@ from stream_lsh.embedded.feed import Argument, Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.last_choice import LastChoice, write_again
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.published import published
@@ -259,10 +259,10 @@ class _Run:
         removals, lines = self._sink.write(batch, judged, self._places.of)
         if self._journal is not None and source.name is not None:
             kept, seq = judged.judgement.kinds == Kind.UNIQUE, int(judged.judgement.seqs[0])
-            self._journal.add(source.name, seq, source.reached, batch.position, kept, removals, lines)
+            self._journal.add(source.name, seq, source.reached, batch.lines.position, kept, removals, lines)
         self._sink.piped |= source.name is None
         self._count(source, batch, judged)
-        source.reached = batch.position
+        source.reached = batch.lines.position
         self._moved[id(source)] = source
         self._dirty = True
         self._torn = False
@@ -277,7 +277,7 @@ class _Run:
         if reasons and self._counts.first_rejected is None:
             i = min(reasons)
             self._counts.first_rejected = Rejected(
-                batch.input, int(batch.line_numbers[i]), reasons[i].reason, reasons[i].detail, batch.raw(i)
+                batch.input, int(batch.lines.numbers[i]), reasons[i].reason, reasons[i].detail, batch.lines.raw(i)
             )
 
     def _commit(self, *, open: bool) -> None:

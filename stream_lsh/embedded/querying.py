@@ -10,10 +10,11 @@ from pathlib import Path
 
 import orjson
 
-from stream_lsh.documents.columns import Batch, Position, Rejection
+from stream_lsh.documents.columns import Position, Rejection
 from stream_lsh.embedded.engine import checked
 from stream_lsh.embedded.feed import open_input
 from stream_lsh.embedded.inputs import Input
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct
 from stream_lsh.embedded.pipeline import chain
 from stream_lsh.embedded.preparation import prepare
@@ -131,7 +132,7 @@ def _lines(judgement: Judgement, batch: Batch, why: Mapping[int, Rejection]) -> 
     for i, rejection in why.items():
         more = {
             "reason": rejection.reason, "detail": rejection.detail, "input": batch.input,
-            "line": int(batch.line_numbers[i]), "offset": int(batch.offsets[i]),
+            "line": int(batch.lines.numbers[i]), "offset": int(batch.lines.offsets[i]),
         }  # fmt: skip
         lines[i] += b"," + orjson.dumps(more)[1:-1]
     return b"".join([line + b"}\n" for line in lines])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_lsh.documents.columns import Fields, Position
-from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, LineInput, check_packages
+from stream_lsh.embedded.inputs import LineInput, check_packages
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
 from stream_lsh.errors import InputError, UsageError
@@ -139,14 +139,12 @@ class FeedInput(LineInput):
             raise InputError(f"cannot write {self._feeds.log}: {error.strerror}.") from None
         super().check(columns=columns)
 
-    def lines(
-        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
-    ) -> Iterator[Lines]:
+    def lines(self, position: Position) -> Iterator[Lines]:
         log = FeedLog(self._feeds.log, versions=self._feeds.versions)
         try:
             rounds = self._feeds.rounds(log)
             for _ in rounds:
-                for lines in super().lines(position, max_bytes, max_documents):
+                for lines in super().lines(position):
                     position = lines.position
                     yield lines
         finally:
