@@ -97,21 +97,9 @@ class _Rows:
             texts, ends = self._texts([self._arrays[path] for path in fields.text_fields])
         else:
             self._left[:] = True
-        deleted: list[int] = []
-        read: dict[int, bytes] = {}
-        for i in self._left.nonzero()[0].tolist():
-            record = self._record(i)
-            ids[i], times[i], read[i] = record.id, record.time, record.text.encode()
-            if sources:
-                sources[i] = record.source
-            if scopes:
-                scopes[i] = record.within
-            if len(ranks):
-                ranks[i] = record.rank
-            if record.deleted:
-                deleted.append(i)
-        texts, ends = _replaced(texts, ends, read)
-        return Columns(ids, texts, ends, times, self._rejected, sources, scopes, deleted, [], ranks)
+        found = Columns(ids, texts, ends, times, self._rejected, sources, scopes, [], [], ranks)
+        found.put({i: self._record(i) for i in self._left.nonzero()[0].tolist()})
+        return found
 
     # -- whole arrays -------------------------------------------------------------------------------------------------
 
@@ -332,17 +320,3 @@ def _buffers(pa: Any, array: Any) -> tuple[bytes, NDArray[np.int64]]:
 def _parts(data: bytes, ends: NDArray[np.int64]) -> list[bytes]:
     bounds = ends.tolist()
     return [data[begin:end] for begin, end in pairwise(bounds)]
-
-
-def _replaced(texts: bytes, ends: NDArray[np.int64], read: Mapping[int, bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Texts with some of them replaced, by place in ascending order."""
-    if not read:
-        return texts, ends
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-    pieces, done = [], 0
-    for i, text in read.items():
-        pieces += [texts[done : int(starts[i])], text]
-        done = int(ends[i])
-    sizes = ends - starts
-    sizes[list(read)] = [len(text) for text in read.values()]
-    return b"".join([*pieces, texts[done:]]), np.cumsum(sizes)

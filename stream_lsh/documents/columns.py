@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.fields import LINE_ID, Fields
+from stream_lsh.documents.fields import LINE_ID, Fields, Record
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.hashing.siphash import siphash128
 
@@ -79,8 +79,41 @@ class Columns:
     stamped: list[int] = field(default_factory=list)
     ranks: NDArray[np.float64] = field(default_factory=lambda: NO_RANKS)
 
+    @classmethod
+    def of_records(
+        cls, records: Sequence[Record], rejected: dict[int, Rejection], fields: Fields, *, sources: bool
+    ) -> Columns:
+        """Documents that were read one by one. sources: whether there are any."""
+        texts, ends = joined([record.text for record in records])
+        return cls(
+            [record.id for record in records], texts, ends, np.array([record.time for record in records], np.int64),
+            rejected, [record.source for record in records] if sources else [],
+            [record.within for record in records] if fields.match_within else [],
+            [i for i, record in enumerate(records) if record.deleted], [],
+            np.array([record.rank for record in records]) if fields.rank_field is not None else NO_RANKS,
+        )  # fmt: skip
+
     def __len__(self) -> int:
         return len(self.ids)
+
+    def put(self, records: Mapping[int, Record]) -> None:
+        """Put documents that were read one by one in their places, which ascend."""
+        sizes, pieces, done = np.diff(self.ends, prepend=0), list[bytes](), 0
+        for i, record in records.items():
+            self.ids[i], self.times[i] = record.id, record.time
+            if self.sources:
+                self.sources[i] = record.source
+            if len(self.scopes):
+                self.scopes[i] = record.within
+            if len(self.ranks):
+                self.ranks[i] = record.rank
+            if record.deleted:
+                self.deleted.append(i)
+            text, end = record.text.encode("utf-8", "surrogatepass"), int(self.ends[i])
+            pieces += [self.texts[done : end - int(sizes[i])], text]
+            sizes[i], done = len(text), end
+        if records:
+            self.texts, self.ends = b"".join([*pieces, self.texts[done:]]), np.cumsum(sizes)
 
     def scope_hashes(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """uint64[n], the hashes of the scopes under a key uint64[2]; empty without `match_within`.

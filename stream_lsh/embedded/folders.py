@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import orjson
-
 from stream_lsh.documents.columns import LINE_ID, Fields, Position, Rejection
-from stream_lsh.documents.dead_letters import KEPT_BYTES
+from stream_lsh.documents.dead_letters import KEPT_BYTES, json_line
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineRange
 from stream_lsh.embedded.lines import Line, Lines
 from stream_lsh.errors import InputError, UsageError
@@ -151,12 +148,7 @@ class FolderInput(Input):
             text = data.removeprefix(_BOM).decode("utf-8")
         except UnicodeDecodeError as error:
             return data, size, Rejection("not_utf8", f"byte {error.start + 1} of the file {path} is not UTF-8")
-        document = {"id": path, "text": text}
-        try:
-            line = orjson.dumps(document)
-        except TypeError:  # a file name that is not UTF-8 has lone surrogates
-            line = json.dumps(document, separators=(",", ":")).encode("ascii")
-        return line, size, None
+        return json_line({"id": path, "text": text}), size, None
 
 
 def is_index(folder: Path) -> bool:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from urllib.parse import urlsplit
 
-import orjson
-
 from stream_lsh.documents.columns import Position, Rejection
-from stream_lsh.documents.dead_letters import KEPT_BYTES
+from stream_lsh.documents.dead_letters import KEPT_BYTES, json_line
 from stream_lsh.embedded.blocks import Blocks
 from stream_lsh.embedded.checksums import Checksums
 from stream_lsh.embedded.inputs import LineInput, check_packages
@@ -254,11 +251,7 @@ def _json_line(headers: dict[str, str], text: str) -> bytes:
     id = headers.get("warc-record-id", "").strip().strip("<>")
     cut = headers.get("warc-truncated")  # why the crawler has only the beginning
     fields = {"id": id, "url": url, "host": host, "time": time, "truncated": cut, "text": text}
-    document = {name: value for name, value in fields.items() if value or name == "text"}
-    try:
-        return orjson.dumps(document)
-    except TypeError:  # lone surrogates
-        return json.dumps(document, separators=(",", ":")).encode("ascii")
+    return json_line({name: value for name, value in fields.items() if value or name == "text"})
 
 
 def _rejected(reason: str, detail: str, found: bytes, size: int = 0) -> tuple[bytes, Rejection]:
