@@ -89,11 +89,7 @@ class Documents:
             return {**shown, "missing": "The index does not store texts of this kind."}
         one, two = (compared_part(self.index.settings, text) for text in (older.text, newer.text))
         spans = compare(self.index.signer, one, two).spans if self.compared else None
-        sides = [
-            {"text": text[:SHOWN_CHARACTERS], "cut": len(text) > SHOWN_CHARACTERS, "spans": None if spans is None
-             else [(a, min(b, SHOWN_CHARACTERS)) for a, b in spans[i] if a < SHOWN_CHARACTERS]}
-            for i, text in enumerate((one, two))
-        ]  # fmt: skip
+        sides = [side(text, None if spans is None else spans[i]) for i, text in enumerate((one, two))]
         return {**shown, "sides": sides}
 
     # -- below the threshold ------------------------------------------------------------------------------------------
@@ -165,6 +161,12 @@ class Documents:
                     shard, row, seq = (int(document[name]) for name in ("shard", "row", "seq"))
                     newer = Found(shard, row, seq, texts[i].decode("utf-8", "surrogatepass"))
                     yield newer, id_text(best.id), best.similarity
+
+
+def side(text: str, spans: Iterable[tuple[int, int]] | None) -> dict[str, Any]:
+    """The beginning of a text, as the report shows it. spans: what is marked in it."""
+    marked = None if spans is None else [(a, min(b, SHOWN_CHARACTERS)) for a, b in spans if a < SHOWN_CHARACTERS]
+    return {"text": text[:SHOWN_CHARACTERS], "cut": len(text) > SHOWN_CHARACTERS, "spans": marked}
 
 
 def plain(id: bytes) -> str | int | None:

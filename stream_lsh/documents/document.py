@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.fields import MAX_SOURCE_BYTES, Fields, Record, check_ink, id_text, set_text, within_text
+from stream_lsh.documents.fields import Fields, Record, check_ink, id_text, set_text, within_text
 from stream_lsh.documents.python_values import elements_of, unboxed
 from stream_lsh.documents.ranks import LOWEST, rank_of
 from stream_lsh.documents.refused import Refused, kind_of
@@ -140,9 +140,7 @@ def record_of(document: Document, fields: Fields) -> Record:
             time = milliseconds(document.time)
         except ValueError as error:
             raise Refused("bad_time", str(error), id) from None
-    source = b""
-    if document.source is not None and len(said := id_text(document.source)) <= MAX_SOURCE_BYTES:
-        source = said
+    source = b"" if document.source is None else fields.source_text(document.source)
     within = b"" if document.deleted else _within(document, fields.match_within, id)
     rank = LOWEST if fields.rank_field is None else rank_of(document.rank, fields.rank_order)
     return Record(id, text, time, source, within, document.deleted, rank)

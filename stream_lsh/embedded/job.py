@@ -231,12 +231,8 @@ class _Run:
         return *item, self._index.sign(item[1])
 
     def _loop(self, stage: Stage[_Item], check_signals: Callable[[], None]) -> None:
-        while True:
-            check_signals()
-            try:
-                item = stage.get(COMMIT_SECONDS / 2)
-            except StopIteration:
-                return
+        check_signals()
+        for item in stage.each(COMMIT_SECONDS / 2):
             if item is not None:
                 self._take(*item)
             now = time.monotonic()
@@ -246,6 +242,7 @@ class _Run:
             if now - self._shown >= PROGRESS_SECONDS and self._counts.documents:
                 self._shown = now
                 self._show()
+            check_signals()
 
     def _take(self, source: Source, batch: Batch, signed: SignedBatch) -> None:
         if self._current is not None and self._current is not source:
