@@ -64,8 +64,8 @@ class Documents:
                 seq = int(self.index.words(shard, row)[layout.SEQ].view(np.int64))
                 yield Found(shard, row, seq, self.text(shard, row) if self.texts else None)
 
-    def drops(self, drops: NDArray[np.void], strata: Iterable[int] = ()) -> list[dict[str, Any]]:
-        """Drops (rows of DOCUMENT) with what they were dropped for. strata: of each, if there are strata."""
+    def drops(self, drops: NDArray[np.void]) -> list[dict[str, Any]]:
+        """Drops (rows of DOCUMENT) with what they were dropped for."""
         places = list(zip(drops["shard"].tolist(), drops["row"].tolist(), strict=True))
         others = [self.index.first_of(*place) for place in places]
         known = dict(zip(others, self.of_ids(others), strict=True))
@@ -74,8 +74,6 @@ class Documents:
             newer = Found(shard, row, int(drop["seq"]), self.text(shard, row) if self.texts else None)
             pair = self.pair(newer, self.index.id_of(shard, row), known[other], other, float(drop["similarity"]))
             found.append({**pair, "kind": "exact_duplicate" if drop["kind"] == EXACT else "near_duplicate"})
-        for pair, stratum in zip(found, strata, strict=False):
-            pair["stratum"] = stratum
         return found
 
     def pair(self, newer: Found, id: bytes, older: Found | None, other: bytes, similarity: float) -> dict[str, Any]:

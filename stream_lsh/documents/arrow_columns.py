@@ -111,7 +111,7 @@ class _Rows:
         if not (types.is_string(kind) or types.is_large_string(kind)):
             self._left[:] = True
             return [b"null"] * self._n
-        data, ends = self._strings(array)
+        data, ends = _buffers(self._pa, self._checked(array))
         if self._cells:
             self._left |= np.diff(ends) == 0
         if _ESCAPED[np.frombuffer(data, np.uint8)].any():
@@ -139,9 +139,6 @@ class _Rows:
             if data[begin : min(end, begin + 64)].decode("utf-8", "ignore").strip() == "":
                 self._left[i] = not data[begin:end].decode("utf-8", "replace").strip()
         return data, ends[1:]
-
-    def _strings(self, array: Any) -> tuple[bytes, NDArray[np.int64]]:
-        return _buffers(self._pa, self._checked(array))
 
     def _checked(self, array: Any) -> Any:
         """An array of strings or bytes; its values that are not UTF-8 are left."""

@@ -98,6 +98,8 @@ class Columns:
 
     def put(self, records: Mapping[int, Record]) -> None:
         """Put documents that were read one by one in their places, which ascend."""
+        if not records:
+            return
         sizes, pieces, done = np.diff(self.ends, prepend=0), list[bytes](), 0
         for i, record in records.items():
             self.ids[i], self.times[i] = record.id, record.time
@@ -112,8 +114,7 @@ class Columns:
             text, end = record.text.encode("utf-8", "surrogatepass"), int(self.ends[i])
             pieces += [self.texts[done : end - int(sizes[i])], text]
             sizes[i], done = len(text), end
-        if records:
-            self.texts, self.ends = b"".join([*pieces, self.texts[done:]]), np.cumsum(sizes)
+        self.texts, self.ends = b"".join([*pieces, self.texts[done:]]), np.cumsum(sizes)
 
     def scope_hashes(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """uint64[n], the hashes of the scopes under a key uint64[2]; empty without `match_within`.

@@ -70,9 +70,9 @@ class Stage(Generic[A]):
             return None
         if isinstance(item, _End):
             self._queue.put(item)
-            if self._error is not None:
-                raise self._error
-            raise StopIteration
+            if self._error is None or self._stopped.is_set():
+                raise StopIteration
+            raise self._error
         return item
 
     def take(self, most: int) -> list[A]:

@@ -105,8 +105,13 @@ class Sink:
         if isinstance(output, TableOutput):
             assert isinstance(documents, Rows)
             output.write_rows(taken(documents.rows, kept))
-        else:
-            self.put("unique", kept_lines(documents, kept, removed))
+            return
+        parts, done = [], 0
+        for i, lines in groupby(removed, key=itemgetter(0)):
+            end = int(np.searchsorted(kept, i))
+            parts += [documents.raw_lines(kept[done:end]), *(line for _, line in lines)]
+            done = end
+        self.put("unique", b"".join([*parts, documents.raw_lines(kept[done:])]))
 
     def put(self, name: str, lines: bytes) -> None:
         """Write lines to an output, if there is one of that name."""
@@ -167,21 +172,6 @@ def _opened(target: Target, schema: Any, *, resuming: bool, indexed: bool) -> Ou
         if target.there is None
         else Output.resume(target.path, target.there)
     )
-
-
-def kept_lines(documents: Lines, kept: NDArray[np.int64], removed: Iterable[Removal]) -> bytes:
-    """The bytes of the kept documents, by place, and before them the lines of deleted and replaced versions."""
-    parts, done = [], 0
-    for i, lines in groupby(removed, key=itemgetter(0)):
-        end = int(np.searchsorted(kept, i))
-        parts += [documents.raw_lines(kept[done:end]), *(line for _, line in lines)]
-        done = end
-    return b"".join([*parts, documents.raw_lines(kept[done:])])
-
-
-def removal_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
-    """The lines of deleted and replaced versions."""
-    return b"".join([line for _, line in removals(judgement, place_of)])
 
 
 def removals(judgement: Judgement, place_of: PlaceOf) -> list[Removal]:
