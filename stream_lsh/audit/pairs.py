@@ -64,8 +64,8 @@ class Documents:
                 seq = int(self.index.words(shard, row)[layout.SEQ].view(np.int64))
                 yield Found(shard, row, seq, self.text(shard, row) if self.texts else None)
 
-    def drops(self, drops: NDArray[np.void], strata: Iterable[int] = ()) -> list[dict[str, Any]]:
-        """Drops (rows of DOCUMENT) with what they were dropped for. strata: of each, if there are strata."""
+    def drops(self, drops: NDArray[np.void]) -> list[dict[str, Any]]:
+        """Drops (rows of DOCUMENT) with what they were dropped for."""
         places = list(zip(drops["shard"].tolist(), drops["row"].tolist(), strict=True))
         others = [self.index.first_of(*place) for place in places]
         known = dict(zip(others, self.of_ids(others), strict=True))
@@ -74,8 +74,6 @@ class Documents:
             newer = Found(shard, row, int(drop["seq"]), self.text(shard, row) if self.texts else None)
             pair = self.pair(newer, self.index.id_of(shard, row), known[other], other, float(drop["similarity"]))
             found.append({**pair, "kind": "exact_duplicate" if drop["kind"] == EXACT else "near_duplicate"})
-        for pair, stratum in zip(found, strata, strict=False):
-            pair["stratum"] = stratum
         return found
 
     def pair(self, newer: Found, id: bytes, older: Found | None, other: bytes, similarity: float) -> dict[str, Any]:
@@ -89,11 +87,7 @@ class Documents:
             return {**shown, "missing": "The index does not store texts of this kind."}
         one, two = (compared_part(self.index.settings, text) for text in (older.text, newer.text))
         spans = compare(self.index.signer, one, two).spans if self.compared else None
-        sides = [
-            {"text": text[:SHOWN_CHARACTERS], "cut": len(text) > SHOWN_CHARACTERS, "spans": None if spans is None
-             else [(a, min(b, SHOWN_CHARACTERS)) for a, b in spans[i] if a < SHOWN_CHARACTERS]}
-            for i, text in enumerate((one, two))
-        ]  # fmt: skip
+        sides = [side(text, None if spans is None else spans[i]) for i, text in enumerate((one, two))]
         return {**shown, "sides": sides}
 
     # -- below the threshold ------------------------------------------------------------------------------------------
@@ -165,6 +159,12 @@ class Documents:
                     shard, row, seq = (int(document[name]) for name in ("shard", "row", "seq"))
                     newer = Found(shard, row, seq, texts[i].decode("utf-8", "surrogatepass"))
                     yield newer, id_text(best.id), best.similarity
+
+
+def side(text: str, spans: Iterable[tuple[int, int]] | None) -> dict[str, Any]:
+    """The beginning of a text, as the report shows it. spans: what is marked in it."""
+    marked = None if spans is None else [(a, min(b, SHOWN_CHARACTERS)) for a, b in spans if a < SHOWN_CHARACTERS]
+    return {"text": text[:SHOWN_CHARACTERS], "cut": len(text) > SHOWN_CHARACTERS, "spans": marked}
 
 
 def plain(id: bytes) -> str | int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,11 @@ def _report(index: Index, sample: int, labels: Labels, compared: Mapping[str, in
     rows = read_rows(index, sample, labels)
     groups = read_groups(index.store, rows.states)
     documents, settings = Documents(index), index.settings
-    drawn = [stratum.documents for stratum in rows.strata]
     samples = [
-        pair for number, drops in enumerate(drawn) for pair in documents.drops(drops, [number] * len(drops))
+        [{**pair, "stratum": number} for pair in documents.drops(stratum.documents)]
+        for number, stratum in enumerate(rows.strata)
     ]  # fmt: skip
+    mixed = [pair for turn in zip_longest(*samples) for pair in turn if pair is not None]  # each stratum comes early
     why = documents.why_not_below
     lower, just_below = ([], []) if why else documents.below(rows.kept.documents)
     wrong = wrong_drops(index, rows, labels)
@@ -82,18 +84,8 @@ def _report(index: Index, sample: int, labels: Labels, compared: Mapping[str, in
         },
         "not_compared": compared,
         "wrong_drops": wrong,
-        "pairs": {"above": documents.drops(rows.borderline.documents), "below": just_below, "sample": _mixed(samples)},
+        "pairs": {"above": documents.drops(rows.borderline.documents), "below": just_below, "sample": mixed},
     }  # fmt: skip
-
-
-def _mixed(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The sample in an order in which each stratum comes early."""
-    seen: dict[int, int] = {}
-    places = []
-    for pair in samples:
-        places.append((seen.setdefault(pair["stratum"], 0), pair["stratum"]))
-        seen[pair["stratum"]] += 1
-    return [pair for _, pair in sorted(zip(places, samples, strict=True), key=lambda item: item[0])]
 
 
 def _figures(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_lsh.audit.groups import Groups, drops_of, leading
-from stream_lsh.audit.pairs import SHOWN_CHARACTERS, Documents, Found, plain
+from stream_lsh.audit.pairs import Documents, Found, plain, side
 from stream_lsh.embedded.group_store import row
 from stream_lsh.serve.comparing import compared_part, spans_of
 
@@ -62,12 +62,10 @@ def _shared(documents: Documents, first: Found, members: list[Found]) -> dict[st
     common, total = (int(values.sum()) for values in (counts[counts >= MOST * len(sets)], counts))
     alone = [np.setdiff1d(one, shared, assume_unique=True) for one in sets]
     still = sum(_similarity(settings.measure, alone[0], one) >= settings.least for one in alone[1:])
-    text = texts[0]
-    spans = spans_of(signer, text, set(shared.tolist()))
+    spans = spans_of(signer, texts[0], set(shared.tolist()))
     return {
         "sampled": len(members), "shared_share": common / total if total else 0.0, "similar_without": still,
-        "text": text[:SHOWN_CHARACTERS], "cut": len(text) > SHOWN_CHARACTERS,
-        "spans": [(a, min(b, SHOWN_CHARACTERS)) for a, b in spans if a < SHOWN_CHARACTERS],
+        **side(texts[0], spans),
     }  # fmt: skip
 
 

@@ -29,6 +29,14 @@ class Copy:
     added: int = 0  # paragraphs that later versions have added
 
 
+def printed(
+    story: Story, outlet: Outlet, number: int, parent: str | None = None, added: int = 0, note: str = ""
+) -> Copy:
+    """The copy of a story by the outlet that wrote it. added: of its extras. note: below the text."""
+    below = [line for line in (note, outlet.credit) if line]
+    return Copy(story, story.title(), [*story.body(added), *below], outlet, number, parent, added=added)
+
+
 class Newsroom:
     """Numbers the copies of each outlet, and makes documents of them."""
 
@@ -69,12 +77,11 @@ def _made_from(copy: Copy, title: str, paragraphs: list[str], outlet: Outlet | N
 
 
 def _new_version(copy: Copy, story: Story, added: int, note: str = "") -> Copy:
-    paragraphs = [*story.body(added), *([note] if note else []), *([copy.outlet.credit] if copy.outlet.credit else [])]
-    return Copy(story, story.title(), paragraphs, copy.outlet, copy.number, copy.id, added=added)
+    return printed(story, copy.outlet, copy.number, copy.id, added, note)
 
 
 def _elsewhere(random: Random, copy: Copy) -> Outlet:
-    known = outlets.ENGLISH if copy.outlet.language == "en" else outlets.OTHERS
+    known = (*outlets.ENGLISH, *outlets.OTHERS)
     return random.choice(
         [outlet for outlet in known if outlet.language == copy.outlet.language and outlet is not copy.outlet]
     )

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from stream_lsh.demo import desks, edits, outlets
-from stream_lsh.demo.edits import Copy, Newsroom
+from stream_lsh.demo.edits import Copy, Newsroom, printed
 from stream_lsh.demo.story import Desk, write
 
 # What is in a feed, as parts of a thousand; the rest are stories of their own.
@@ -176,13 +176,12 @@ class _Newsroom(Newsroom):
             desk = random.choice(desks.ENGLISH)
             outlet = outlets.AGENCY if random.random() < 0.5 else random.choice(outlets.ENGLISH)
         story = write(random, desk, random.choice(desk.topics))
-        credit = [outlet.credit] if outlet.credit else []
-        return Copy(story, story.title(), [*story.body(), *credit], outlet, self.stories)
+        return printed(story, outlet, self.stories)
 
     def _notice(self) -> Copy:
         self.stories += 1
         story = write(self.random, desks.NOTICES, self.random.choice(desks.NOTICES.topics))
-        return Copy(story, story.title(), story.body(), outlets.COUNTY, self.stories)
+        return printed(story, outlets.COUNTY, self.stories)
 
     def _broken(self, near: Entry) -> Entry:
         """One kind of damage after the other: cut off, no text, empty text, a wrong type, bytes that are not UTF-8."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -40,7 +41,7 @@ class Flow:
         connection, sent = http.client.HTTPConnection(self._place, timeout=60), 0.0
         while not self._stop.wait(1 / TICKS):
             before, sent = int(sent), sent + self._rate / TICKS
-            body = b"".join(self._next(int(sent) - before))
+            body = b"".join(islice(self._lines, int(sent) - before))
             if not body:
                 if sent >= 1:
                     return
@@ -50,13 +51,6 @@ class Flow:
                 connection.getresponse().read()
             except (OSError, http.client.HTTPException):  # the service ends
                 return
-
-    def _next(self, count: int) -> Iterator[bytes]:
-        for _ in range(count):
-            line = next(self._lines, None)
-            if line is None:
-                return
-            yield line
 
     def stop(self) -> None:
         """Send nothing more."""

@@ -13,7 +13,7 @@ from random import Random
 
 from stream_lsh.demo import desks, edits, outlets
 from stream_lsh.demo.desks import TOWNS
-from stream_lsh.demo.edits import Copy, Newsroom
+from stream_lsh.demo.edits import Copy, Newsroom, printed
 from stream_lsh.demo.feed import LEAST, Entry, Feed
 from stream_lsh.demo.outlets import Outlet
 from stream_lsh.demo.story import Desk, Fact, Story, Topic, find_fact, slots, write
@@ -234,8 +234,7 @@ class _Newsroom(Newsroom):
             known = self.papers if desk.language == "en" else outlets.OTHERS
             outlet = random.choice([one for one in known if one.language == desk.language])
             story = write(random, desk, random.choice(desk.topics))
-        credit = [outlet.credit] if outlet.credit else []
-        return Copy(story, story.title(), [*story.body(), *credit], outlet, article.story)
+        return printed(story, outlet, article.story)
 
 
 def _paper(town: str, name: str) -> Outlet:

@@ -97,21 +97,9 @@ class _Rows:
             texts, ends = self._texts([self._arrays[path] for path in fields.text_fields])
         else:
             self._left[:] = True
-        deleted: list[int] = []
-        read: dict[int, bytes] = {}
-        for i in self._left.nonzero()[0].tolist():
-            record = self._record(i)
-            ids[i], times[i], read[i] = record.id, record.time, record.text.encode()
-            if sources:
-                sources[i] = record.source
-            if scopes:
-                scopes[i] = record.within
-            if len(ranks):
-                ranks[i] = record.rank
-            if record.deleted:
-                deleted.append(i)
-        texts, ends = _replaced(texts, ends, read)
-        return Columns(ids, texts, ends, times, self._rejected, sources, scopes, deleted, [], ranks)
+        found = Columns(ids, texts, ends, times, self._rejected, sources, scopes, [], [], ranks)
+        found.put({i: self._record(i) for i in self._left.nonzero()[0].tolist()})
+        return found
 
     # -- whole arrays -------------------------------------------------------------------------------------------------
 
@@ -123,7 +111,7 @@ class _Rows:
         if not (types.is_string(kind) or types.is_large_string(kind)):
             self._left[:] = True
             return [b"null"] * self._n
-        data, ends = self._strings(array)
+        data, ends = _buffers(self._pa, self._checked(array))
         if self._cells:
             self._left |= np.diff(ends) == 0
         if _ESCAPED[np.frombuffer(data, np.uint8)].any():
@@ -151,9 +139,6 @@ class _Rows:
             if data[begin : min(end, begin + 64)].decode("utf-8", "ignore").strip() == "":
                 self._left[i] = not data[begin:end].decode("utf-8", "replace").strip()
         return data, ends[1:]
-
-    def _strings(self, array: Any) -> tuple[bytes, NDArray[np.int64]]:
-        return _buffers(self._pa, self._checked(array))
 
     def _checked(self, array: Any) -> Any:
         """An array of strings or bytes; its values that are not UTF-8 are left."""
@@ -332,17 +317,3 @@ def _buffers(pa: Any, array: Any) -> tuple[bytes, NDArray[np.int64]]:
 def _parts(data: bytes, ends: NDArray[np.int64]) -> list[bytes]:
     bounds = ends.tolist()
     return [data[begin:end] for begin, end in pairwise(bounds)]
-
-
-def _replaced(texts: bytes, ends: NDArray[np.int64], read: Mapping[int, bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Texts with some of them replaced, by place in ascending order."""
-    if not read:
-        return texts, ends
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-    pieces, done = [], 0
-    for i, text in read.items():
-        pieces += [texts[done : int(starts[i])], text]
-        done = int(ends[i])
-    sizes = ends - starts
-    sizes[list(read)] = [len(text) for text in read.values()]
-    return b"".join([*pieces, texts[done:]]), np.cumsum(sizes)

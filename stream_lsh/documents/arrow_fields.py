@@ -46,7 +46,7 @@ def check_columns(schema: Any, fields: Fields, title: str, *, cells: bool = Fals
         if names.count(name) > 1:
             raise InputError(f'{title} has two columns named "{name}": rename one of them.')
     for role, path, wanted in _roles(fields):
-        kind = _type_at(schema, path)
+        _, kind = _field_at(schema, path)
         if kind is None:
             setting = role.replace(" ", "_")
             shown = ", ".join(names[:SHOWN_COLUMNS]) + (", ..." if len(names) > SHOWN_COLUMNS else "")
@@ -109,34 +109,27 @@ def _fits(types: Any, kind: Any, role: str, cells: bool) -> bool:
     )  # fmt: skip
 
 
-def _type_at(schema: Any, path: str) -> Any:
-    """The type at a dotted path; None if there is none. `schema` is one, or a struct. See `fields._resolve`."""
+def _field_at(schema: Any, path: str) -> tuple[list[int], Any]:
+    """The places that lead to a dotted path, and the type there, None if there is none. `schema` is one, or a struct.
+    See `fields._resolve`."""
     at = len(path)
     while at >= 0:
         found = schema.get_field_index(path[:at])
         if found >= 0:
             kind = schema.field(found).type
             if at == len(path):
-                return kind
-            inner = _type_at(kind, path[at + 1 :]) if pyarrow().types.is_struct(kind) else None
+                return [found], kind
+            inside, inner = _field_at(kind, path[at + 1 :]) if pyarrow().types.is_struct(kind) else ([], None)
             if inner is not None:
-                return inner
+                return [found, *inside], inner
         at = path.rfind(".", 0, at)
-    return None
+    return [], None
 
 
 def _column_at(pa: Any, rows: Any, path: str) -> Any:
-    """The column at a dotted path that `_type_at` has found, from a record batch or an array of structs."""
-    at, schema = len(path), rows.schema if isinstance(rows, pa.RecordBatch) else rows.type
-    while True:
-        found = schema.get_field_index(path[:at])
-        if found >= 0:
-            array = rows.column(found) if isinstance(rows, pa.RecordBatch) else pa.compute.struct_field(rows, found)
-            if at == len(path):
-                return array
-            if pa.types.is_struct(array.type) and _type_at(array.type, path[at + 1 :]) is not None:
-                return _column_at(pa, array, path[at + 1 :])
-        at = path.rfind(".", 0, at)
+    """The column at a dotted path, which a record batch has."""
+    (first, *inside), _ = _field_at(rows.schema, path)
+    return pa.compute.struct_field(rows.column(first), inside) if inside else rows.column(first)
 
 
 def _plain_type(pa: Any, kind: Any) -> Any:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
-from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection, joined
+from stream_lsh.documents.columns import Columns, Rejection
 from stream_lsh.documents.document import Document, record_of
 from stream_lsh.documents.engine_errors import rejection_of
 from stream_lsh.documents.fields import LINE_ID, Fields, Record
@@ -91,14 +89,8 @@ class Builder:
 
     def columns(self) -> Columns:
         """The documents added."""
-        columns = zip(*self._records, strict=True) if self._records else ((),) * len(Record._fields)
-        ids, texts, times, sources, scopes, deleted, ranks = map(list, columns)
-        together, ends = joined(texts)
-        return Columns(
-            ids, together, ends, np.array(times, np.int64), self._rejected, sources if any(sources) else [],
-            scopes if self._fields.match_within else [], [i for i, gone in enumerate(deleted) if gone], [],
-            np.array(ranks, np.float64) if self._fields.rank_field is not None else NO_RANKS,
-        )  # fmt: skip
+        sources = any(record.source for record in self._records)
+        return Columns.of_records(self._records, self._rejected, self._fields, sources=sources)
 
 
 def _has_surrogate(said: bytes) -> bool:

@@ -9,20 +9,17 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.dead_letters import dead_letter
-from stream_lsh.documents.fields import LINE_ID, Fields
+from stream_lsh.documents.fields import LINE_ID, Fields, Record
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.hashing.siphash import siphash128
 
 __all__ = [
     "LINE_ID",
     "NO_TIME",
-    "Batch",
     "Columns",
     "Fields",
     "Position",
     "Rejection",
-    "dead_letter",
 ]
 
 
@@ -82,8 +79,42 @@ class Columns:
     stamped: list[int] = field(default_factory=list)
     ranks: NDArray[np.float64] = field(default_factory=lambda: NO_RANKS)
 
+    @classmethod
+    def of_records(
+        cls, records: Sequence[Record], rejected: dict[int, Rejection], fields: Fields, *, sources: bool
+    ) -> Columns:
+        """Documents that were read one by one. sources: whether there are any."""
+        texts, ends = joined([record.text for record in records])
+        return cls(
+            [record.id for record in records], texts, ends, np.array([record.time for record in records], np.int64),
+            rejected, [record.source for record in records] if sources else [],
+            [record.within for record in records] if fields.match_within else [],
+            [i for i, record in enumerate(records) if record.deleted], [],
+            np.array([record.rank for record in records]) if fields.rank_field is not None else NO_RANKS,
+        )  # fmt: skip
+
     def __len__(self) -> int:
         return len(self.ids)
+
+    def put(self, records: Mapping[int, Record]) -> None:
+        """Put documents that were read one by one in their places, which ascend."""
+        if not records:
+            return
+        sizes, pieces, done = np.diff(self.ends, prepend=0), list[bytes](), 0
+        for i, record in records.items():
+            self.ids[i], self.times[i] = record.id, record.time
+            if self.sources:
+                self.sources[i] = record.source
+            if len(self.scopes):
+                self.scopes[i] = record.within
+            if len(self.ranks):
+                self.ranks[i] = record.rank
+            if record.deleted:
+                self.deleted.append(i)
+            text, end = record.text.encode("utf-8", "surrogatepass"), int(self.ends[i])
+            pieces += [self.texts[done : end - int(sizes[i])], text]
+            sizes[i], done = len(text), end
+        self.texts, self.ends = b"".join([*pieces, self.texts[done:]]), np.cumsum(sizes)
 
     def scope_hashes(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """uint64[n], the hashes of the scopes under a key uint64[2]; empty without `match_within`.
@@ -131,53 +162,6 @@ class Columns:
             self, texts=b"".join(texts), ends=np.cumsum(list(map(len, texts)), dtype=np.int64),
             rejected={**self.rejected, **found}, deleted=[i for i in self.deleted if i not in found],
         )  # fmt: skip
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Batch(Columns):
-    """Documents of an input.
-
-    Document i is data[line_starts[i]:line_ends[i]], without its newline. It is line line_numbers[i] (from 1), and
-    begins at byte offsets[i] of the uncompressed input. position: behind the batch.
-    """
-
-    data: bytes
-    line_starts: NDArray[np.int64]
-    line_ends: NDArray[np.int64]
-    input: str
-    line_numbers: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    position: Position
-
-    def raw(self, i: int) -> bytes:
-        """The bytes of document i; the beginning, if it was too large."""
-        return self.data[int(self.line_starts[i]) : int(self.line_ends[i])]
-
-    def raw_lines(self, at: NDArray[np.int64]) -> bytes:
-        """The bytes of some documents, by place, each with a newline."""
-        return raw_lines(self.data, self.line_starts, self.line_ends, at)
-
-    def dead_letter(self, i: int, rejection: Rejection | None = None) -> bytes:
-        """The dead letter of document i, one line. rejection: a reason found after parsing."""
-        why = rejection or self.rejected[i]
-        return dead_letter(
-            why.reason, why.detail, self.input, int(self.line_numbers[i]), int(self.offsets[i]), self.raw(i), why.size
-        )
-
-
-def raw_lines(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], at: NDArray[np.int64]) -> bytes:
-    """The lines data[starts[i]:ends[i]] at some places, each with a newline. Neighbours are copied in one piece."""
-    if not len(at):
-        return b""
-    starts, ends = starts[at], ends[at]
-    breaks = np.flatnonzero(starts[1:] != ends[:-1] + 1) + 1
-    firsts = starts[np.concatenate(([0], breaks))].tolist()
-    lasts = ends[np.concatenate((breaks - 1, [len(at) - 1]))].tolist()
-    view = memoryview(data)
-    parts: list[bytes | memoryview] = []
-    for first, last in zip(firsts, lasts, strict=True):
-        parts += [view[first:last], b"\n"]
-    return b"".join(parts)
 
 
 def joined(texts: list[str]) -> tuple[bytes, NDArray[np.int64]]:

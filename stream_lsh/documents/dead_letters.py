@@ -35,7 +35,12 @@ def dead_letter(
     if size is not None:
         letter["truncated"] = True
         letter["size"] = size
+    return json_line(letter) + b"\n"
+
+
+def json_line(value: dict[str, object]) -> bytes:
+    """An object as JSON. Lone surrogates, which a file name that is not UTF-8 has, are escaped."""
     try:
-        return orjson.dumps(letter, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # a file name that is not UTF-8 has lone surrogates
-        return json.dumps(letter, separators=(",", ":")).encode("ascii") + b"\n"
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value, separators=(",", ":")).encode("ascii")

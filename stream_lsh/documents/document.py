@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.fields import MAX_SOURCE_BYTES, Fields, Record, check_ink, id_text, set_text, within_text
+from stream_lsh.documents.fields import Fields, Record, check_ink, id_text, set_text, within_text
 from stream_lsh.documents.python_values import elements_of, unboxed
 from stream_lsh.documents.ranks import LOWEST, rank_of
 from stream_lsh.documents.refused import Refused, kind_of
@@ -101,24 +101,17 @@ def _check(name: str, value: object, allowed: bool, wanted: str) -> None:
         raise TypeError(f"the {'bit vector' if name == 'bits' else name} is {kind_of(value)}, not {wanted}")
 
 
-def _is_time(value: object) -> bool:
+def _is(value: object, *kinds: type) -> bool:
     plain = unboxed(value)
-    numbers = isinstance(plain, (int, float)) and not isinstance(plain, bool)
-    return numbers or isinstance(plain, (str, date)) or type(plain).__name__ == "datetime64"
+    return isinstance(plain, kinds) and not isinstance(plain, bool)
+
+
+def _is_time(value: object) -> bool:
+    return _is(value, int, float, str, date) or type(unboxed(value)).__name__ == "datetime64"
 
 
 def _is_vector(value: object) -> bool:
     return isinstance(value, str) or (elements_of(value) is not None and not isinstance(value, Set))
-
-
-def _is_bits(value: object) -> bool:
-    plain = unboxed(value)
-    return isinstance(plain, (str, bytes, bytearray, int)) and not isinstance(plain, bool)
-
-
-def _is_source(value: object) -> bool:
-    plain = unboxed(value)
-    return isinstance(plain, (str, int)) and not isinstance(plain, bool)
 
 
 _CHECKED = (
@@ -126,8 +119,8 @@ _CHECKED = (
     ("time", _is_time, "a number, an ISO 8601 string, a datetime or a datetime64"),
     ("within", lambda value: isinstance(value, Mapping), "a mapping of values by field"),
     ("vector", _is_vector, "a list of numbers or their base64"),
-    ("bits", _is_bits, "hexadecimal, base64, bytes or an integer"),
-    ("source", _is_source, "a string or an integer"),
+    ("bits", lambda value: _is(value, str, bytes, bytearray, int), "hexadecimal, base64, bytes or an integer"),
+    ("source", lambda value: _is(value, str, int), "a string or an integer"),
     ("rank", lambda value: isinstance(unboxed(value), (int, float, str)), "a number or a string"),
 )
 """Optional attributes: the check of their values, and the name of these for messages."""
@@ -147,9 +140,7 @@ def record_of(document: Document, fields: Fields) -> Record:
             time = milliseconds(document.time)
         except ValueError as error:
             raise Refused("bad_time", str(error), id) from None
-    source = b""
-    if document.source is not None and len(said := id_text(document.source)) <= MAX_SOURCE_BYTES:
-        source = said
+    source = b"" if document.source is None else fields.source_text(document.source)
     within = b"" if document.deleted else _within(document, fields.match_within, id)
     rank = LOWEST if fields.rank_field is None else rank_of(document.rank, fields.rank_order)
     return Record(id, text, time, source, within, document.deleted, rank)

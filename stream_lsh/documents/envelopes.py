@@ -181,7 +181,9 @@ class _Events(NamedTuple):
             raise Refused(BAD_EVENT, "the record is a batch of CloudEvents, which Kafka's binding does not have")
         line = self._line(i)
         if f"{ATTRIBUTE}specversion" in given and not content.startswith(STRUCTURED):
-            event: dict[str, Any] = {name[len(ATTRIBUTE) :]: _text(name, given[name]) for name in given if _is(name)}
+            event: dict[str, Any] = {
+                name[len(ATTRIBUTE) :]: _text(name, given[name]) for name in given if name.startswith(ATTRIBUTE)
+            }
             _check(event)
             if content and not _is_json(content.decode("latin-1")):
                 return self._document(event, _text("value", line))
@@ -277,10 +279,6 @@ def _data(event: Mapping[str, Any]) -> object:
 def _is_json(content: str) -> bool:
     kind = content.split(";")[0].strip().lower()
     return kind.endswith(("/json", "+json"))
-
-
-def _is(header: str) -> bool:
-    return header.startswith(ATTRIBUTE)
 
 
 def _text(name: str, value: bytes | None) -> str:

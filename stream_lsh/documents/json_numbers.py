@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.json_scan import Bytes, Ints
+from stream_lsh.documents.json_scan import Bytes, Ints, skip_space
 from stream_lsh.hashing.bits import float_of, multiply_high
 from stream_lsh.hashing.kernels import njit
 
@@ -81,23 +81,16 @@ def _number(digits, exponent):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _space(data, at, end):  # type: ignore[no-untyped-def]
-    while at < end and (data[at] == 32 or data[at] == 9 or data[at] == 13 or data[at] == 10):
-        at += 1
-    return at
-
-
-@njit
 def _list(data, at, end, out):  # type: ignore[no-untyped-def]
     """Read the list data[at:] into `out`, which it must fill. Returns where it ends, 0 if it is left to the slow
     reader."""
     at += 1
     for i in range(len(out)):
-        at = _space(data, at, end)
+        at = skip_space(data, at, end)
         if i > 0:
             if at >= end or data[at] != 44:
                 return 0
-            at = _space(data, at + 1, end)
+            at = skip_space(data, at + 1, end)
         negative = at < end and data[at] == 45
         at += negative
         digits, count, behind, exponent, first = np.uint64(0), 0, 0, 0, at
@@ -128,7 +121,7 @@ def _list(data, at, end, out):  # type: ignore[no-untyped-def]
         if not np.isfinite(number):
             return 0
         out[i] = -number if negative else number
-    at = _space(data, at, end)
+    at = skip_space(data, at, end)
     return at + 1 if at < end and data[at] == 93 else 0
 
 

@@ -29,7 +29,8 @@ _KEY, _FIRST_KEY, _VALUE, _FIRST_VALUE, _NEXT = 0, 1, 2, 3, 4
 
 
 @njit
-def _skip_space(data: Bytes, at: int, end: int) -> int:
+def skip_space(data: Bytes, at: int, end: int) -> int:
+    """The next place from `at` on that has no white space of JSON, or the end."""
     while at < end and (data[at] == 32 or data[at] == 9 or data[at] == 13 or data[at] == 10):
         at += 1
     return at
@@ -209,7 +210,7 @@ def _scan_line(
     data: Bytes, at: int, end: int, names: Bytes, name_ends: Ints, spans: Ints, kinds: Bytes, keys: Ints, stack: Ints
 ) -> bool:
     """Whether the line is one JSON object by every rule. Fills `spans` and `kinds` of its wanted top-level fields."""
-    at = _skip_space(data, at, end)
+    at = skip_space(data, at, end)
     if at >= end or data[at] != 123:
         return False
     at += 1
@@ -218,7 +219,7 @@ def _scan_line(
     stack[0] = 0
     state, field, open_field = _FIRST_KEY, -1, -1
     while True:
-        at = _skip_space(data, at, end)
+        at = skip_space(data, at, end)
         if at >= end:
             return False
         byte = data[at]
@@ -244,7 +245,7 @@ def _scan_line(
                 keys[top] = digest
                 top += 1
                 field = _field(data, start, at - 1, names, name_ends) if depth == 0 else -1
-                at = _skip_space(data, at, end)
+                at = skip_space(data, at, end)
                 if at >= end or data[at] != 58:
                     return False
                 at += 1
@@ -260,7 +261,7 @@ def _scan_line(
                 return False
             at += 1
             if depth == 0:
-                return bool(_skip_space(data, at, end) == end)
+                return bool(skip_space(data, at, end) == end)
             if base >= 0:
                 top = base
             depth -= 1

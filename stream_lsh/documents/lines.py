@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection, joined
+from stream_lsh.documents.columns import NO_RANKS, Columns, Rejection
 from stream_lsh.documents.engine_errors import isolating
 from stream_lsh.documents.envelopes import Headers, unwrapped
 from stream_lsh.documents.fields import (
@@ -169,7 +169,6 @@ class _Parsed:
     spans: NDArray[np.int64]
     kinds: NDArray[np.uint8]
     status: NDArray[np.uint8]
-    deleted: list[int] = field(default_factory=list)
 
     def flat(self, plan: _Plan) -> Columns:
         """Columns from the kernels' results, and from the slow reader for what they left."""
@@ -194,22 +193,9 @@ class _Parsed:
             ids = list(self.line_ids)
         sources = self._flat_sources(spans[:, plan.source], kinds[:, plan.source]) if plan.source >= 0 else []
         ranks = self._flat_ranks(plan.rank) if plan.rank >= 0 else NO_RANKS
-        texts = out[:size].tobytes()
-        left = np.flatnonzero(status == LEFT).tolist()
-        if left:
-            read: dict[int, bytes] = {}
-            for i in left:
-                record = self._slowly(i)
-                ids[i], times[i] = record.id, record.time
-                read[i] = record.text.encode("utf-8", "surrogatepass")
-                if sources:
-                    sources[i] = record.source
-                if within:
-                    within[i] = record.within
-                if len(ranks):
-                    ranks[i] = record.rank
-            texts, text_ends = _insert(texts, text_ends, read)
-        return Columns(ids, texts, text_ends, times, self.rejected, sources, within, self.deleted, [], ranks)
+        found = Columns(ids, out[:size].tobytes(), text_ends, times, self.rejected, sources, within, [], [], ranks)
+        found.put({i: self._slowly(i) for i in np.flatnonzero(status == LEFT).tolist()})
+        return found
 
     def _flat_within(self, plan: _Plan) -> list[bytes]:
         """The scopes, as `within_text` has them. Lines with an invalid value are left."""
@@ -293,21 +279,11 @@ class _Parsed:
                     document[fields.item.name] = vector.numbers  # type: ignore[union-attr]
                 if fields.rounded(document):
                     raise Refused("", "")
-                record = fields.extract(document, line_ids[i] if line_ids else None)
+                records.append(fields.extract(document, line_ids[i] if line_ids else None))
             except (Refused, orjson.JSONDecodeError):
                 # orjson reads integers beyond 64 bits as floats and refuses lone surrogates: the slow reader decides.
                 records.append(self._slowly(i))
-                continue
-            records.append(record)
-            if record.deleted:
-                self.deleted.append(i)
-        texts, ends = joined([record.text for record in records])
-        times = np.array([record.time for record in records], np.int64)
-        sources = [record.source for record in records] if fields.source_field is not None else []
-        scopes = [record.within for record in records] if fields.match_within else []
-        ids = [record.id for record in records]
-        ranks = np.array([record.rank for record in records]) if fields.rank_field is not None else NO_RANKS
-        return Columns(ids, texts, ends, times, self.rejected, sources, scopes, self.deleted, [], ranks)
+        return Columns.of_records(records, self.rejected, fields, sources=fields.source_field is not None)
 
     def _slowly(self, i: int) -> Record:
         """Line i, read by the slow reader, which decides what is rejected, and why."""
@@ -315,13 +291,10 @@ class _Parsed:
         if i in self.rejected:
             return Record(line_id or b"null", "", NO_TIME)
         try:
-            record = self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
+            return self._read(self.data[int(self.starts[i]) : int(self.ends[i])], line_id)
         except Refused as refused:
             self.rejected[i] = Rejection(refused.reason, refused.detail)
             return Record(line_id or refused.id, "", NO_TIME)
-        if record.deleted:
-            self.deleted.append(i)
-        return record
 
     def _read(self, line: bytes, line_id: bytes | None) -> Record:
         if len(line) > self.fields.max_document_bytes:
@@ -346,20 +319,6 @@ def _make_canonical(strings: list[bytes], which: NDArray[np.bool_]) -> None:
             strings[i] = json_text(orjson.loads(strings[i]))
         except orjson.JSONDecodeError:
             strings[i] = json.dumps(json.loads(strings[i])).encode("ascii")
-
-
-def _insert(texts: bytes, ends: NDArray[np.int64], read: dict[int, bytes]) -> tuple[bytes, NDArray[np.int64]]:
-    """Insert the texts of `read` where `texts` has empty ones."""
-    lengths = np.diff(ends, prepend=0)
-    pieces: list[bytes] = []
-    done = 0
-    for i, text in sorted(read.items()):
-        end = int(ends[i])
-        pieces += (texts[done:end], text)
-        lengths[i] = len(text)
-        done = end
-    pieces.append(texts[done:])
-    return b"".join(pieces), np.cumsum(lengths)
 
 
 def _milliseconds_of(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -24,20 +24,10 @@ class Refused(Exception):
 
 def kind_of(value: object) -> str:
     """The JSON name of a value's type, with its article."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, str):
-        return "a string"
-    if isinstance(value, int):
-        return "an integer"
-    if isinstance(value, float):
-        return "a number with a fraction"
-    if isinstance(value, (bytes, bytearray)):
-        return "bytes"
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, Sequence):
-        return "a list"
-    return f"of the type {type(value).__name__}"
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), f"of the type {type(value).__name__}")
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (type(None), "null"), (bool, "a boolean"), (str, "a string"), (int, "an integer"),
+    (float, "a number with a fraction"), ((bytes, bytearray), "bytes"), (dict, "an object"), (Sequence, "a list"),
+)  # fmt: skip

@@ -13,7 +13,6 @@ from stream_lsh.alerts.watch import Seen, Watch
 from stream_lsh.embedded.groups import Groups, chosen
 from stream_lsh.embedded.report import Alerted
 from stream_lsh.errors import UsageError
-from stream_lsh.index.index import Index
 from stream_lsh.index.store.rocksdb import Store
 from stream_lsh.judging.events import Events
 from stream_lsh.judging.verdicts import Judgement, Kind
@@ -68,16 +67,6 @@ class Alerts:
     def counts(self) -> Alerted:
         """The counts of this run."""
         return Alerted(self._alerts, self._watch.forgotten)
-
-
-def watching(index: Index, groups: Groups, rules: Sequence[Rule]) -> Alerts:
-    """The alerts of an index that is being written, as it was committed last.
-
-    Raises:
-        UsageError: its documents have no times, or no sources, which the rules need.
-    """
-    check_fields(rules, index.settings.time_field, groups.source_field)
-    return Alerts(index.store, groups, rules, index.store.named(FACT) or {})
 
 
 def check_fields(rules: Sequence[Rule], time_field: str | None, source_field: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import zstandard
 
@@ -50,19 +51,10 @@ class _Member:
         return data
 
 
-def gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Decompresses gzip, of several members too; zeros after a member are padding. Raises Damaged."""
-    return _decompressed(chunks, _Member, "member", "gzip")
-
-
-def unxz(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Decompresses xz, of several streams too; zeros after a stream are padding. Raises Damaged."""
-    return _decompressed(chunks, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), "stream", "xz")
-
-
 def _decompressed(
-    chunks: Iterable[bytes], begin: Callable[[], _Member | lzma.LZMADecompressor], part: str, name: str
+    begin: Callable[[], _Member | lzma.LZMADecompressor], part: str, name: str, chunks: Iterable[bytes]
 ) -> Iterator[bytes]:
+    """Decompress gzip or xz, of several parts too; zeros after a part are padding. Raises Damaged."""
     current, number = None, 0
     for chunk in chunks:
         while chunk:
@@ -89,7 +81,7 @@ def _decompressed(
         raise Damaged(f"the {name} file ends in the middle of {part} {max(number, 1)}")
 
 
-def unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Decompresses zstd, of several frames too. Raises Damaged."""
     frame = None
     frames = 0
@@ -114,5 +106,9 @@ def unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
         raise Damaged(f"the zstd file ends in the middle of frame {max(frames, 1)}")
 
 
-_BY_SUFFIX: dict[str, Callable[[Iterable[bytes]], Iterator[bytes]]] = {".gz": gunzip, ".xz": unxz, ".zst": unzstd}
+_BY_SUFFIX: dict[str, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
+    ".gz": partial(_decompressed, _Member, "member", "gzip"),
+    ".xz": partial(_decompressed, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ), "stream", "xz"),
+    ".zst": _unzstd,
+}
 _MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\0", ".zst": b"\x28\xb5\x2f\xfd"}

@@ -14,7 +14,7 @@ from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.erasure import ENDING_SECONDS, erase_due
 from stream_lsh.embedded.groups import NO_GROUPS, opened
 from stream_lsh.embedded.preparation import prepare
-from stream_lsh.embedded.sink import PlaceOf, Sink, removal_lines
+from stream_lsh.embedded.sink import PlaceOf, Sink, removals
 from stream_lsh.embedded.source_positions import SourcePositions
 from stream_lsh.errors import StoreError, UsageError
 from stream_lsh.index.index import Index
@@ -74,7 +74,7 @@ def _deleted(ids: Sequence[str | int], engine: Engine, sink: Sink, place_of: Pla
         raise UsageError(f"{str(ids[i])[:100]}: {rejection.detail}")
     judged = engine.add(found)
     judgement, events = judged.judgement, judged.events
-    sink.put("unique", removal_lines(judgement, place_of))
+    sink.put("unique", b"".join([line for _, line in removals(judgement, place_of)]))
     for lines in events.lines(found.ids, judgement.seqs) if events is not None else ():
         sink.put("groups", lines)
     return judgement

@@ -19,7 +19,8 @@ from stream_lsh.documents.columns import Columns, Fields, Rejection
 from stream_lsh.documents.engine_errors import shown_id
 from stream_lsh.documents.times import NO_TIME
 from stream_lsh.embedded.alert_journal import AlertJournal
-from stream_lsh.embedded.alerts import Alerts, check_fields, watching
+from stream_lsh.embedded.alerts import FACT as ALERTS
+from stream_lsh.embedded.alerts import Alerts, check_fields
 from stream_lsh.embedded.engine_errors import EngineErrors
 from stream_lsh.embedded.group_ranking import MOST_JOINS, Ranking
 from stream_lsh.embedded.group_store import FACT as GROUPS
@@ -108,7 +109,10 @@ class Engine:
         try:
             _check_times(index.settings)
             kept = opened(index, groups if rules is None else True, settings.source_field)
-            watched = watching(index, kept, rules) if rules is not None and kept is not None else None
+            watched = None
+            if rules is not None and kept is not None:
+                check_fields(rules, index.settings.time_field, kept.source_field)
+                watched = Alerts(index.store, kept, rules, index.store.named(ALERTS) or {})
             engine = cls(index, kept, watched)
             if not resuming:
                 engine.check_finished()

@@ -42,13 +42,9 @@ class Erasure(NamedTuple):
 
 def erasure(store: Store) -> Erasure:
     """The progress of erasing in an index."""
-    found = Erasure(store.named(ERASED_VERSIONS) or 0, 0, None, None)
-    for entry in queue_entries(store):
-        oldest, due = (min(one, other if other is not None else one) for one, other in (
-            (entry.since, found.oldest), (entry.place.due, found.due)
-        ))  # fmt: skip
-        found = Erasure(found.erased, found.waiting + count(entry.versions[1]), oldest, due)
-    return found
+    queued = [(count(entry.versions[1]), entry.since, entry.place.due) for entry in queue_entries(store)]
+    waiting, since, due = zip(*queued, strict=True) if queued else ((), (), ())
+    return Erasure(store.named(ERASED_VERSIONS) or 0, sum(waiting), min(since, default=None), min(due, default=None))
 
 
 def remains(

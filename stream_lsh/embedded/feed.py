@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from stream_lsh.documents.columns import Batch, Fields, Position
+from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.embedded.checksums import BLOCK
 from stream_lsh.embedded.folders import FolderInput
 from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.embedded.remote import is_remote
 from stream_lsh.embedded.table_input import TableInput, is_table
 from stream_lsh.embedded.warc import SUFFIXES, WarcInput
@@ -64,8 +65,7 @@ class Source:
             return {}
         identity, name = self.identity, _name(self.identity.path)
         value = {
-            "path": identity.path, "head": identity.head, "head_bytes": identity.head_bytes, "size": identity.size,
-            "stamp": identity.stamp, "offset": self.reached.offset, "line": self.reached.line,
+            **asdict(identity), "offset": self.reached.offset, "line": self.reached.line,
             "crc": self.reached.crc if self.input.checked else None, "done": self.done, "left": self.input.left,
             "documents": self.documents, "rejected": self.rejected, "began": self.began, "written": self.written,
         }  # fmt: skip
@@ -116,13 +116,18 @@ class Feed:
     @property
     def total(self) -> int | None:
         """Raw bytes of all inputs, None if one is a pipe."""
-        sizes = [source.input.size for source in self.sources if not source.done_before]
-        return None if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
+        return total_bytes(source.input for source in self.sources if not source.done_before)
 
     @property
     def read(self) -> int:
         """Raw bytes read so far."""
         return sum(source.input.raw_position for source in self.sources)
+
+
+def total_bytes(inputs: Iterable[Input]) -> int | None:
+    """Raw bytes of all inputs, None if one is a pipe."""
+    sizes = [input.size for input in inputs]
+    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def check_inputs(arguments: Sequence[Argument]) -> None:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import orjson
-
 from stream_lsh.documents.columns import LINE_ID, Fields, Position, Rejection
-from stream_lsh.documents.dead_letters import KEPT_BYTES
-from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity, LineRange
-from stream_lsh.embedded.lines import Lines
+from stream_lsh.documents.dead_letters import KEPT_BYTES, json_line
+from stream_lsh.embedded.inputs import Input, InputIdentity, LineRange
+from stream_lsh.embedded.lines import Line, Lines
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.index.segments.segment import FOLDER
 
@@ -82,45 +78,35 @@ class FolderInput(Input):
     def size(self) -> int | None:
         return sum(size for _, size in self._list())
 
-    def lines(
-        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
-    ) -> Iterator[Lines]:
+    def lines(self, position: Position) -> Iterator[Lines]:
         files = self._list()
         if len(files) < position.line:
             raise InputError(
                 f"{self.name} has become shorter: {position.line} files of it were read before, now it has "
                 f"{len(files)}. Put them back, or start with an empty index directory."
             )
-        yield from self._between(position, len(files), max_bytes, max_documents)
+        yield from self._between(position, len(files))
 
     def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
         for begin, end in ranges:
-            yield from self._between(begin, end.line, MAX_BYTES, MAX_DOCUMENTS)
+            yield from self._between(begin, end.line)
 
-    def _between(self, position: Position, last: int, max_bytes: int, max_documents: int) -> Iterator[Lines]:
+    def _between(self, position: Position, last: int) -> Iterator[Lines]:
         """The files from a position on, before the file `last`."""
         offset = position.offset
         self.raw_position = offset
-        pieces: list[bytes] = []
-        offsets: list[int] = []
-        rejected: dict[int, Rejection] = {}
-        size = 0
-        number = position.line
-        for path, _ in self._list()[position.line : last]:
+        found, size, number = list[Line](), 0, position.line
+        for number, (path, _) in enumerate(self._list()[position.line : last], position.line + 1):
             line, length, rejection = self._read(path)
-            if rejection is not None:
-                rejected[len(pieces)] = rejection
-            pieces.append(line)
-            offsets.append(offset)
+            found.append(Line(line, number, offset, rejection))
             offset += length
             self.raw_position = offset
             size += len(line)
-            number += 1
-            if size >= max_bytes or len(pieces) == max_documents:
-                yield _lines(pieces, offsets, rejected, Position(offset, number))
-                pieces, offsets, rejected, size = [], [], {}, 0
-        if pieces:
-            yield _lines(pieces, offsets, rejected, Position(offset, number))
+            if size >= self.max_bytes or len(found) == self.max_documents:
+                yield Lines.of(found, Position(offset, number))
+                found, size = [], 0
+        if found:
+            yield Lines.of(found, Position(offset, number))
 
     def _path(self, path: str) -> Path:
         return Path(self.name) / path
@@ -162,12 +148,7 @@ class FolderInput(Input):
             text = data.removeprefix(_BOM).decode("utf-8")
         except UnicodeDecodeError as error:
             return data, size, Rejection("not_utf8", f"byte {error.start + 1} of the file {path} is not UTF-8")
-        document = {"id": path, "text": text}
-        try:
-            line = orjson.dumps(document)
-        except TypeError:  # a file name that is not UTF-8 has lone surrogates
-            line = json.dumps(document, separators=(",", ":")).encode("ascii")
-        return line, size, None
+        return json_line({"id": path, "text": text}), size, None
 
 
 def is_index(folder: Path) -> bool:
@@ -187,10 +168,3 @@ def index_at(path: Path) -> Path | None:
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def _lines(pieces: list[bytes], offsets: list[int], rejected: dict[int, Rejection], position: Position) -> Lines:
-    ends = np.cumsum([len(piece) + 1 for piece in pieces], dtype=np.int64) - 1
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
-    numbers = np.arange(position.line - len(pieces) + 1, position.line + 1)
-    return Lines(b"\n".join(pieces), starts, ends, numbers, np.array(offsets, np.int64), rejected, position)

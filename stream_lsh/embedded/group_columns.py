@@ -32,39 +32,26 @@ class Columns:
 
     Attributes:
         size: number of places.
+        numbers: of the groups, by place.
+        totals: members ever. live: live members, 0: there is no row any more.
+        first, last: earliest and latest event times in ms, NO_TIME without one.
     """
 
+    totals: NDArray[np.int64]
+    live: NDArray[np.int64]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+
     def __init__(self) -> None:
-        self.size = 0
         self._numbers = np.empty(_FIRST_CAPACITY, np.int64)
         self._sizes = np.empty((len(SIZES), _FIRST_CAPACITY), np.int64)
         self._sorted = np.empty(0, np.int64)  # the numbers, ascending
         self._places = np.empty(0, np.int64)  # of these
+        self._resize(0)
 
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        """Numbers of the groups, by place."""
-        return self._numbers[: self.size]
-
-    @property
-    def totals(self) -> NDArray[np.int64]:
-        """Members ever."""
-        return self._sizes[0, : self.size]
-
-    @property
-    def live(self) -> NDArray[np.int64]:
-        """Live members, 0: there is no row any more."""
-        return self._sizes[1, : self.size]
-
-    @property
-    def first(self) -> NDArray[np.int64]:
-        """Earliest event times in ms, NO_TIME without one."""
-        return self._sizes[2, : self.size]
-
-    @property
-    def last(self) -> NDArray[np.int64]:
-        """Latest event times in ms, NO_TIME without one."""
-        return self._sizes[3, : self.size]
+    def _resize(self, size: int) -> None:
+        self.size, self.numbers = size, self._numbers[:size]
+        self.totals, self.live, self.first, self.last = self._sizes[:, :size]
 
     def places_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of groups, -1 for unknown ones."""
@@ -90,7 +77,7 @@ class Columns:
             self._numbers = np.concatenate([self._numbers, np.empty(more, np.int64)])
             self._sizes = np.concatenate([self._sizes, np.empty((len(SIZES), more), np.int64)], axis=1)
         self._numbers[self.size : size] = numbers
-        self.size = size
+        self._resize(size)
         order = np.argsort(numbers)
         at = np.searchsorted(self._sorted, numbers[order])
         self._sorted = np.insert(self._sorted, at, numbers[order])
@@ -102,7 +89,7 @@ class Columns:
         kept = (self.live > 0) & (self.numbers >= ended)
         moved = np.where(kept, np.cumsum(kept) - 1, -1)
         self._numbers, self._sizes = self.numbers[kept], self._sizes[:, : self.size][:, kept]
-        self.size = len(self._numbers)
+        self._resize(len(self._numbers))
         self._places = np.argsort(self._numbers)
         self._sorted = self._numbers[self._places]
         return moved

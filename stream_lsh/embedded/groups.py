@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from stream_lsh.embedded.group_store import (
 )
 from stream_lsh.embedded.pending import Pending, Readable
 from stream_lsh.errors import StoreError, UsageError
-from stream_lsh.index.erasure.queue import Version
 from stream_lsh.index.index import Index
 from stream_lsh.index.segments.stream_time import StreamTime, shown
 from stream_lsh.index.store.rocksdb import Range, Store
@@ -190,10 +190,6 @@ class Groups:
         members["id"], members["source"] = lengths(ids), lengths(named)
         self._members.append((members, judgement.groups[places], ids, named))
 
-    def without_ids(self, versions: Sequence[Version]) -> tuple[dict[bytes, bytes], list[Range]]:
-        """What `group_erasing.without_ids` says, right after a commit."""
-        return without_ids(self._store, versions)
-
     def take(self) -> tuple[dict[str, Any], dict[bytes, bytes | None], list[Range]]:
         """What the next commit has to write: a fact, values by key (None deletes the key), and key ranges to delete."""
         ranges, values = self._clear(), self._values()
@@ -294,5 +290,5 @@ def opened(index: Index, wanted: bool | None, source_field: str | None) -> Group
             f"(now {source_field!r}); use that, leave it out, or use another folder"
         )
     groups = Groups(index.store, index.settings.window_ms, fact)
-    index.erases_beside(groups.without_ids)
+    index.erases_beside(partial(without_ids, index.store))
     return groups

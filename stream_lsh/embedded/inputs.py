@@ -11,21 +11,21 @@ import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-from stream_lsh.documents.columns import Batch, Fields, Position
+from stream_lsh.documents.columns import Columns, Fields, Position
 from stream_lsh.documents.json_reader import read_object
 from stream_lsh.documents.lines import parse_lines
 from stream_lsh.documents.refused import Refused
+from stream_lsh.embedded.blocks import Blocks
 from stream_lsh.embedded.checksums import Checksums, first_difference, first_difference_in
 from stream_lsh.embedded.decompression import Damaged, compression_of, decompressor
-from stream_lsh.embedded.lines import Lines, LineSplitter, Splitter
+from stream_lsh.embedded.lines import Batch, Lines, LineSplitter, Splitter
 from stream_lsh.errors import InputError
 from stream_lsh.wording import missing_package
 
 MAX_BYTES = 1 << 20
-MAX_DOCUMENTS = 2048
 HEAD_BYTES = 4096
 STANDARD_INPUT = 0
 
@@ -58,9 +58,12 @@ class InputIdentity:
 
 
 class Input(ABC):
-    """One input. `name`: the argument it was opened from."""
+    """One input. `name`: the argument it was opened from. max_bytes, max_documents: of a batch, but it has at least one
+    document."""
 
     changed = "its beginning is another now"
+    max_bytes = MAX_BYTES
+    max_documents = 2048
 
     def __init__(self, name: str, fields: Fields) -> None:
         self.name = name
@@ -83,9 +86,14 @@ class Input(ABC):
         """Raises InputError if the input can't be read at all; reads nothing of a pipe. columns: or if it is a table
         without the columns that the fields name."""
 
-    @abstractmethod
     def identity(self) -> InputIdentity | None:
         """None for what can't be read again: standard input and pipes."""
+        found = self._identity(HEAD_BYTES)
+        if found is None:
+            return None
+        status = Path(self.name).stat()
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return InputIdentity(*found, size=status.st_size, stamp=stamp)
 
     @property
     @abstractmethod
@@ -93,9 +101,7 @@ class Input(ABC):
         """Raw bytes of the whole input, None if unknown."""
 
     @abstractmethod
-    def lines(
-        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
-    ) -> Iterator[Lines]:
+    def lines(self, position: Position) -> Iterator[Lines]:
         """The lines from a position on, without parsing; see `batches`."""
 
     def matches(self, identity: InputIdentity) -> bool:
@@ -115,39 +121,22 @@ class Input(ABC):
         `checksums.first_difference`. Raises InputError."""
         return None
 
-    def batches(
-        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
-    ) -> Iterator[Batch]:
+    def batches(self, position: Position) -> Iterator[Batch]:
         """Documents from a position on, each batch as soon as its lines are there.
 
-        A batch has at most `max_documents` documents and `max_bytes` bytes (but at least one document). What can be
-        read again (`identity()` is not None) is read from the position; a pipe from where it is, which is then called
-        that position. Raises InputError after the last complete line if the input is damaged, and at once if it has
-        become shorter than the position.
+        What can be read again (`identity()` is not None) is read from the position; a pipe from where it is, which is
+        then called that position. Raises InputError after the last complete line if the input is damaged, and at once
+        if it has become shorter than the position.
         """
-        return map(self.parse, self.lines(position, max_bytes, max_documents))
+        for lines in self.lines(position):
+            yield Batch.of(self.parse(lines), lines, self.name)
 
-    def parse(self, lines: Lines) -> Batch:
+    def parse(self, lines: Lines) -> Columns:
         """Documents of lines of this input."""
-        parsed = parse_lines(
-            lines.data,
-            lines.starts,
-            lines.ends,
-            self.fields,
-            input=self.name,
-            line_numbers=lines.numbers,
+        return parse_lines(
+            lines.data, lines.starts, lines.ends, self.fields, input=self.name, line_numbers=lines.numbers,
             rejected=lines.rejected,
-        )
-        return Batch(
-            **{column.name: getattr(parsed, column.name) for column in fields(parsed)},
-            data=lines.data,
-            line_starts=lines.starts,
-            line_ends=lines.ends,
-            input=self.name,
-            line_numbers=lines.numbers,
-            offsets=lines.offsets,
-            position=lines.position,
-        )
+        )  # fmt: skip
 
 
 class LineInput(Input):
@@ -178,14 +167,6 @@ class LineInput(Input):
                     break
         return head
 
-    def identity(self) -> InputIdentity | None:
-        found = self._identity(HEAD_BYTES)
-        if not found:
-            return None
-        status = self._status()
-        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        return InputIdentity(*found, size=status.st_size, stamp=stamp)
-
     def difference(self, position: Position, known: Sequence[int], *, everything: bool) -> int | None:
         with self._opened() as descriptor, contextlib.suppress(Damaged):
             if self._decompress is None:
@@ -210,23 +191,25 @@ class LineInput(Input):
             return status.st_size if stat.S_ISREG(status.st_mode) else None
         return self._status().st_size if self._regular() else None
 
-    def lines(
-        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
-    ) -> Iterator[Lines]:
+    def lines(self, position: Position) -> Iterator[Lines]:
         descriptor = STANDARD_INPUT if self.name == "-" else self._open()
         splitter = None
         try:
-            blocks = self._blocks(descriptor, max_bytes)
+            blocks = self._blocks(descriptor)
             if self._decompress is not None:
                 blocks = self._decompress(blocks)
             mid_line = False
             if position.offset and self.name != "-" and self._regular():
                 if self._decompress is not None:
-                    blocks, mid_line = self._skip(blocks, position)
+                    cut = Blocks(blocks)
+                    cut.skip(position.offset)
+                    if cut.offset < position.offset:
+                        self._shrunk(cut.offset, position)
+                    blocks, mid_line = cut.rest(), cut.mid_line
                 else:
                     mid_line = self._seek(descriptor, position)
             checksums = Checksums(position, self.checksums) if self.checked else None
-            splitter = self._splitter(position, max_documents, mid_line=mid_line, checksums=checksums)
+            splitter = self._splitter(position, mid_line=mid_line, checksums=checksums)
             yield from splitter.split(blocks)
             self.left = splitter.left
         except Damaged as error:
@@ -241,13 +224,11 @@ class LineInput(Input):
             if self.name != "-":
                 os.close(descriptor)
 
-    def _splitter(
-        self, position: Position, max_documents: int, *, mid_line: bool, checksums: Checksums | None = None
-    ) -> Splitter:
+    def _splitter(self, position: Position, *, mid_line: bool, checksums: Checksums | None = None) -> Splitter:
         """What cuts blocks into documents from a position on."""
         whole = is_document if self.growing else None
         limit = self.fields.max_document_bytes
-        return LineSplitter(position, limit, max_documents, mid_line=mid_line, whole=whole, checksums=checksums)
+        return LineSplitter(position, limit, self.max_documents, mid_line=mid_line, whole=whole, checksums=checksums)
 
     def again(self, ranges: Sequence[LineRange]) -> Iterator[Lines]:
         with self._opened() as descriptor:
@@ -255,12 +236,12 @@ class LineInput(Input):
             if self._decompress is None and ranges:
                 begin = os.lseek(descriptor, max(0, ranges[0][0].offset - 1), os.SEEK_SET)
             blocks = _all_of(descriptor)
-            cut = _Cut(blocks if self._decompress is None else self._decompress(blocks), begin)
+            cut = Blocks(blocks if self._decompress is None else self._decompress(blocks), begin)
             try:
                 for begins, ends in ranges:
-                    mid_line = cut.skip(begins.offset)
-                    splitter = self._splitter(begins, MAX_DOCUMENTS, mid_line=mid_line)
-                    yield from splitter.split(cut.read_to(ends.offset))
+                    cut.skip(begins.offset - cut.offset)
+                    splitter = self._splitter(begins, mid_line=cut.mid_line)
+                    yield from splitter.split(cut.pieces(ends.offset - cut.offset))
             except Damaged as error:
                 raise InputError(
                     f"{self.name} cannot be read again: {error}. Replace the file by a whole one."
@@ -297,8 +278,9 @@ class LineInput(Input):
         finally:
             os.close(descriptor)
 
-    def _blocks(self, descriptor: int, max_bytes: int) -> Iterator[bytes]:
+    def _blocks(self, descriptor: int) -> Iterator[bytes]:
         """What is there, as soon as anything is, at most `max_bytes` at once."""
+        max_bytes = self.max_bytes
         pipe = not stat.S_ISREG(os.fstat(descriptor).st_mode)
         if pipe:
             _widen(descriptor)
@@ -340,48 +322,11 @@ class LineInput(Input):
         self.raw_position = position.offset
         return os.pread(descriptor, 1, position.offset - 1) != b"\n"
 
-    def _skip(self, blocks: Iterator[bytes], position: Position) -> tuple[Iterator[bytes], bool]:
-        """Drops what is before the position; what follows, and whether the position is not behind a newline."""
-        left = position.offset
-        for block in blocks:
-            if len(block) >= left:
-                return _with_first(block[left:], blocks), block[left - 1] != 10
-            left -= len(block)
-        self._shrunk(position.offset - left, position)
-        raise AssertionError
-
     def _shrunk(self, size: int, position: Position) -> None:
         raise InputError(
             f"{self.name} has become shorter: {position.offset} bytes of it were read before, now it has {size}. "
             "Put the file back, or start with an empty index directory."
         )
-
-
-class _Cut:
-    """Blocks of bytes, cut at chosen offsets. begin: offset of the first."""
-
-    def __init__(self, blocks: Iterator[bytes], begin: int) -> None:
-        self._blocks = blocks
-        self._offset = begin
-        self._left = b""
-        self._last = b"\n"
-
-    def read_to(self, offset: int) -> Iterator[bytes]:
-        """What is before an offset, and has not been given yet."""
-        while self._offset < offset:
-            block = self._left or next(self._blocks, b"")
-            if not block:
-                return
-            piece, self._left = block[: offset - self._offset], block[offset - self._offset :]
-            self._offset += len(piece)
-            self._last = piece[-1:]
-            yield piece
-
-    def skip(self, offset: int) -> bool:
-        """Leave out what is before an offset; whether that is in the middle of a line."""
-        for _ in self.read_to(offset):
-            pass
-        return self._last != b"\n"
 
 
 def is_document(line: bytes) -> bool:
@@ -391,12 +336,6 @@ def is_document(line: bytes) -> bool:
     except Refused as refused:
         return refused.reason not in ("not_json", "not_utf8")
     return True
-
-
-def _with_first(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from blocks
 
 
 def _all_of(descriptor: int, size: int = MAX_BYTES) -> Iterator[bytes]:

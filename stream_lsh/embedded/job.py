@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from stream_lsh.alerts.rules import Rule
-from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Engine, Judged
 from stream_lsh.embedded.erasure import ENDING_SECONDS
@@ -17,6 +16,7 @@ from stream_lsh.embedded.feed import Argument, Feed, Source, check_inputs
 from stream_lsh.embedded.groups import GROUPS
 from stream_lsh.embedded.journal import Journal
 from stream_lsh.embedded.last_choice import LastChoice, write_again
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.embedded.outputs import check_distinct
 from stream_lsh.embedded.pipeline import Stage, chain
 from stream_lsh.embedded.published import published
@@ -231,12 +231,8 @@ class _Run:
         return *item, self._index.sign(item[1])
 
     def _loop(self, stage: Stage[_Item], check_signals: Callable[[], None]) -> None:
-        while True:
-            check_signals()
-            try:
-                item = stage.get(COMMIT_SECONDS / 2)
-            except StopIteration:
-                return
+        check_signals()
+        for item in stage.each(COMMIT_SECONDS / 2):
             if item is not None:
                 self._take(*item)
             now = time.monotonic()
@@ -246,6 +242,7 @@ class _Run:
             if now - self._shown >= PROGRESS_SECONDS and self._counts.documents:
                 self._shown = now
                 self._show()
+            check_signals()
 
     def _take(self, source: Source, batch: Batch, signed: SignedBatch) -> None:
         if self._current is not None and self._current is not source:
@@ -259,10 +256,10 @@ class _Run:
         removals, lines = self._sink.write(batch, judged, self._places.of)
         if self._journal is not None and source.name is not None:
             kept, seq = judged.judgement.kinds == Kind.UNIQUE, int(judged.judgement.seqs[0])
-            self._journal.add(source.name, seq, source.reached, batch.position, kept, removals, lines)
+            self._journal.add(source.name, seq, source.reached, batch.lines.position, kept, removals, lines)
         self._sink.piped |= source.name is None
         self._count(source, batch, judged)
-        source.reached = batch.position
+        source.reached = batch.lines.position
         self._moved[id(source)] = source
         self._dirty = True
         self._torn = False
@@ -277,7 +274,7 @@ class _Run:
         if reasons and self._counts.first_rejected is None:
             i = min(reasons)
             self._counts.first_rejected = Rejected(
-                batch.input, int(batch.line_numbers[i]), reasons[i].reason, reasons[i].detail, batch.raw(i)
+                batch.input, int(batch.lines.numbers[i]), reasons[i].reason, reasons[i].detail, batch.lines.raw(i)
             )
 
     def _commit(self, *, open: bool) -> None:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Position, Rejection, raw_lines
-from stream_lsh.documents.dead_letters import KEPT_BYTES
+from stream_lsh.documents.columns import Columns, Position, Rejection
+from stream_lsh.documents.dead_letters import KEPT_BYTES, dead_letter
 from stream_lsh.embedded.checksums import Checksums
 
 _BOM = b"\xef\xbb\xbf"
 _WHITE = b" \t\r"
 
 
+class Line(NamedTuple):
+    """A line, its number, its offset, and why it is rejected."""
+
+    data: bytes
+    number: int
+    offset: int
+    rejection: Rejection | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lines:
-    """Lines that are not blank, as data[starts[i]:ends[i]] without their newlines; see `documents.Batch`."""
+    """Lines of an input that are not blank.
+
+    Line i is data[starts[i]:ends[i]], without its newline; of one that is too large, the beginning. It has the number
+    numbers[i] (from 1), and begins at byte offsets[i] of the uncompressed input. position: behind the last line.
+    """
 
     data: bytes
     starts: NDArray[np.int64]
@@ -29,13 +42,60 @@ class Lines:
     rejected: dict[int, Rejection]
     position: Position
 
+    @classmethod
+    def of(cls, lines: Sequence[Line], position: Position) -> Lines:
+        """Lines that were made one by one."""
+        ends = np.cumsum([len(line.data) + 1 for line in lines], dtype=np.int64) - 1
+        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
+        numbers, offsets = (np.array([line[i] for line in lines], np.int64) for i in (1, 2))
+        rejected = {i: line.rejection for i, line in enumerate(lines) if line.rejection is not None}
+        return Lines(b"\n".join(line.data for line in lines), starts, ends, numbers, offsets, rejected, position)
+
     def plain(self) -> Lines:
         """The same with their bytes in `data`."""
         return self
 
+    def raw(self, i: int) -> bytes:
+        """The bytes of line i."""
+        return self.data[int(self.starts[i]) : int(self.ends[i])]
+
+    def original(self, i: int, why: Rejection) -> tuple[bytes, int | None]:
+        """The bytes of line i for its dead letter, and their number if these are only the beginning."""
+        return self.raw(i), why.size
+
     def raw_lines(self, at: NDArray[np.int64]) -> bytes:
-        """The bytes of some of them, by place, each with a newline."""
-        return raw_lines(self.data, self.starts, self.ends, at)
+        """The bytes of some of them, by place, each with a newline. Neighbours are copied in one piece."""
+        if not len(at):
+            return b""
+        starts, ends = self.starts[at], self.ends[at]
+        breaks = np.flatnonzero(starts[1:] != ends[:-1] + 1) + 1
+        firsts = starts[np.concatenate(([0], breaks))].tolist()
+        lasts = ends[np.concatenate((breaks - 1, [len(at) - 1]))].tolist()
+        view = memoryview(self.data)
+        parts: list[bytes | memoryview] = []
+        for first, last in zip(firsts, lasts, strict=True):
+            parts += [view[first:last], b"\n"]
+        return b"".join(parts)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Batch(Columns):
+    """The documents in lines of an input."""
+
+    lines: Lines
+    input: str
+
+    @classmethod
+    def of(cls, parsed: Columns, lines: Lines, input: str) -> Batch:
+        """Lines with the documents parsed from them."""
+        return cls(**{column.name: getattr(parsed, column.name) for column in fields(parsed)}, lines=lines, input=input)
+
+    def dead_letter(self, i: int, rejection: Rejection | None = None) -> bytes:
+        """The dead letter of document i, one line. rejection: a reason found after parsing."""
+        why = rejection or self.rejected[i]
+        raw, size = self.lines.original(i, why)
+        number, offset = int(self.lines.numbers[i]), int(self.lines.offsets[i])
+        return dead_letter(why.reason, why.detail, self.input, number, offset, raw, size)
 
 
 class Splitter(Protocol):

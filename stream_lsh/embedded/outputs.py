@@ -287,20 +287,21 @@ def is_there(path: str, state: OutputState, *, strict: bool = True) -> bool:
 
 def file_at(path: str) -> tuple[int, int] | None:
     """Device and inode of a regular file (`-`: standard output), None if it is no such file, or there is none."""
-    try:
-        status = os.fstat(STANDARD_OUTPUT) if path == STANDARD else Path(path).stat()
-    except (OSError, ValueError):
-        return None
-    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+    status = _status(path)
+    return (status.st_dev, status.st_ino) if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
 def is_nowhere(path: str) -> bool:
     """Whether a file (`-`: standard output) discards what is written: /dev/null."""
-    try:
-        status = os.fstat(STANDARD_OUTPUT) if path == STANDARD else Path(path).stat()
-        return stat.S_ISCHR(status.st_mode) and status.st_rdev == Path(os.devnull).stat().st_rdev
-    except (OSError, ValueError):
-        return False
+    status = _status(path)
+    return status is not None and stat.S_ISCHR(status.st_mode) and status.st_rdev == Path(os.devnull).stat().st_rdev
+
+
+def _status(path: str, standard: int = STANDARD_OUTPUT) -> os.stat_result | None:
+    """That of a file (`-`: of a descriptor), None if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.fstat(standard) if path == STANDARD else Path(path).stat()
+    return None
 
 
 def _standard_position() -> int:
@@ -352,9 +353,7 @@ def check_distinct(outputs: Mapping[str, str], inputs: Iterable[str] = ()) -> No
 def _keys(path: str, standard: int) -> list[tuple[object, ...]]:
     """What identifies the file a path means; nothing for devices, which may be shared."""
     keys: list[tuple[object, ...]] = []
-    status = None
-    with contextlib.suppress(OSError, ValueError):
-        status = os.fstat(standard) if path == "-" else Path(path).stat()
+    status = _status(path, standard)
     if status is not None and (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
         keys.append((status.st_dev, status.st_ino))
     if path == "-" and standard == STANDARD_OUTPUT:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
+from enum import Enum
 from typing import Generic, TypeVar
 
 A = TypeVar("A")
@@ -18,11 +19,8 @@ B = TypeVar("B")
 DEPTH = 4  # signed batches waiting (some 5 MB each): enough to work on while a commit waits for the disk
 
 
-class _End:
-    """The end of a stream, and the error that ended it."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
+class _End(Enum):
+    END = "the end of a stream"
 
 
 class Stage(Generic[A]):
@@ -47,7 +45,7 @@ class Stage(Generic[A]):
                     return
         except BaseException as caught:
             self._error = caught
-        self._put(_End(self._error))
+        self._put(_End.END)
 
     def _put(self, item: A | _End) -> bool:
         while not self._stopped.is_set():
@@ -72,9 +70,9 @@ class Stage(Generic[A]):
             return None
         if isinstance(item, _End):
             self._queue.put(item)
-            if item.error is not None:
-                raise item.error
-            raise StopIteration
+            if self._error is None or self._stopped.is_set():
+                raise StopIteration
+            raise self._error
         return item
 
     def take(self, most: int) -> list[A]:
@@ -98,20 +96,23 @@ class Stage(Generic[A]):
             found.append(item)
         return found
 
-    def __iter__(self) -> Iterator[A]:
+    def each(self, timeout: float | None = None) -> Iterator[A | None]:
+        """The items, and None after `timeout` seconds without one. Raises the error that ended the items, if any."""
         while True:
             try:
-                item = self.get()
+                item = self.get(timeout)
             except StopIteration:
                 return
-            if item is not None:
-                yield item
+            yield item
+
+    def __iter__(self) -> Iterator[A]:
+        return (item for item in self.each() if item is not None)
 
     def stop(self) -> None:
         """End the thread and every call that waits for an item. Items under way are dropped."""
         self._stopped.set()
         with suppress(queue.Full):  # then no call waits
-            self._queue.put_nowait(_End(None))
+            self._queue.put_nowait(_End.END)
 
 
 def chain(items: Iterable[A], work: Callable[[A], B]) -> tuple[Stage[B], Callable[[], None]]:

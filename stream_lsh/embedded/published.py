@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,7 @@ from typing import Any
 from stream_lsh.embedded.remote import is_remote, path_of, store_of, version_of
 from stream_lsh.embedded.tables import table_suffix
 from stream_lsh.errors import OutputError, UsageError
-from stream_lsh.index.store.files import sync_folder
+from stream_lsh.index.store.files import replace_file
 
 FOLDER = "outputs"  # in the index folder, with a folder for each address
 _BEGUN = "begun"  # instead of a version: it is not known whether the object is ours
@@ -87,13 +86,7 @@ class Published:
     def _write(self, digest: str, version: str | None) -> None:
         note = {"address": self._address, "sha256": digest, "version": version}
         with self._failing():
-            temporary = self._note.with_suffix(".tmp")
-            with temporary.open("w") as file:
-                json.dump(note, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._note)
-            sync_folder(self._note.parent)
+            replace_file(self._note, json.dumps(note).encode())
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import orjson
 
-from stream_lsh.documents.columns import Batch, Position, Rejection
+from stream_lsh.documents.columns import Position, Rejection
 from stream_lsh.embedded.engine import checked
-from stream_lsh.embedded.feed import open_input
-from stream_lsh.embedded.inputs import Input
+from stream_lsh.embedded.feed import open_input, total_bytes
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct
 from stream_lsh.embedded.pipeline import chain
 from stream_lsh.embedded.preparation import prepare
 from stream_lsh.embedded.report import PROGRESS_SECONDS, Counts, Progress, Summary
 from stream_lsh.errors import StreamLshError
-from stream_lsh.index.batch import SignedBatch
 from stream_lsh.index.index import Index
 from stream_lsh.index.reader import IndexReader
 from stream_lsh.judging.verdicts import Judgement, verdicts
@@ -64,65 +63,36 @@ def query_with(
     opened = [open_input(name, fields) for name in inputs]
     for source in opened:
         source.check()
-    target = Output.standard() if output == STANDARD else Output.create(output, overwrite=True)
-    try:
-        return _Run(index, opened, target, progress).go()
-    finally:
-        target.close()
+    counts, started = Counts(), monotonic()
+    shown = started
 
+    def show() -> None:
+        read = sum(source.raw_position for source in opened)
+        progress(counts.progress(read, total_bytes(opened), monotonic() - started))
 
-@dataclass
-class _Run:
-    _index: IndexReader
-    _inputs: Sequence[Input]
-    _output: Output
-    _progress: Callable[[Progress], None]
-
-    def __post_init__(self) -> None:
-        self._counts = Counts()
-        self._started = self._shown = time.monotonic()
-
-    def go(self) -> Summary:
-        batches = (batch for source in self._inputs for batch in source.batches(Position()))
-        stage, stop = chain(batches, self._sign)
+    with closing(Output.standard() if output == STANDARD else Output.create(output, overwrite=True)) as target:
+        batches = (batch for source in opened for batch in source.batches(Position()))
+        stage, stop = chain(batches, lambda batch: (batch, index.sign(batch, want_texts=False)))
         try:
-            while True:
-                try:
-                    item = stage.get(_WAIT)
-                except StopIteration:
-                    break
+            for item in stage.each(_WAIT):
                 if item is not None:
-                    self._answer(*item)
-                if time.monotonic() - self._shown >= PROGRESS_SECONDS and self._counts.documents:
-                    self._show()
+                    judged = checked(index, *item)
+                    target.write(_lines(judged.judgement, item[0], judged.reasons))
+                    counts.add(judged.judgement, [rejection.reason for rejection in judged.reasons.values()])
+                if monotonic() - shown >= PROGRESS_SECONDS and counts.documents:
+                    shown = monotonic()
+                    show()
         except BaseException:
             with suppress(StreamLshError, OSError):  # the first error is the one to report
-                self._output.finish()
+                target.finish()
             raise
         finally:
             stop()
-        self._output.finish()
-        self._show()
-        return self._counts.summary(
-            index_documents=self._index.count, seconds=time.monotonic() - self._started,
-            compare_with=self._index.settings.compare_with,
-        )  # fmt: skip
-
-    def _sign(self, batch: Batch) -> tuple[Batch, SignedBatch]:
-        return batch, self._index.sign(batch, want_texts=False)
-
-    def _answer(self, batch: Batch, signed: SignedBatch) -> None:
-        judged = checked(self._index, batch, signed)
-        judgement, why = judged.judgement, judged.reasons
-        self._output.write(_lines(judgement, batch, why))
-        self._counts.add(judgement, [rejection.reason for rejection in why.values()])
-
-    def _show(self) -> None:
-        self._shown = time.monotonic()
-        sizes = [source.size for source in self._inputs]
-        total = None if any(size is None for size in sizes) else sum(size or 0 for size in sizes)
-        read = sum(source.raw_position for source in self._inputs)
-        self._progress(self._counts.progress(read, total, time.monotonic() - self._started))
+        target.finish()
+        show()
+    return counts.summary(
+        index_documents=index.count, seconds=monotonic() - started, compare_with=own.compare_with
+    )  # fmt: skip
 
 
 def _lines(judgement: Judgement, batch: Batch, why: Mapping[int, Rejection]) -> bytes:
@@ -131,7 +101,7 @@ def _lines(judgement: Judgement, batch: Batch, why: Mapping[int, Rejection]) -> 
     for i, rejection in why.items():
         more = {
             "reason": rejection.reason, "detail": rejection.detail, "input": batch.input,
-            "line": int(batch.line_numbers[i]), "offset": int(batch.offsets[i]),
+            "line": int(batch.lines.numbers[i]), "offset": int(batch.lines.offsets[i]),
         }  # fmt: skip
         lines[i] += b"," + orjson.dumps(more)[1:-1]
     return b"".join([line + b"}\n" for line in lines])

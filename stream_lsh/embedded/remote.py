@@ -46,13 +46,7 @@ class RemoteFile(io.RawIOBase):
             raise InputError(f"cannot read {name}: {type(error).__name__}: {error}.") from None
         self.version = version_of(info)
 
-    def size(self) -> int:
-        return self.bytes
-
     def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from stream_lsh.embedded.webhook import Answer, Webhook
 from stream_lsh.errors import InputError, OutputError, StoreError
-from stream_lsh.index.store.files import sync_folder
+from stream_lsh.index.store.files import append, sync_folder
 from stream_lsh.wire.source import Headers
 
 WAIT = 0.5  # seconds between two looks at a file
@@ -52,11 +52,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            sync_folder(path.parent)
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --position") from None
+        self._file = _opened(path, "--position")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._last = self._read()
@@ -89,7 +85,7 @@ class Journal:
             "offset": self.offset + len(line), "size": len(line), "crc": zlib.crc32(line), "key": key, "said": said,
             "attempts": attempts,
         }  # fmt: skip
-        append(self._file, json.dumps(self._last, separators=(",", ":")).encode() + b"\n", self.path)
+        _append(self._file, json.dumps(self._last, separators=(",", ":")).encode() + b"\n", self.path)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -102,6 +98,16 @@ class Journal:
             raise StoreError(
                 f"{self.path} is no position of a sender of alerts: name another file with --position"
             ) from None
+
+
+def _opened(path: Path, option: str) -> int:
+    """The descriptor of a file that is appended to. option: names it."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        sync_folder(path.parent)
+        return file
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; name another file with {option}") from None
 
 
 def whole_lines(file: int, begins: bytes) -> list[bytes]:
@@ -123,13 +129,9 @@ def whole_lines(file: int, begins: bytes) -> list[bytes]:
     return lines
 
 
-def append(file: int, data: bytes, path: Path) -> None:
-    """Write to the end of a file (a descriptor); on the disk when it returns."""
+def _append(file: int, data: bytes, path: Path) -> None:
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        os.fsync(file)
+        append(file, data)
     except OSError as error:
         raise OutputError(
             f"cannot write {path}: {error.strerror}; make room, then run the same command again"
@@ -253,14 +255,10 @@ def key_of(line: bytes) -> str | None:
 
 def _write_dead_letter(path: Path, line: bytes, key: str, answer: Answer, attempts: int) -> None:
     said = json.dumps({"key": key, "reason": answer.said, "attempts": attempts}, separators=(",", ":")).encode()
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; name another file with --dead-letters") from None
+    file = _opened(path, "--dead-letters")
     try:
         whole_lines(file, b'{"key":')
-        append(file, said[:-1] + b',"alert":' + line + b"}\n", path)
+        _append(file, said[:-1] + b',"alert":' + line + b"}\n", path)
     except ValueError:
         raise OutputError(f"{path} has no dead letters in it: name another file with --dead-letters") from None
     finally:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_lsh.documents.columns import Batch
 from stream_lsh.documents.erased_letters import FILE as DEAD_LETTERS
 from stream_lsh.embedded.engine import Judged
+from stream_lsh.embedded.lines import Batch, Lines
 from stream_lsh.embedded.outputs import STANDARD, Output, check_distinct, file_at
-from stream_lsh.embedded.table_input import RowBatch, Rows
+from stream_lsh.embedded.table_input import Rows, taken
 from stream_lsh.embedded.table_output import TableOutput
 from stream_lsh.embedded.targets import Target, packed, place_of, targets_of
 from stream_lsh.judging.verdicts import Judgement, Kind, pair_lines, verdict_lines
@@ -25,13 +25,6 @@ PlaceOf = Callable[[int, int], bytes | None]
 
 Removal = tuple[int, bytes]
 """A line about a removed version, and the document of a batch that follows it."""
-
-
-class Kept(Protocol):
-    """Documents of which some are kept: a batch, or lines of an input."""
-
-    def raw_lines(self, at: NDArray[np.int64]) -> bytes:
-        """The bytes of some, by place, each with a newline."""
 
 
 class Sink:
@@ -87,7 +80,7 @@ class Sink:
         judgement, events = judged.judgement, judged.events
         removed, lines = removals(judgement, place_of), dict[str, bytes]()
         if "unique" in self._outputs:
-            self.put_kept(batch, judgement.of_kind(Kind.UNIQUE), removed)
+            self.put_kept(batch.lines, judgement.of_kind(Kind.UNIQUE), removed)
         if "pairs" in self._outputs:
             lines["pairs"] = pair_lines(judgement, self._verified)
         if "verdicts" in self._outputs:
@@ -106,14 +99,19 @@ class Sink:
             self.put(name, more)
         return removed, lines
 
-    def put_kept(self, documents: Kept, kept: NDArray[np.int64], removed: Iterable[Removal]) -> None:
+    def put_kept(self, documents: Lines, kept: NDArray[np.int64], removed: Iterable[Removal]) -> None:
         """Write the kept documents, by place, and before them the lines of deleted and replaced versions."""
         output = self._outputs["unique"]
         if isinstance(output, TableOutput):
-            assert isinstance(documents, (Rows, RowBatch))
-            output.write_rows(documents.taken(kept))
-        else:
-            self.put("unique", kept_lines(documents, kept, removed))
+            assert isinstance(documents, Rows)
+            output.write_rows(taken(documents.rows, kept))
+            return
+        parts, done = [], 0
+        for i, lines in groupby(removed, key=itemgetter(0)):
+            end = int(np.searchsorted(kept, i))
+            parts += [documents.raw_lines(kept[done:end]), *(line for _, line in lines)]
+            done = end
+        self.put("unique", b"".join([*parts, documents.raw_lines(kept[done:])]))
 
     def put(self, name: str, lines: bytes) -> None:
         """Write lines to an output, if there is one of that name."""
@@ -174,21 +172,6 @@ def _opened(target: Target, schema: Any, *, resuming: bool, indexed: bool) -> Ou
         if target.there is None
         else Output.resume(target.path, target.there)
     )
-
-
-def kept_lines(documents: Kept, kept: NDArray[np.int64], removed: Iterable[Removal]) -> bytes:
-    """The bytes of the kept documents, by place, and before them the lines of deleted and replaced versions."""
-    parts, done = [], 0
-    for i, lines in groupby(removed, key=itemgetter(0)):
-        end = int(np.searchsorted(kept, i))
-        parts += [documents.raw_lines(kept[done:end]), *(line for _, line in lines)]
-        done = end
-    return b"".join([*parts, documents.raw_lines(kept[done:])])
-
-
-def removal_lines(judgement: Judgement, place_of: PlaceOf) -> bytes:
-    """The lines of deleted and replaced versions."""
-    return b"".join([line for _, line in removals(judgement, place_of)])
 
 
 def removals(judgement: Judgement, place_of: PlaceOf) -> list[Removal]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from stream_lsh.documents.columns import Batch
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.index import source_positions
 from stream_lsh.index.index import Index
 from stream_lsh.index.matches import Matches
@@ -25,7 +25,7 @@ class SourcePositions:
         """Remember those documents of a batch that became rows in some shard."""
         name = json.dumps(batch.input).encode()
         for mine, matches in zip(self._shards, found, strict=bool(self._shards)):
-            mine.add(name, matches.row_of, batch.line_numbers, batch.offsets)
+            mine.add(name, matches.row_of, batch.lines.numbers, batch.lines.offsets)
 
     def of(self, shard: int, row: int) -> bytes | None:
         """The source position of a row of a shard, as JSON; None if it has no input."""

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from stream_lsh.documents.arrow_columns import columns_of
 from stream_lsh.documents.arrow_fields import check_columns, pyarrow
-from stream_lsh.documents.columns import Batch, Fields, Position, Rejection, dead_letter
+from stream_lsh.documents.columns import Columns, Fields, Position, Rejection
 from stream_lsh.documents.dead_letters import KEPT_BYTES
-from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, Input, InputIdentity, LineInput, LineRange
+from stream_lsh.embedded.inputs import Input, InputIdentity, LineInput, LineRange
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.remote import RemoteFile, is_remote
 from stream_lsh.embedded.tables import DELIMITERS, Part, Table, open_table, table_suffix
@@ -64,9 +64,7 @@ class TableInput(Input):
     def identity(self) -> InputIdentity | None:
         if self._remote:
             return InputIdentity(*self._identity(HEAD_BYTES), size=self.size or 0)
-        status = Path(self.name).stat()
-        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        return InputIdentity(*self._identity(HEAD_BYTES), size=status.st_size, stamp=stamp)
+        return super().identity()
 
     def _identity(self, head_bytes: int) -> tuple[str, str, int]:
         if self._remote:
@@ -82,9 +80,7 @@ class TableInput(Input):
     def size(self) -> int | None:
         return RemoteFile(self.name).bytes if self._remote else Path(self.name).stat().st_size
 
-    def lines(
-        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
-    ) -> Iterator[Rows]:
+    def lines(self, position: Position) -> Iterator[Rows]:
         done, size = position.line, self.size or 0
         if self.table.rows is not None and self.table.rows < done:
             raise InputError(
@@ -92,7 +88,7 @@ class TableInput(Input):
                 "Put the file back, or start with an empty index directory."
             )
         for part in self.table.parts(done):
-            for piece in part.pieces(max_documents, max_bytes):
+            for piece in part.pieces(self.max_documents, self.max_bytes):
                 rows = rows_of(piece, done)
                 done = rows.position.line
                 self.raw_position = int(size * self.table.read)
@@ -108,17 +104,12 @@ class TableInput(Input):
                 if done >= end.line:
                     break
 
-    def parse(self, lines: Lines) -> Batch:
+    def parse(self, lines: Lines) -> Columns:
         assert isinstance(lines, Rows)
         first = int(lines.numbers[0])
-        parsed = columns_of(
+        return columns_of(
             lines.rows, self.fields, input=self.name, first=first, rejected=lines.rejected, cells=self.table.cells
         )
-        return RowBatch(
-            **{column.name: getattr(parsed, column.name) for column in fields(parsed)}, data=b"",
-            line_starts=lines.starts, line_ends=lines.ends, input=self.name, line_numbers=lines.numbers,
-            offsets=lines.offsets, position=lines.position, rows=lines.rows, refused=lines.refused,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,35 +126,15 @@ class Rows(Lines):
         starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
         return Lines(data, starts, ends, self.numbers, self.offsets, self.rejected, self.position)
 
-    def raw_lines(self, at: NDArray[np.int64]) -> bytes:
-        return json_lines(taken(self.rows, at))
-
-    def taken(self, at: NDArray[np.int64]) -> Any:
-        return taken(self.rows, at)
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class RowBatch(Batch):
-    """The documents of rows of a table."""
-
-    rows: Any
-    refused: dict[int, bytes]
-
     def raw(self, i: int) -> bytes:
         return self.refused[i] if i in self.refused else json_lines(self.rows.slice(i, 1))[:-1]
 
+    def original(self, i: int, why: Rejection) -> tuple[bytes, int | None]:
+        raw = self.raw(i)
+        return (raw[:KEPT_BYTES], len(raw)) if why.reason == "too_large" and len(raw) > KEPT_BYTES else (raw, None)
+
     def raw_lines(self, at: NDArray[np.int64]) -> bytes:
         return json_lines(taken(self.rows, at))
-
-    def taken(self, at: NDArray[np.int64]) -> Any:
-        return taken(self.rows, at)
-
-    def dead_letter(self, i: int, rejection: Rejection | None = None) -> bytes:
-        why, raw, row = rejection or self.rejected[i], self.raw(i), int(self.line_numbers[i])
-        size = len(raw) if why.reason == "too_large" and len(raw) > KEPT_BYTES else None
-        return dead_letter(
-            why.reason, why.detail, self.input, row, row - 1, raw if size is None else raw[:KEPT_BYTES], size
-        )
 
 
 def is_table(name: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from stream_lsh.documents.arrow_columns import is_utf8
 from stream_lsh.documents.arrow_fields import pyarrow
 from stream_lsh.documents.columns import Rejection
+from stream_lsh.embedded.blocks import Blocks
 from stream_lsh.embedded.decompression import Damaged, decompressor
 from stream_lsh.embedded.remote import path_of
 from stream_lsh.errors import InputError
@@ -289,8 +290,7 @@ class _Source(io.RawIOBase):
         self._file, self._size = file, max(1, file.size())
         decompress = decompressor(path_of(name))
         pieces = iter(lambda: file.read(_PIECE), b"")
-        self._pieces: Iterator[bytes] = pieces if decompress is None else decompress(pieces)
-        self._left = b""
+        self._blocks = Blocks(pieces if decompress is None else decompress(pieces))
         self._quotes = 0
         self._tail = b""
 
@@ -303,13 +303,7 @@ class _Source(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        wanted = 1 << 62 if size is None or size < 0 else size
-        pieces, got = [], 0
-        while got < wanted and (piece := self._left or next(self._pieces, b"")):
-            pieces.append(piece[: wanted - got])
-            self._left = piece[wanted - got :]
-            got += len(pieces[-1])
-        data = b"".join(pieces)
+        data = b"".join(self._blocks.rest() if size is None or size < 0 else self._blocks.pieces(size))
         self._quotes += data.count(b'"')
         self._tail = (self._tail + data[-_TAIL:])[-_TAIL:]
         return data

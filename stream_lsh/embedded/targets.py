@@ -60,17 +60,16 @@ def targets_of(paths: Mapping[str, str], known: Mapping[str, Any], folder: Path,
     found = []
     for name, path in paths.items():
         place = place_of(path)
-        record = known.get(place)
+        record = known.get(place) or {}
         before = unpacked(record)
-        part = record is not None and bool(record.get("part"))
+        part = bool(record.get("part"))
         file = part_of(path) if part else path
         there = before if before is not None and is_there(file, before, strict=not overwrite) else None
-        same = record is not None and there is not None and record.get("name") == name
-        mark = record["mark"] if record is not None and same else None
-        lost = record is not None and there is None and bool(record.get("piped"))
+        mark = record["mark"] if there is not None and record.get("name") == name else None
+        lost = there is None and bool(record.get("piped"))
         if lost and path == STANDARD:  # another file, or a pipe, has lost nothing
             place_now = file_at(path)
-            lost = record is not None and place_now is not None and record.get("file") == list(place_now)
+            lost = place_now is not None and record.get("file") == list(place_now)
         complete = place == place_of(str(folder / DEAD_LETTERS)) or is_nowhere(path)
         found.append(Target(name, path, place, there, mark or secrets.token_hex(8), part, lost, complete, overwrite))
     return found
@@ -161,7 +160,7 @@ def unpacked(value: Any) -> OutputState | None:
     Raises:
         OutputError: it is damaged.
     """
-    if value is None:
+    if not value:
         return None
     try:
         size, digest = value.get("end", (0, ""))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from urllib.parse import urlsplit
 
-import numpy as np
-import orjson
-
 from stream_lsh.documents.columns import Position, Rejection
-from stream_lsh.documents.dead_letters import KEPT_BYTES
+from stream_lsh.documents.dead_letters import KEPT_BYTES, json_line
+from stream_lsh.embedded.blocks import Blocks
 from stream_lsh.embedded.checksums import Checksums
 from stream_lsh.embedded.inputs import LineInput, check_packages
-from stream_lsh.embedded.lines import Lines
+from stream_lsh.embedded.lines import Line, Lines
 from stream_lsh.embedded.pages import Content, Refusal, TooLarge, decompressed, media_type, text_of
 
 SUFFIXES = tuple(f".{name}{packed}" for name in ("warc", "wet") for packed in ("", ".gz", ".xz", ".zst"))
@@ -37,67 +34,39 @@ class WarcInput(LineInput):
         super().check(columns=columns)
         check_packages(f"{self.name} is a crawl, which", "crawl", "resiliparse", "warcio")
 
-    def _splitter(
-        self, position: Position, max_documents: int, *, mid_line: bool, checksums: Checksums | None = None
-    ) -> RecordSplitter:
+    def _splitter(self, position: Position, *, mid_line: bool, checksums: Checksums | None = None) -> RecordSplitter:
         return RecordSplitter(
-            position, self.fields.max_document_bytes, max_documents, growing=self.growing, checksums=checksums
+            position, self.fields.max_document_bytes, self.max_documents, growing=self.growing, checksums=checksums
         )
 
 
-class _Bytes:
-    """Blocks of bytes, read piece by piece. offset: of the next byte; seen: gets what has been read."""
+class _Bytes(Blocks):
+    """Blocks that are read by lines. seen: gets what has been read."""
 
     def __init__(self, blocks: Iterator[bytes], offset: int, seen: Callable[[bytes], None]) -> None:
-        self._blocks = blocks
-        self._block = b""
-        self._at = 0
+        super().__init__(blocks, offset)
         self._seen = seen
-        self.offset = offset
 
-    def _next(self, most: int) -> bytes:
-        """At most so many bytes, from one block; empty at the end."""
-        while self._at == len(self._block):
-            block = next(self._blocks, None)
-            if block is None:
-                return b""
-            self._block, self._at = block, 0
-        return self._block[self._at : self._at + most]
-
-    def _take(self, piece: bytes) -> bytes:
-        self._at += len(piece)
-        self.offset += len(piece)
+    def piece(self, most: int) -> bytes:
+        piece = super().piece(most)
         self._seen(piece)
         return piece
 
     def line(self, most: int) -> bytes:
         """The next line with its newline, or so many bytes of it."""
         found = b""
-        while len(found) < most and not found.endswith(b"\n"):
-            if not self._next(1):
-                break
+        while len(found) < most and not found.endswith(b"\n") and self.peek(1):
             end = self._block.find(b"\n", self._at, self._at + most - len(found)) + 1
-            found += self._take(self._block[self._at : end or self._at + most - len(found)])
+            found += self.piece(end - self._at if end else most - len(found))
         return found
 
     def read(self, count: int) -> bytes:
         """So many bytes, fewer at the end."""
-        pieces = []
-        while count and (piece := self._next(min(count, 1 << 20))):
-            pieces.append(self._take(piece))
-            count -= len(piece)
-        return b"".join(pieces)
-
-    def skip(self, count: int) -> int:
-        """Pass over so many bytes; how many there were."""
-        before = self.offset
-        while count and (piece := self._next(min(count, 1 << 20))):
-            count -= len(self._take(piece))
-        return self.offset - before
+        return b"".join(self.pieces(count))
 
     def at_record(self) -> bool:
         """Whether a record begins here."""
-        while len(found := self._next(6)) < 6:  # at the end of a block
+        while len(found := self.peek(6)) < 6:  # at the end of a block
             block = next(self._blocks, None)
             if block is None:
                 break
@@ -105,8 +74,8 @@ class _Bytes:
         return _begins(found)
 
     def skip_newlines(self) -> None:
-        while (piece := self._next(1)) and piece in _NEWLINES:
-            self._take(piece)
+        while (byte := self.peek(1)) and byte in _NEWLINES:
+            self.piece(1)
 
 
 class RecordSplitter:
@@ -129,7 +98,7 @@ class RecordSplitter:
         self._max_records = min(max_records, BATCH_RECORDS)
         self._growing = growing
         self._checksums = checksums
-        self._rows: list[tuple[bytes, int, int, Rejection | None]] = []
+        self._found: list[Line] = []
 
     def split(self, blocks: Iterable[bytes]) -> Iterator[Lines]:
         """The records of the blocks."""
@@ -142,7 +111,7 @@ class RecordSplitter:
             try:
                 row = self._record(source)
             except Exception:  # a damaged file: what was read of it counts
-                if self._rows:
+                if self._found:
                     yield self._lines()
                 raise
             if source.offset == begin:
@@ -150,26 +119,22 @@ class RecordSplitter:
             if row is None and self.left:
                 break
             if row is not None:
-                self._rows.append((row[0], self.position.line + 1, begin, row[1]))
+                self._found.append(Line(row[0], self.position.line + 1, begin, row[1]))
                 size += len(row[0])
             source.skip_newlines()
             crc = self._checksums.begun if self._checksums is not None else 0
             self.position = Position(source.offset, self.position.line + 1, crc)
             begun += source.offset - begin
-            if len(self._rows) >= self._max_records or max(size, begun // 16) >= BATCH_BYTES:
-                if self._rows:
+            if len(self._found) >= self._max_records or max(size, begun // 16) >= BATCH_BYTES:
+                if self._found:
                     yield self._lines()
                 size = begun = 0
-        if self._rows:
+        if self._found:
             yield self._lines()
 
     def _lines(self) -> Lines:
-        rows, self._rows = self._rows, []
-        ends = np.cumsum([len(row[0]) + 1 for row in rows], dtype=np.int64) - 1
-        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
-        numbers, offsets = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))
-        rejected = {i: row[3] for i, row in enumerate(rows) if row[3] is not None}
-        return Lines(b"\n".join(row[0] for row in rows), starts, ends, numbers, offsets, rejected, self.position)
+        found, self._found = self._found, []
+        return Lines.of(found, self.position)
 
     def _record(self, source: _Bytes) -> tuple[bytes, Rejection | None] | None:
         """The JSON line of the next record, or the beginning of the record and why it is rejected. None for a record
@@ -190,8 +155,10 @@ class RecordSplitter:
             return self._rubbish(source, head, f"the record has no number as Content-Length: {length[:40]!r}")
         expected = int(length) if line else 1
         if expected > self._max_record:
-            body, count = source.read(KEPT_BYTES), 0
-            count = len(body) + source.skip(expected - len(body))
+            begin = source.offset
+            body = source.read(KEPT_BYTES)
+            source.skip(expected - len(body))
+            count = source.offset - begin
         else:
             body = source.read(expected)
             count = len(body)
@@ -284,11 +251,7 @@ def _json_line(headers: dict[str, str], text: str) -> bytes:
     id = headers.get("warc-record-id", "").strip().strip("<>")
     cut = headers.get("warc-truncated")  # why the crawler has only the beginning
     fields = {"id": id, "url": url, "host": host, "time": time, "truncated": cut, "text": text}
-    document = {name: value for name, value in fields.items() if value or name == "text"}
-    try:
-        return orjson.dumps(document)
-    except TypeError:  # lone surrogates
-        return json.dumps(document, separators=(",", ":")).encode("ascii")
+    return json_line({name: value for name, value in fields.items() if value or name == "text"})
 
 
 def _rejected(reason: str, detail: str, found: bytes, size: int = 0) -> tuple[bytes, Rejection]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from stream_lsh.documents.columns import Batch, Columns, Fields, Position
+from stream_lsh.documents.columns import Columns, Fields, Position
 from stream_lsh.embedded.feed import open_input
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.settings.model import Settings
 
 

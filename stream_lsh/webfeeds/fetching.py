@@ -7,16 +7,16 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stream_lsh.embedded.pages import Refusal, TooLarge, decompressed
+from stream_lsh.embedded.webhook import retry_after
+from stream_lsh.webfeeds.log import FeedState
 
 if TYPE_CHECKING:
     import httpx
 
-LONGEST_AFTER = 86_400.0  # seconds that Retry-After counts for at most
 _REDIRECTS = (301, 302, 303, 307, 308)
 HEADERS = {
     "User-Agent": "stream-lsh (feed reader)",
@@ -38,27 +38,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Validators:
-    """What an answer can be asked about the next time: its ETag and Last-Modified."""
-
-    etag: str | None = None
-    modified: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """data: of the feed, None if there is none. wrong: why, as the end of a sentence; None if the feed has not changed.
-    after: seconds that the server wants before the next request, by Retry-After. base: the URL after redirects."""
+    after: seconds that the server wants before the next request, by Retry-After. etag, modified: its ETag and
+    Last-Modified, which the next request asks about. base: the URL after redirects."""
 
     data: bytes | None = None
     wrong: str | None = None
     after: float = 0.0
-    validators: Validators = Validators()
+    etag: str | None = None
+    modified: str | None = None
     base: str = ""
     type: str = ""
 
 
-async def visit(client: httpx.AsyncClient, turns: Turns, url: str, known: Validators, limits: Limits) -> Answer:
+async def visit(client: httpx.AsyncClient, turns: Turns, url: str, known: FeedState, limits: Limits) -> Answer:
     """Fetch a feed, if it has changed. Never raises for what a server does."""
     import httpx
 
@@ -83,7 +77,7 @@ async def visit(client: httpx.AsyncClient, turns: Turns, url: str, known: Valida
     return Answer(wrong=f"it redirects more than {limits.redirects} times")
 
 
-async def _request(client: httpx.AsyncClient, url: str, known: Validators, limits: Limits) -> tuple[Answer, str | None]:
+async def _request(client: httpx.AsyncClient, url: str, known: FeedState, limits: Limits) -> tuple[Answer, str | None]:
     """The answer to one request, or where it redirects to."""
     headers = dict(HEADERS)
     if known.etag is not None:
@@ -97,7 +91,7 @@ async def _request(client: httpx.AsyncClient, url: str, known: Validators, limit
         if status == 304:
             return Answer(), None
         if status != 200:
-            after = _seconds(response.headers.get("retry-after"))
+            after = retry_after(response.headers.get("retry-after"), time.time())
             return Answer(wrong=f"the status of HTTP is {status}", after=after), None
         raw = bytearray()
         async for piece in response.aiter_raw(65_536):
@@ -105,19 +99,8 @@ async def _request(client: httpx.AsyncClient, url: str, known: Validators, limit
             if len(raw) > limits.bytes:
                 raise TooLarge
         data = decompressed(bytes(raw), response.headers.get("content-encoding"), limits.bytes)
-        validators = Validators(response.headers.get("etag"), response.headers.get("last-modified"))
-        return Answer(data, None, 0.0, validators, url, response.headers.get("content-type", "")), None
-
-
-def _seconds(header: str | None) -> float:
-    """Of a Retry-After: a number of seconds, or a date."""
-    if header is None:
-        return 0.0
-    try:
-        seconds = float(header) if header.strip().isdigit() else parsedate_to_datetime(header).timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return 0.0
-    return min(max(seconds, 0.0), LONGEST_AFTER)
+        etag, modified = response.headers.get("etag"), response.headers.get("last-modified")
+        return Answer(data, None, 0.0, etag, modified, url, response.headers.get("content-type", "")), None
 
 
 def wrong_with(url: str) -> str | None:

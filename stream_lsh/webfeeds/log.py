@@ -13,7 +13,7 @@ import orjson
 
 from stream_lsh.documents.columns import Position
 from stream_lsh.errors import InputError
-from stream_lsh.index.store.files import sync_folder
+from stream_lsh.index.store.files import append, replace_file, sync_folder
 from stream_lsh.webfeeds.entries import Entry, keyed
 
 STATE = ".state"
@@ -106,10 +106,7 @@ class FeedLog:
         data = b"".join(entry.line for entry in new)
         try:
             if data:
-                view = memoryview(data)
-                while view:
-                    view = view[self._file.write(view) :]
-                os.fsync(self._file.fileno())
+                append(self._file.fileno(), data)
                 self.end = Position(self.end.offset + len(data), self.end.line + len(new))
                 self._seen |= {entry.key: entry.version for entry in new}
         except OSError as error:
@@ -125,14 +122,8 @@ class FeedLog:
         feeds = {url: asdict(state) for url, state in self.feeds.items()}
         known = {"size": self.end.offset, "sent": [self.sent.offset, self.sent.line], "feeds": feeds}
         data = orjson.dumps(known, option=orjson.OPT_INDENT_2)
-        writing = self._state.with_name(self._state.name + ".writing")
         try:
-            with writing.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            writing.replace(self._state)
-            sync_folder(self.path.parent)
+            replace_file(self._state, data)
         except OSError as error:
             raise InputError(f"cannot write {self._state}: {error.strerror}.") from None
 

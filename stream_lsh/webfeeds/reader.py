@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stream_lsh.documents.columns import Fields, Position
-from stream_lsh.embedded.inputs import MAX_BYTES, MAX_DOCUMENTS, LineInput, check_packages
+from stream_lsh.embedded.inputs import LineInput, check_packages
 from stream_lsh.embedded.lines import Lines
 from stream_lsh.embedded.pages import Refusal
 from stream_lsh.errors import InputError, UsageError
 from stream_lsh.webfeeds.entries import Entry, entries_of
-from stream_lsh.webfeeds.fetching import Answer, Limits, Turns, Validators, visit, wrong_with
+from stream_lsh.webfeeds.fetching import Answer, Limits, Turns, visit, wrong_with
 from stream_lsh.webfeeds.log import FeedLog, FeedState
 from stream_lsh.wording import duration
 
@@ -85,7 +85,7 @@ class WebFeeds:
                         self.report(f"{url} is not fetched again for {duration(wait)}")
                     return [] if state.failures == 0 else None
                 async with slots:
-                    answer = await visit(client, turns, url, Validators(state.etag, state.modified), self.limits)
+                    answer = await visit(client, turns, url, state, self.limits)
                 return await self._take(log, url, state, answer)
 
             done = await asyncio.gather(*map(one, self.urls))
@@ -97,7 +97,7 @@ class WebFeeds:
     async def _take(self, log: FeedLog, url: str, state: FeedState, answer: Answer) -> list[Entry] | None:
         """The entries that a visit has brought, None if the feed could not be read; and when the next visit is due."""
         entries: list[Entry] = []
-        now, wrong, validators = time.time(), answer.wrong, Validators(state.etag, state.modified)
+        now, wrong, asked = time.time(), answer.wrong, (state.etag, state.modified)
         if answer.data is not None:
             try:
                 # In a thread: what parsing takes must not count as the time that another server takes.
@@ -105,14 +105,13 @@ class WebFeeds:
             except Refusal as refusal:
                 wrong = str(refusal)
             else:
-                if cut is None:
-                    validators = answer.validators
-                else:  # the rest may come the next time
+                asked = answer.etag, answer.modified
+                if cut is not None:  # the rest may come the next time
                     self.report(f"{url} is read as far as it goes: {cut}")
-                    validators = Validators()
+                    asked = None, None
         if wrong is None:
             due = now + (self.every or 0.0)
-            log.update(url, etag=validators.etag, modified=validators.modified, due=due, failures=0)
+            log.update(url, etag=asked[0], modified=asked[1], due=due, failures=0)
             return entries
         wait = min((self.every or FIRST_WAIT) * 2 ** min(state.failures, 20), LONGEST_WAIT)
         due = now + max(wait if self.every is not None or answer.after else 0.0, answer.after)
@@ -139,14 +138,12 @@ class FeedInput(LineInput):
             raise InputError(f"cannot write {self._feeds.log}: {error.strerror}.") from None
         super().check(columns=columns)
 
-    def lines(
-        self, position: Position, max_bytes: int = MAX_BYTES, max_documents: int = MAX_DOCUMENTS
-    ) -> Iterator[Lines]:
+    def lines(self, position: Position) -> Iterator[Lines]:
         log = FeedLog(self._feeds.log, versions=self._feeds.versions)
         try:
             rounds = self._feeds.rounds(log)
             for _ in rounds:
-                for lines in super().lines(position, max_bytes, max_documents):
+                for lines in super().lines(position):
                     position = lines.position
                     yield lines
         finally:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from support.long_form import LONG
 
 from stream_lsh.documents.builder import columns
-from stream_lsh.documents.columns import LINE_ID, NO_TIME, Columns, Fields, Rejection, dead_letter
+from stream_lsh.documents.columns import LINE_ID, NO_TIME, Columns, Fields, Rejection
+from stream_lsh.documents.dead_letters import dead_letter
 from stream_lsh.documents.document import Document
 from stream_lsh.documents.fields import id_text
 from stream_lsh.documents.json_reader import read_object

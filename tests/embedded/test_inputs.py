@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.long_form import LONG
 
-from stream_lsh.documents.columns import LINE_ID, Batch, Fields, Position
+from stream_lsh.documents.columns import LINE_ID, Fields, Position
 from stream_lsh.embedded import inputs
 from stream_lsh.embedded.feed import open_input
-from stream_lsh.embedded.lines import LineSplitter
+from stream_lsh.embedded.lines import Batch, LineSplitter
 from stream_lsh.errors import InputError, UsageError
 
 START = Position()
@@ -42,17 +42,19 @@ def feed(count: int) -> bytes:
     return b"".join(document(i) + b"\n" for i in range(count))
 
 
-def read(path: Path | str, position: Position = START, fields: Fields | None = None, **limits: int) -> list[Batch]:
-    return list(open_input(str(path), fields or Fields()).batches(position, **limits))
+def read(path: Path | str, position: Position = START, fields: Fields | None = None, most: int = 2048) -> list[Batch]:
+    source = open_input(str(path), fields or Fields())
+    source.max_documents = most
+    return list(source.batches(position))
 
 
 def rows(batches: list[Batch]) -> list[tuple[bytes, bytes, int, int, str | None]]:
     return [
         (
             batch.ids[i],
-            batch.raw(i),
-            int(batch.line_numbers[i]),
-            int(batch.offsets[i]),
+            batch.lines.raw(i),
+            int(batch.lines.numbers[i]),
+            int(batch.lines.offsets[i]),
             batch.rejected[i].reason if i in batch.rejected else None,
         )
         for batch in batches
@@ -76,7 +78,7 @@ def test_a_file_of_lines(tmp_path: Path, suffix: str) -> None:
     assert [row[1] for row in found] == data.splitlines()
     assert [row[2] for row in found] == list(range(1, 5001))
     assert all(data[offset : offset + len(raw)] == raw for _, raw, _, offset, _ in found)
-    assert batches[-1].position == Position(len(data), 5000)
+    assert batches[-1].lines.position == Position(len(data), 5000)
     assert opened.raw_position == opened.size == path.stat().st_size
     assert {len(batch) <= 2048 for batch in batches} == {True}
 
@@ -85,11 +87,11 @@ def test_a_file_of_lines(tmp_path: Path, suffix: str) -> None:
 def test_resuming_from_every_position(tmp_path: Path, suffix: str) -> None:
     data = b"\xef\xbb\xbf" + b"\n" + feed(20) + b" \t\r\n\n" + feed(10)[:-1]
     path = write(tmp_path / f"in.jsonl{suffix}", COMPRESS[suffix](data))
-    batches = read(path, max_documents=1)
+    batches = read(path, most=1)
     everything = rows(batches)
     assert len(everything) == 30
     for i, batch in enumerate(batches):
-        assert rows(read(path, batch.position)) == everything[i + 1 :]
+        assert rows(read(path, batch.lines.position)) == everything[i + 1 :]
 
 
 def test_empty_files(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_identity_survives_growth_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_file_that_shrank(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"in{suffix}", COMPRESS[suffix](feed(10)))
-    position = read(path)[-1].position
+    position = read(path)[-1].lines.position
     write(path, COMPRESS[suffix](feed(9)))
     with pytest.raises(InputError, match="shorter"):
         read(path, position)
@@ -227,8 +229,8 @@ def test_a_huge_line_is_skipped(tmp_path: Path) -> None:
     assert [len(row[1]) for row in found if row[4]] == [65536, 65536]
     letter = next(json.loads(batch.dead_letter(i)) for batch in batches for i in batch.rejected)
     assert (letter["truncated"], letter["size"], letter["original"]) == (True, len(huge), huge[:65536].decode())
-    assert batches[-1].position == Position(path.stat().st_size, 5)
-    position = next(batch.position for batch in batches if batch.rejected)
+    assert batches[-1].lines.position == Position(path.stat().st_size, 5)
+    position = next(batch.lines.position for batch in batches if batch.rejected)
     assert [row[2:] for row in rows(read(path, position, fields=Fields(max_document_bytes=1_000_000)))] == [
         row[2:] for row in found[3:]
     ]
@@ -316,7 +318,7 @@ def test_a_fast_pipe_makes_large_batches(pipe: int) -> None:
     batches = list(open_input("-", Fields()).batches(START))
     producer.join()
     assert b"".join(row[1] + b"\n" for row in rows(batches)) == data
-    assert all(sum(len(batch.raw(i)) for i in range(len(batch))) <= 2 << 20 for batch in batches)
+    assert all(sum(len(batch.lines.raw(i)) for i in range(len(batch))) <= 2 << 20 for batch in batches)
 
 
 def test_a_pipe_that_does_not_wait(pipe: int) -> None:
@@ -362,7 +364,8 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
     fields = Fields(id_field="other", text_fields=("title", "body"), max_document_bytes=100)
     opened = open_input(str(tmp_path), fields)
     opened.check()
-    batches = list(opened.batches(START, max_documents=2))
+    opened.max_documents = 2
+    batches = list(opened.batches(START))
     found = rows(batches)
     names = ["a.txt", "a/z.txt", "b.txt", "empty", "latin", "large", "quotes"]
     expected = sorted(names, key=os.fsencode)
@@ -376,10 +379,10 @@ def test_a_folder_of_texts(tmp_path: Path) -> None:
             assert row[0] == json.dumps(name).encode()
             assert json.loads(row[1]) == {"id": name, "text": text}
     total = sum((tmp_path / name).stat().st_size for name in names)
-    assert batches[-1].position == Position(total, 7)
+    assert batches[-1].lines.position == Position(total, 7)
     assert opened.size == total == opened.raw_position
     for i, batch in enumerate(batches):
-        assert rows(list(opened.batches(batch.position))) == found[2 * i + 2 :]
+        assert rows(list(opened.batches(batch.lines.position))) == found[2 * i + 2 :]
     latin = next(batch for batch in batches if any(why.reason == "not_utf8" for why in batch.rejected.values()))
     letter = next(json.loads(latin.dead_letter(i)) for i, why in latin.rejected.items() if why.reason == "not_utf8")
     assert letter["original_base64"] == "Y2Fm6Qo=" and "latin" in letter["detail"]

@@ -18,12 +18,12 @@ from support.long_form import rotating
 from support.poison import WORDS, poison
 
 from stream_lsh import Settings
-from stream_lsh.documents.columns import Batch
 from stream_lsh.embedded import job as module
 from stream_lsh.embedded import temporary
 from stream_lsh.embedded.feed import Feed, Source
 from stream_lsh.embedded.information import information
 from stream_lsh.embedded.job import Job
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.embedded.pipeline import chain
 from stream_lsh.embedded.querying import query
 from stream_lsh.embedded.signals import postponed

@@ -16,24 +16,28 @@ from support import commands, tables
 from support.json_lines import read_lines, write_lines
 from support.kills import COMMITTING, kill
 
-from stream_lsh.documents.columns import LINE_ID, Batch, Fields, Position
+from stream_lsh.documents.columns import LINE_ID, Fields, Position
 from stream_lsh.embedded.engine import Engine
 from stream_lsh.embedded.feed import open_input
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.errors import InputError, StreamLshError
 
 TEXT = "the council has voted for the new bridge over the river"
 
 
-def batches(path: Path, fields: Fields | None = None, position: Position | None = None, **limits: int) -> list[Batch]:
+def batches(
+    path: Path, fields: Fields | None = None, position: Position | None = None, most: int = 2048
+) -> list[Batch]:
     source = open_input(str(path), fields or Fields())
+    source.max_documents = most
     source.check()
-    return list(source.batches(position or Position(), **limits))
+    return list(source.batches(position or Position()))
 
 
 def rejected(path: Path, fields: Fields | None = None) -> dict[int, tuple[str, str]]:
     """Reason and detail by row."""
     return {
-        int(batch.line_numbers[i]): (why.reason, why.detail)
+        int(batch.lines.numbers[i]): (why.reason, why.detail)
         for batch in batches(path, fields) for i, why in batch.rejected.items()
     }  # fmt: skip
 
@@ -156,7 +160,7 @@ def test_reading_begins_at_any_row(tmp_path: Path, suffix: str) -> None:
     whole = ids(path)
     for row in (0, 1, 89, 90, 91, 455, 699, 700):
         assert ids(path, position=Position(row, row)) == whole[row:]
-    assert max(len(batch) for batch in batches(path, max_documents=64)) <= 64
+    assert max(len(batch) for batch in batches(path, most=64)) <= 64
 
 
 # -- what tables cannot be -------------------------------------------------------------------------------------------
@@ -396,8 +400,8 @@ def test_rows_of_csv_that_are_none_are_dead_letters(tmp_path: Path) -> None:
         1: "not_csv", 3: "not_csv", 4: "not_utf8", 5: "wrong_type", 6: "not_csv"
     }  # fmt: skip
     assert batch.rejected[1].detail == "the row has 1 cells, and the header 2"
-    assert batch.raw(3) == b"3,x,y" and batch.raw(4) == b'"4","bad \xff"'
-    assert batch.raw(6) == b'"5","open\n6,swallowed\n"'
+    assert batch.lines.raw(3) == b"3,x,y" and batch.lines.raw(4) == b'"4","bad \xff"'
+    assert batch.lines.raw(6) == b'"5","open\n6,swallowed\n"'
     assert batch.texts == b'a, "b"\ncsome words'
     assert ids(path, position=Position(3, 3)) == batch.ids[3:]
 

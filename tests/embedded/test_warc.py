@@ -19,8 +19,9 @@ from warcio.warcwriter import WARCWriter
 
 from stream_lsh import Settings
 from stream_lsh.cli import main
-from stream_lsh.documents.columns import Batch, Fields, Position
+from stream_lsh.documents.columns import Fields, Position
 from stream_lsh.embedded.feed import open_input
+from stream_lsh.embedded.lines import Batch
 from stream_lsh.errors import InputError
 from stream_lsh.kafka.settings import KafkaSettings
 from stream_lsh.kafka.tools.produce import LeftOut, Reader
@@ -82,14 +83,16 @@ def write(path: Path, *records: bytes) -> Path:
     return path
 
 
-def read(path: Path, position: Position = START, fields: Fields | None = None, **limits: int) -> list[Batch]:
-    return list(open_input(str(path), fields or Fields()).batches(position, **limits))
+def read(path: Path, position: Position = START, fields: Fields | None = None, most: int = 2048) -> list[Batch]:
+    source = open_input(str(path), fields or Fields())
+    source.max_documents = most
+    return list(source.batches(position))
 
 
 def rows(batches: list[Batch]) -> list[tuple[bytes, int, int, str | None]]:
     return [
         (
-            batch.raw(i), int(batch.line_numbers[i]), int(batch.offsets[i]),
+            batch.lines.raw(i), int(batch.lines.numbers[i]), int(batch.lines.offsets[i]),
             batch.rejected[i].reason if i in batch.rejected else None,
         )
         for batch in batches for i in range(len(batch))
@@ -131,11 +134,11 @@ def test_texts_of_a_wet_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".warc", ".warc.gz"])
 def test_resuming_from_every_record(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"crawl{suffix}", *crawl(4), b"rubbish\r\n\r\n", *crawl(2))
-    batches = read(path, max_documents=1)
+    batches = read(path, most=1)
     everything = rows(batches)
     assert len(everything) == 7
     for i, batch in enumerate(batches):
-        assert rows(read(path, batch.position)) == everything[i + 1 :]
+        assert rows(read(path, batch.lines.position)) == everything[i + 1 :]
 
 
 @pytest.mark.long

@@ -57,6 +57,23 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
+def append(file: int, data: bytes) -> None:
+    """Write to the end of a file (a descriptor); on the disk when it returns."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+    os.fsync(file)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file; on the disk when it returns. A reader, and a crash, see the old contents or the new ones."""
+    writing = path.with_name(path.name + ".writing")
+    with writing.open("wb", buffering=0) as file:
+        append(file.fileno(), data)
+    writing.replace(path)
+    sync_folder(path.parent)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder and its missing parents; their names are durable."""
     if path.is_dir():
