@@ -14,13 +14,15 @@ import click
 
 from stream_lsh.cli.extra import require_kafka
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Group, Option
+from stream_lsh.cli.group import Command, Group
 from stream_lsh.cli.options import (
     KAFKA,
     KAFKA_SECTIONS,
-    OUTPUTS,
+    PATH,
     index_option,
+    json_option,
     load_settings,
+    option,
     quiet_option,
     settings_options,
 )
@@ -46,7 +48,6 @@ stream-lsh alerts send --url-env HOOK_URL --topic-prefix news --receiver desk
 RESEND_EXAMPLES = """
 stream-lsh alerts resend desk --index index
 """
-ATTEMPTS, TIMEOUT = 10, 10.0
 RECEIVER = "webhook"
 SENDING = "Sending"
 NOT_KNOWN = (
@@ -82,7 +83,7 @@ documents and without --max-future. `group` is only a number. The id of a kept d
 The alerts are sentences on a terminal, and JSON lines elsewhere.""",
     params=[
         index_option(required=True),
-        Option(["--json", "as_json"], is_flag=True, section=OUTPUTS, help="JSON lines, also on a terminal"),
+        json_option(),
         quiet_option(),
     ],
 )
@@ -118,35 +119,32 @@ X-Stream-Lsh-Signature has the time of sending, and the HMAC of time and body. A
 in 1, 2, 4 ... 300 seconds or after Retry-After, up to --attempts times. A refused alert is not sent again: redirects,
 and 400 to 499 except 408, 425 and 429. In the end the alert is a dead letter, and the next one is sent.""",
     params=[
-        Option(["--url"], metavar="URL", section=SENDING, help="address of the receiver"),
-        Option(
-            ["--url-env"], metavar="NAME", section=SENDING, help="environment variable with a secret URL"
+        option(SENDING, "--url URL", "address of the receiver"),
+        option(SENDING, "--url-env NAME", "environment variable with a secret URL"),
+        option(
+            SENDING, "--secret-env NAME",
+            "environment variable with the secret that signs the alerts; default: they are not signed",
         ),
-        Option(
-            ["--secret-env"], metavar="NAME", section=SENDING,
-            help="environment variable with the secret that signs the alerts; default: they are not signed",
+        option(
+            SENDING, "--position FILE", "file with the position in ALERTS, one for each receiver  [ALERTS.sent]", PATH
         ),
-        Option(
-            ["--position"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="file with the position in ALERTS, one for each receiver  [ALERTS.sent]",
+        option(
+            SENDING, "--receiver NAME",
+            f"on Kafka, last part of the consumer group, one for each receiver  [{RECEIVER}]", callback=_receiver,
         ),
-        Option(
-            ["--receiver"], metavar="NAME", section=SENDING, callback=_receiver,
-            help=f"on Kafka, last part of the consumer group, one for each receiver  [{RECEIVER}]",
+        option(
+            SENDING, "--dead-letters FILE",
+            "file for alerts that were not accepted  [ALERTS.dead-letters; on Kafka alerts.dead-letters]", PATH,
         ),
-        Option(
-            ["--dead-letters"], type=click.Path(path_type=Path), metavar="FILE", section=SENDING,
-            help="file for alerts that were not accepted  [ALERTS.dead-letters; on Kafka alerts.dead-letters]",
+        option(
+            SENDING, "--timeout SECONDS", "seconds that a request may take", click.FloatRange(min=0.1, max=300),
+            default=10,
         ),
-        Option(
-            ["--timeout"], type=click.FloatRange(min=0.1, max=300), default=TIMEOUT, metavar="SECONDS", section=SENDING,
-            help=f"seconds that a request may take  [{TIMEOUT:g}]",
+        option(
+            SENDING, "--attempts N", "attempts before an alert is a dead letter", click.IntRange(min=1, max=1000),
+            default=10,
         ),
-        Option(
-            ["--attempts"], type=click.IntRange(min=1, max=1000), default=ATTEMPTS, metavar="N", section=SENDING,
-            help=f"attempts before an alert is a dead letter  [{ATTEMPTS}]",
-        ),
-        Option(["--until-end"], is_flag=True, section=SENDING, help="stop at the present end of the file or topic"),
+        option(SENDING, "--until-end", "stop at the present end of the file or topic"),
         quiet_option(),
         *settings_options((*KAFKA_SECTIONS[KAFKA], "session_timeout_ms", "give_up_seconds"), KafkaSettings),
     ],

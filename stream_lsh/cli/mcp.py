@@ -8,9 +8,8 @@ import click
 
 from stream_lsh.cli.extra import MCP_PACKAGES, require
 from stream_lsh.cli.failures import complain
-from stream_lsh.cli.group import Command, Option
+from stream_lsh.cli.group import Command
 from stream_lsh.cli.options import (
-    DOCUMENTS,
     SECTIONS,
     SIMILARITY,
     config_option,
@@ -18,6 +17,7 @@ from stream_lsh.cli.options import (
     load_settings,
     quiet_option,
     setting,
+    within_option,
 )
 from stream_lsh.cli.query import values_of
 from stream_lsh.cli.stored import bound, stored_answers
@@ -45,11 +45,7 @@ are fields of --match-within.
 One process writes to an index. `query`, `groups` and `info` can read it at the same time.""",
     params=[
         index_option(required=True),
-        Option(
-            ["--within"], metavar="FIELD=VALUE", multiple=True, section=DOCUMENTS,
-            help="the agent's value of a --match-within field; a number, true, false, null or a quoted string is JSON, "
-            "anything else is text; repeatable",
-        ),
+        within_option("the agent's value"),
         *(setting(name) for name in (*SECTIONS[SIMILARITY], "match_within", "on_conflict")),
         config_option(),
         quiet_option(),
