@@ -14,7 +14,7 @@ from stream_lsh import __version__
 from stream_lsh.documents.engine_errors import ENGINE_ERROR
 from stream_lsh.embedded.report import Counts
 from stream_lsh.judging.verdicts import Kind
-from stream_lsh.serve.requests import Requests
+from stream_lsh.serve.requests import Counts as RequestCounts
 from stream_lsh.serve.writer import Round
 
 SECONDS = 900  # number of seconds that are stored separately
@@ -67,7 +67,7 @@ class Tally:
             ("serve_listeners", "Listeners of events.", listeners),
         ):
             self.gauge(name, text, function)
-        self.requests = Requests(registry)
+        self.requests = RequestCounts(registry)
         self._index: tuple[Gauge, Gauge] | None = None
         for kind in Kind:
             self._verdicts.labels(kind.label)

@@ -95,9 +95,6 @@ class Guard:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         headers, origin, begun = Headers(scope=scope), None, False
         free = scope.get("state", {}).get("local") or scope["path"].startswith("/health/")
         problem = _not_understood(headers) or (None if free else self._problem(headers))
