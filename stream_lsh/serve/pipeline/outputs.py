@@ -84,7 +84,7 @@ class Outputs:
         if kind == "verdict":
             tally.verdict(verdict)
         elif kind == "pair":
-            tally.pair()
+            tally.counts.pairs += 1
         elif kind == "group":
             tally.groups += 1
         else:
