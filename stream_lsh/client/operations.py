@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import wraps
+from types import MethodType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from stream_lsh.client.calls import (
@@ -68,18 +70,17 @@ class one(Generic[P, T]):
 
     def __init__(self, make: Callable[Concatenate[Any, P], Call[T]]) -> None:
         self.make = make
+        self._method = wraps(make)(lambda client, *args, **named: client._result(make(client, *args, **named)))
 
     @overload
     def __get__(self, client: Blocking, owner: type) -> Callable[P, T]: ...
     @overload
     def __get__(self, client: Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     @overload
-    def __get__(self, client: None, owner: type) -> Callable[..., Call[T]]: ...
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
 
     def __get__(self, client: Blocking | Awaited | None, owner: type) -> Callable[..., Any]:
-        if client is None:
-            return self.make
-        return lambda *args, **named: client._result(self.make(client, *args, **named))
+        return self._method if client is None else MethodType(self._method, client)
 
 
 class many(Generic[P, T]):
@@ -87,18 +88,17 @@ class many(Generic[P, T]):
 
     def __init__(self, make: Callable[Concatenate[Any, P], Calls[T]]) -> None:
         self.make = make
+        self._method = wraps(make)(lambda client, *args, **named: client._each(make(client, *args, **named)))
 
     @overload
     def __get__(self, client: Blocking, owner: type) -> Callable[P, Iterator[T]]: ...
     @overload
     def __get__(self, client: Awaited, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     @overload
-    def __get__(self, client: None, owner: type) -> Callable[..., Calls[T]]: ...
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
 
     def __get__(self, client: Blocking | Awaited | None, owner: type) -> Callable[..., Any]:
-        if client is None:
-            return self.make
-        return lambda *args, **named: client._each(self.make(client, *args, **named))
+        return self._method if client is None else MethodType(self._method, client)
 
 
 class Operations:
