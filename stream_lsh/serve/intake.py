@@ -114,11 +114,7 @@ class Intake:
         """Raise Problem if no reads are accepted now. Documents that wait do not matter: reads do not wait for them."""
         self._check_ready()
         if (reading := self.reading()) >= MOST_READS:
-            self._tally.refuse()
-            raise Problem(
-                429, f"{reading:,} reads wait for their answers already; try again in a second",
-                headers={"Retry-After": "1"},
-            )  # fmt: skip
+            raise self.crowded(f"{reading:,} reads wait for their answers already")
 
     def _check_ready(self) -> None:
         if not self.ready:
