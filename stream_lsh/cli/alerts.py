@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 from pathlib import Path
@@ -156,6 +155,7 @@ def send(
     position: Path | None, receiver: str | None, dead_letters: Path | None, timeout: float, attempts: int,
     until_end: bool, quiet: bool, **_: Any,
 ) -> None:  # fmt: skip
+    from stream_lsh.alerts.receivers import variable
     from stream_lsh.embedded.sending import Courier
     from stream_lsh.embedded.webhook import Webhook
 
@@ -165,8 +165,8 @@ def send(
         raise UsageError(f"{alerts} is compressed, and cannot be followed: give dedup --alerts a name without a suffix")
     if (receiver if alerts is not None else position) is not None:
         raise UsageError("--position is for a file of alerts, --receiver for those on Kafka: leave the other one out")
-    address = url if url_env is None else _variable("--url-env", url_env)
-    secret = None if secret_env is None else _variable("--secret-env", secret_env).encode()
+    address = url if url_env is None else variable(f"--url-env {url_env}", url_env)
+    secret = None if secret_env is None else variable(f"--secret-env {secret_env}", secret_env).encode()
     webhook = Webhook(str(address), secret, timeout)
     name = "alerts" if alerts is None else str(alerts)
     dead_letters = dead_letters or Path(name + ".dead-letters")
@@ -224,13 +224,6 @@ def _send_from_kafka(settings: KafkaSettings, receiver: str, courier: Courier, *
 
     with Signals() as signals:
         signals.run(work)
-
-
-def _variable(option: str, name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise UsageError(f"{option} {name}: there is no such environment variable, or it is empty; set it")
-    return value
 
 
 def sentence(found: Rehearsed) -> str:
